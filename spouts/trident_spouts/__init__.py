@@ -1,0 +1,1 @@
+"""Sources of batches. Import them from ``trident.spouts``."""

@@ -1,0 +1,100 @@
+"""What the engine asks of every spout: one protocol for all kinds.
+
+The life of a batch, seen from here: ``plan`` gives the metadata that names the batch, the log takes it, ``emit`` turns
+it into tuples (again and again, if attempts fail), and when the batch is committed ``success`` lets old things go.
+"""
+
+import enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Metadata = None | bool | int | float | str | list[Any] | dict[str, Any]
+"""What names a batch, as JSON: the log keeps it."""
+
+
+class SpoutKind(enum.Enum):
+    """What a spout promises of a replay (Trident's three kinds)."""
+
+    TRANSACTIONAL = "transactional"
+    OPAQUE = "opaque"
+    NON_TRANSACTIONAL = "nonTransactional"
+
+
+class Emission(Protocol):
+    """The tuples of one attempt, not yet read: by reference where they are large."""
+
+    def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
+        """A new DataFrame of exactly these tuples. `scratch` is a folder of this attempt, deleted after it."""
+        ...
+
+    def arrow(self) -> pa.Table:
+        """The same tuples in the driver's memory, for small batches and tests."""
+        ...
+
+    @property
+    def rows(self) -> int | None:
+        """How many tuples, where it is known without reading."""
+        ...
+
+    @property
+    def after(self) -> Metadata:
+        """Where the source stands after this batch, if only emission could tell (then `plans_ahead` is False);
+        else None. It becomes part of what is frozen, and the next plan's `previous`."""
+        ...
+
+
+class SpoutExecutor(Protocol):
+    """A spout at work in one run. Called by one thread at a time."""
+
+    @property
+    def plans_ahead(self) -> bool:
+        """Whether the next batch can be planned from this batch's metadata, before it was emitted."""
+        ...
+
+    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+        """Name the batch `txid`. None means: nothing there, no batch (an idle source).
+
+        `previous` is the metadata of txid - 1 (its `after` where that is not None), None for the first batch.
+        Planning twice may give another answer, except that what was given is kept: the log decides.
+        """
+        ...
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        """The tuples that `metadata` names; a transactional spout gives the same at every attempt."""
+        ...
+
+    def success(self, txid: int, metadata: Metadata) -> None:
+        """Every batch up to and including `txid` is committed. Repeated after a restart; must be idempotent."""
+        ...
+
+    def fail(self, attempt: TransactionAttempt) -> None:
+        """This attempt came to nothing; the batch will be emitted again."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+        ...
+
+
+class Spout(Protocol):
+    """A frozen, picklable description of a source, as users write it. Nothing is opened before the topology starts."""
+
+    @property
+    def kind(self) -> SpoutKind: ...
+
+    @property
+    def schema(self) -> StructType:
+        """The fields of its tuples; asking may look at the source (a Parquet footer)."""
+        ...
+
+    def open(self) -> SpoutExecutor:
+        """Begin to work for one run."""
+        ...

@@ -1,0 +1,1 @@
+"""What outlives a batch. Import states from ``trident.state``."""

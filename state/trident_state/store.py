@@ -1,0 +1,205 @@
+"""What the runtime asks of every state's home: one protocol for memory, Redis and whoever brings a store.
+
+A store holds one state. It is divided into groups (Redis: hash tags; memory: one) that commit by themselves; each
+group keeps a fence (the lease of the driver that may write), a marker (the last txid it committed), an open record
+and, per key, the triple (txid, prev, value). The rule of values stands in ``docs/guide/state.md``.
+"""
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+
+
+class StateKind(enum.Enum):
+    """What a state keeps beside the value (Trident's three kinds)."""
+
+    NON_TRANSACTIONAL = "nonTransactional"
+    TRANSACTIONAL = "transactional"
+    OPAQUE = "opaque"
+
+
+@dataclass(frozen=True, slots=True)
+class StateIdentity:
+    """Whose state this is: a name inside a topology, and the UUID of the log that remembers it."""
+
+    topology: str
+    name: str
+    log: str
+
+
+@dataclass(frozen=True)
+class Combine:
+    """How a batch's value meets the stored one.
+
+    `native` names what a store can do by itself on numbers; `function` is the same in Python (associative, called as
+    ``function(stored, delta)`` and only where something is stored: nothing stored takes the delta as it is).
+    """
+
+    name: str
+    function: Callable[[Any, Any], Any]
+    native: Literal["sum", "min", "max"] | None = None
+
+
+@dataclass(frozen=True)
+class StateShape:
+    """What a state holds: the key's fields (none for one global value), the accumulator's type and how it combines."""
+
+    keys: pa.Schema
+    value: pa.DataType
+    combine: Combine
+
+    @property
+    def fingerprint(self) -> str:
+        """What must not change between restarts, readable: key types, value type, aggregator."""
+        keys = ", ".join(f"{field.name} {field.type}" for field in self.keys)
+        return f"({keys}) -> {self.value} by {self.combine.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """One group of a store as it stands. None where it holds nothing (yet, or no longer)."""
+
+    lease: Lease | None
+    marker: int | None
+    opened: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """What was found in a state's place, before anything was touched."""
+
+    identity: StateIdentity | None
+    fingerprint: str | None
+    kind: StateKind | None
+    groups: tuple[GroupStatus, ...]
+
+    @property
+    def absent(self) -> bool:
+        """Nothing of ours is there."""
+        return self.identity is None and all(g.marker is None and g.lease is None for g in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one batch does to one state: each key once, with the batch's own combined value. Frozen content.
+
+    keys: a table of the state's key fields, one row a key (one row and no column for a global value).
+    deltas: one value a row, of the state's value type.
+    """
+
+    txid: int
+    keys: pa.Table
+    deltas: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What an `apply` came to. `values` are the values after the update, in the order of the keys, if asked for."""
+
+    values: pa.Array | None
+    written: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a read saw: one value a key (null where nothing is stored), as of which txid."""
+
+    values: pa.Array
+    asOf: int
+
+
+class Home(Protocol):
+    """What a run lends to a state that lives inside the driver: a folder, and a line of the log to publish it by."""
+
+    @property
+    def folder(self) -> Path | None:
+        """A folder of this state's own under the checkpoint; None where the run has none: nothing survives it."""
+        ...
+
+    def manifest(self) -> bytes | None:
+        """The last manifest published for this state."""
+        ...
+
+    def publish(self, manifest: bytes, lease: Lease) -> None:
+        """Make a manifest the valid one, durably and in one step (refused under another lease)."""
+        ...
+
+
+class Store(Protocol):
+    """One state's home, seen from the driver. Writes come from one thread in txid order; reads from any thread."""
+
+    def report(self) -> StoreReport:
+        """What is there now. Touches nothing. Raises StateOwnedError where something foreign lies in our place."""
+        ...
+
+    def create(self, lease: Lease, birth: int) -> None:
+        """Found an empty state whose groups all stand at marker `birth`. Idempotent under one lease."""
+        ...
+
+    def acquire(self, lease: Lease) -> None:
+        """Set the fence of every group and erase its open record; FencedError at a higher epoch, or an equal one
+        with another token. From here on nobody with an older lease can write."""
+        ...
+
+    def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
+        """Open `update.txid`, put every key, commit: group by group, each group atomically visible by its marker.
+
+        A group already at or past the txid is not written (its values are read back if asked for). A batch without
+        keys moves the markers all the same. May be repeated after any failure: nothing is applied twice.
+        Raises StateBehindError (marker below txid - 1), FencedError, StateUnavailableError (unknown outcome: repeat),
+        StateFullError, StateValueError, StateCorruptError.
+        """
+        ...
+
+    def groups_of(self) -> tuple[GroupStatus, ...]:
+        """Fence, marker and open record of every group: one cheap round trip, asked once a second."""
+        ...
+
+    def durable(self) -> int:
+        """The txid up to which this store survives a restart by itself; the log keeps everything newer."""
+        ...
+
+    def read(self, keys: pa.Table, asOf: int | None) -> Found:
+        """Values as of txid `asOf` (None: the latest written, committed or not).
+
+        The value where its txid is at most asOf, else prev where its txid is asOf + 1, else SnapshotMovedError;
+        that too where marker or fence, read after the values, are beyond asOf + 1 or another driver's.
+        StateRecoveringError where a marker is below asOf.
+        """
+        ...
+
+    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        """All entries, page by page: the key fields, then ``value``. Each page is as of asOf like a `read`."""
+        ...
+
+    def drop(self) -> None:
+        """Delete everything of this state, and nothing else."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class StateFactory(Protocol):
+    """A frozen, picklable description of a state's home, as users write it. Nothing connects before `start`.
+
+    Its repr shows no password.
+    """
+
+    @property
+    def kind(self) -> StateKind: ...
+
+    @property
+    def survives(self) -> Literal["process", "checkpoint", "server"]:
+        """What the state outlives by its own means."""
+        ...
+
+    def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
+        """Connect to this state's home. Creates nothing."""
+        ...

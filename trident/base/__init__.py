@@ -1,0 +1,1 @@
+"""What every package of this project shares: errors, types and fields, attempts, call sites, the clock."""

@@ -1,0 +1,33 @@
+"""The identity of one try at one batch."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TransactionAttempt:
+    """One try at one batch: the batch's txid and the number of the replay, under one driver's epoch.
+
+    A message that carries another attempt than the living one changes nothing.
+    Meaning: ``org.apache.storm.trident.topology.TransactionAttempt``, with the driver's epoch added.
+
+    >>> str(TransactionAttempt(txid=5, attempt=2, epoch=1))
+    '5:2'
+    """
+
+    txid: int
+    attempt: int
+    epoch: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.txid}:{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One driver's tenure over a topology. Only the holder of the equal lease may write to the log or a store.
+
+    `epoch` grows with every start; `token` (random) tells two drivers apart that believe in the same epoch.
+    """
+
+    epoch: int
+    token: str

@@ -1,0 +1,44 @@
+"""Where a user's function stands, for errors that point at it."""
+
+import functools
+import inspect
+import os
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A name with its file and line; file "" where Python cannot tell (a builtin).
+
+    >>> str(CallSite("split", "/home/me/words.py", 12))
+    'split (words.py:12)'
+    """
+
+    name: str
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name} ({os.path.basename(self.file)}:{self.line})" if self.file else self.name
+
+
+def site_of(target: Any) -> CallSite:
+    """The call site of a function, a method, a class or an instance of one.
+
+    >>> site_of(len)
+    CallSite(name='len', file='', line=0)
+    """
+    while isinstance(target, functools.partial):
+        target = target.func
+    target = inspect.unwrap(target) if callable(target) else target
+    code = getattr(target, "__code__", None)
+    if code is not None:
+        return CallSite(getattr(target, "__qualname__", code.co_name), code.co_filename, code.co_firstlineno)
+    named = target if isinstance(target, type) or inspect.isbuiltin(target) else type(target)
+    try:
+        source = inspect.getsourcefile(named)
+        line = inspect.getsourcelines(named)[1]
+    except (TypeError, OSError):
+        return CallSite(named.__qualname__)
+    return CallSite(named.__qualname__, source or "", line)

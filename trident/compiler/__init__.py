@@ -1,0 +1,1 @@
+"""From plan to work: batch groups and stages, and the two engines that run them."""

@@ -1,0 +1,75 @@
+"""What the runtime asks of an engine: run one stage of one attempt. Spark is the engine; the driver-side one answers
+DRPC and runs tests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from trident.base.attempt import TransactionAttempt
+from trident.compiler.program import Group, Stage
+from trident.plan.nodes import Node
+from trident_spouts.executor import Emission
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenFile:
+    """A part of a large result, written on an executor and fsynced: name under the attempt's folder, bytes, CRC32."""
+
+    name: str
+    bytes: int
+    rows: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenFiles:
+    """A large result by reference: the exact list of its files, in `folder` (relative to the checkpoint)."""
+
+    folder: str
+    files: tuple[FrozenFile, ...]
+    schema: pa.Schema
+
+
+Result = pa.Table | FrozenFiles
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What a stage came to: a result for each of its outputs by name, the rows it read where that is known, and what
+    Debug steps saw (label -> table)."""
+
+    results: Mapping[str, Result]
+    rows: int | None = None
+    debug: Mapping[str, pa.Table] = field(default_factory=dict)
+
+
+class Slot(Protocol):
+    """One place where a batch can run: a Spark session of its own. `run` is called by one thread at a time, `cancel`
+    by another one."""
+
+    def run(
+        self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
+    ) -> StageResult:
+        """Run `stage` over these inputs, a new DataFrame each time. Raises UserFunctionError, SpoutError,
+        FailedException; anything else is an engine's failure (the attempt fails too). `scratch` is a folder of this
+        attempt for temporary files."""
+        ...
+
+    def cancel(self) -> None:
+        """Stop what is running, and nothing else; `run` then raises."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Engine(Protocol):
+    """Makes slots. One a running topology."""
+
+    def slot(self, group: Group) -> Slot:
+        """A new slot for batches of this group."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Queries against the state, run by the driver over Arrow."""

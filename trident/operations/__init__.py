@@ -1,0 +1,1 @@
+"""What users do to tuples: functions, filters, aggregators, queries; and the built-in ones."""

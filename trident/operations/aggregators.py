@@ -1,0 +1,43 @@
+"""Aggregators: how tuples of a batch, and batches of a state, become one value."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from pyspark.sql.types import DataType
+
+from trident.base.callsite import CallSite
+
+
+class CombinerAggregator(Protocol):
+    """Folds tuples in any order and any grouping (``org.apache.storm.trident.operation.CombinerAggregator``).
+
+    ``combine`` must be associative, and commutative as far as the order of tuples is not yours; ``zero()`` is its
+    neutral value. An optional ``present(acc)`` is what queries see of a stored value. An optional attribute
+    ``outputType`` (DDL) declares the accumulator's type where the output field does not.
+    """
+
+    def init(self, tuple: Any) -> Any:
+        """The accumulator of one tuple; `tuple` is a TridentTuple of the input fields."""
+        ...
+
+    def combine(self, a: Any, b: Any) -> Any:
+        """Two accumulators as one."""
+        ...
+
+    def zero(self) -> Any:
+        """The accumulator of no tuple."""
+        ...
+
+
+Native = Literal["count", "sum", "min", "max"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregation:
+    """An aggregator as it stands in a plan: the output field, its type, and its name where Spark knows it too."""
+
+    aggregator: CombinerAggregator
+    site: CallSite
+    output: str
+    type: DataType
+    native: Native | None = None

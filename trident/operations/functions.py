@@ -1,0 +1,77 @@
+"""A user's operation and how it is called: read once when the stream is built, compiled once when it starts."""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql.types import StructType
+
+from trident.base.callsite import CallSite
+
+
+class Call(enum.Enum):
+    """How an operation is called."""
+
+    VALUES = "one positional argument a field"
+    TUPLE = "one TridentTuple"
+    FUNCTION = "Function.execute(tuple, collector)"
+    FILTER = "Filter.isKeep(tuple)"
+    EXPRESSION = "a SQL expression, as data"
+    COLUMN_BUILDER = "a callable from Columns to a Column, called when the plan is compiled"
+    COLUMN = "a ready Column"
+    UDF = "a ready Spark udf"
+    FRAME = "a callable from DataFrame to DataFrame"
+
+    @property
+    def native(self) -> bool:
+        """Whether only Spark can run it."""
+        return self in (Call.EXPRESSION, Call.COLUMN_BUILDER, Call.COLUMN, Call.UDF, Call.FRAME)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """What the user gave (`target`), where it stands, how it is called, and whether one call gives many tuples
+    (a generator, an Iterator annotation, flatMap)."""
+
+    target: Any
+    site: CallSite
+    call: Call
+    many: bool = False
+
+
+class TridentCollector(Protocol):
+    """Takes what a Function emits."""
+
+    def emit(self, values: Sequence[Any]) -> None:
+        """Emit one tuple: one value for each declared output field."""
+        ...
+
+
+class QueryFunction(Protocol):
+    """Reads a state for a batch of tuples (``org.apache.storm.trident.state.QueryFunction``)."""
+
+    def batchRetrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
+        """One result for each tuple, read in one go."""
+        ...
+
+    def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
+        """Emit what is appended to this tuple; nothing drops it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """A query function as it stands in a plan. `get` tells MapGet, which runs over whole columns."""
+
+    function: QueryFunction
+    site: CallSite
+    get: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Output fields as a verb was given them: names, and types where they were written."""
+
+    schema: StructType
+    typed: tuple[bool, ...]

@@ -1,0 +1,207 @@
+"""What a topology is made of. Nouns, frozen, with typed fields and no behaviour.
+
+Nodes are compared by identity: a stream used twice is one node with two readers.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from trident.base.callsite import CallSite
+from trident.operations.aggregators import Aggregation
+from trident.operations.functions import Operation, Query
+from trident_spouts.executor import Spout
+from trident_state.store import StateFactory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One step of a stream. `step` is its name in errors, events and pictures ("sentences/2:each(split)"), `site`
+    where the user wrote it, `schema` the fields that leave it."""
+
+    step: str = field(kw_only=True)
+    site: CallSite = field(kw_only=True)
+    schema: StructType = field(kw_only=True)
+
+
+# --- where tuples come from --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpoutSource(Node):
+    """The tuples of a spout's batch."""
+
+    stream: str
+    spout: Spout
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RequestSource(Node):
+    """The arguments of DRPC requests. The hidden first field of the compiled table tells requests apart."""
+
+    function: str
+
+
+# --- one source --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Each(Node):
+    """Every tuple, with each emission of the function appended; no emission drops the tuple."""
+
+    source: Node
+    inputs: tuple[str, ...]
+    function: Operation
+    outputs: StructType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filter(Node):
+    """The tuples whose projection the predicate keeps."""
+
+    source: Node
+    inputs: tuple[str, ...]
+    predicate: Operation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map(Node):
+    """Every tuple replaced by the function's emissions (exactly one for map, any number for flatMap)."""
+
+    source: Node
+    inputs: tuple[str, ...]
+    function: Operation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Project(Node):
+    """The named fields, in this order."""
+
+    source: Node
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Peek(Node):
+    """Every tuple unchanged, after an action that runs where the tuple is, again at every attempt."""
+
+    source: Node
+    inputs: tuple[str, ...]
+    action: Operation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Debug(Node):
+    """Every tuple unchanged; the first `limit` of each batch are brought to the run's log."""
+
+    source: Node
+    inputs: tuple[str, ...]
+    label: str
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transform(Node):
+    """Whatever ``function(DataFrame, **frames) -> DataFrame`` makes of the batch; only Spark can run it."""
+
+    source: Node
+    function: Operation
+    frames: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionBy(Node):
+    """The same tuples, equal values of these fields in one partition."""
+
+    source: Node
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate(Node):
+    """One tuple a group of this batch (no group fields: exactly one tuple, also for an empty batch): the group
+    fields, then the aggregator's output."""
+
+    source: Node
+    group: tuple[str, ...]
+    inputs: tuple[str, ...]
+    aggregation: Aggregation
+
+
+# --- state steps -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateSpec:
+    """A state as a topology declares it. `name` is its identity within the topology."""
+
+    name: str
+    factory: StateFactory
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PersistentAggregate(Node):
+    """The batch's aggregate, combined into a state; what leaves it are the keys of this batch with their new values."""
+
+    source: Node
+    group: tuple[str, ...]
+    inputs: tuple[str, ...]
+    aggregation: Aggregation
+    state: StateSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StateQuery(Node):
+    """Every tuple, with the query's answers from a state appended; no answer drops the tuple."""
+
+    source: Node
+    inputs: tuple[str, ...]
+    updated: PersistentAggregate
+    query: Query
+    outputs: StructType
+
+
+StateStep = PersistentAggregate | StateQuery
+"""Where a stage ends: what enters it is frozen, or read from a state, in the commit turn."""
+
+
+# --- several sources, always within one batch --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merge(Node):
+    """The tuples of all sources, by position, under the first one's names unless others were given."""
+
+    sources: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Join(Node):
+    """Tuples of the same batch whose keys are equal (nulls meet): the keys, then each source's other fields."""
+
+    sources: tuple[Node, ...]
+    keys: tuple[tuple[str, ...], ...]
+
+
+def sources_of(node: Node) -> tuple[Node, ...]:
+    """The nodes that this one reads."""
+    if isinstance(node, Merge | Join):
+        return node.sources
+    source = getattr(node, "source", None)
+    return () if source is None else (source,)
+
+
+def walk(*roots: Node) -> list[Node]:
+    """All nodes below the roots, each once, every node after those it reads."""
+    seen: dict[int, Node] = {}
+
+    def visit(node: Node) -> None:
+        if id(node) not in seen:
+            for source in sources_of(node):
+                visit(source)
+            seen[id(node)] = node
+
+    for root in roots:
+        visit(root)
+    return list(seen.values())

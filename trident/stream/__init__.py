@@ -1,0 +1,1 @@
+"""The fluent skin: one file a family of verbs."""
