@@ -153,7 +153,9 @@ class Store(Protocol):
 
         A group already at or past the txid is not written (its values are read back if asked for). A batch without
         keys moves the markers all the same. May be repeated after any failure: nothing is applied twice.
-        Raises StateBehindError (marker below txid - 1), FencedError, StateUnavailableError (unknown outcome: repeat),
+        Raises StateBehindError (marker below txid - 1; also where the fence is missing or of a lower epoch, which means
+        that the store was rewound: its `marker` is then the least one found, -1 where there is none), FencedError (a
+        higher epoch, or an equal one with another token), StateUnavailableError (unknown outcome: repeat),
         StateFullError, StateValueError, StateCorruptError.
         """
         ...
