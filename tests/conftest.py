@@ -1,0 +1,54 @@
+"""What every test needs on a machine that has nothing but Python: a Java, a Spark, and a real server to kill."""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.server import BUNDLED, RedisServer, server_binary, server_version
+from tests.support.spark import CONNECT, small_spark
+from trident.demo.java import ensure_java
+
+JAVA = ensure_java(bundled=os.environ.get(BUNDLED) == "1")
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes whatever python3 is first on the path
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def pytest_report_header() -> list[str]:
+    return [
+        f"server: {server_version()} ({server_binary()})",
+        f"spark: {'connect' if CONNECT else 'classic'} mode, {JAVA}",
+    ]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One local[2] session for the whole run, because a start costs seconds. Never change its confs: newSession()."""
+    with warnings.catch_warnings():
+        session = small_spark(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server of this test's own (every write durable), to kill, stop, restart, pause or fill."""
+    with RedisServer(tmp_path / "redis") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _one_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis"), "everysec") as server:
+        yield server
+
+
+@pytest.fixture
+def shared_redis(_one_redis: RedisServer) -> RedisServer:
+    """One server for the whole run, empty at the start of each test; for tests that do it no harm."""
+    _one_redis.client.flushall()
+    return _one_redis
