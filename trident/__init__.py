@@ -1,0 +1,88 @@
+"""Exactly-once, queryable state for PySpark, in Trident's fluent vocabulary.
+
+Names are looked up when they are first used (PEP 562): ``import trident`` is quick, starts no JVM and opens nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trident import errors
+    from trident.base.errors import FailedException, TridentError
+    from trident.operations.aggregators import CombinerAggregator
+    from trident.operations.builtin_aggregators import Count, Max, Min, Sum
+    from trident.operations.builtin_functions import Debug, FilterNull, MapGet, expr
+    from trident.operations.functions import Filter, Function, QueryFunction, TridentCollector
+    from trident.operations.tuples import TridentTuple
+    from trident.runtime.registry import active
+    from trident.stream import GroupedStream, Stream, TridentState
+    from trident.topology import TridentTopology
+
+_HOMES = {
+    "TridentTopology": "trident.topology",
+    "Stream": "trident.stream",
+    "GroupedStream": "trident.stream",
+    "TridentState": "trident.stream",
+    "TridentTuple": "trident.operations.tuples",
+    "TridentCollector": "trident.operations.functions",
+    "Function": "trident.operations.functions",
+    "Filter": "trident.operations.functions",
+    "QueryFunction": "trident.operations.functions",
+    "CombinerAggregator": "trident.operations.aggregators",
+    "Count": "trident.operations.builtin_aggregators",
+    "Sum": "trident.operations.builtin_aggregators",
+    "Min": "trident.operations.builtin_aggregators",
+    "Max": "trident.operations.builtin_aggregators",
+    "MapGet": "trident.operations.builtin_functions",
+    "FilterNull": "trident.operations.builtin_functions",
+    "Debug": "trident.operations.builtin_functions",
+    "expr": "trident.operations.builtin_functions",
+    "active": "trident.runtime.registry",
+    "FailedException": "trident.base.errors",
+    "TridentError": "trident.base.errors",
+}
+
+__all__ = [
+    "CombinerAggregator",
+    "Count",
+    "Debug",
+    "FailedException",
+    "Filter",
+    "FilterNull",
+    "Function",
+    "GroupedStream",
+    "MapGet",
+    "Max",
+    "Min",
+    "QueryFunction",
+    "Stream",
+    "Sum",
+    "TridentCollector",
+    "TridentError",
+    "TridentState",
+    "TridentTopology",
+    "TridentTuple",
+    "active",
+    "errors",
+    "expr",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "errors":
+        return importlib.import_module("trident.errors")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("trident-pyspark")
+    if name not in _HOMES:
+        from trident.base.names import did_you_mean
+
+        raise AttributeError(f"module 'trident' has no attribute {name!r}{did_you_mean(name, __all__)}")
+    found = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

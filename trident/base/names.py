@@ -1,0 +1,93 @@
+"""Names as users write them: fields, topologies, streams, states; and what they may have meant by a wrong one."""
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+
+from trident.base.errors import TopologyError
+
+_NAME = re.compile(r"[A-Za-z0-9.-][A-Za-z0-9._-]*")
+_OPEN, _CLOSE = "(<[", ")>]"
+
+FieldsLike = str | Sequence[str]
+"""Fields as a user names them: ``"a"``, ``"a, b"`` (split at top-level commas), ``["a", "b"]`` (literal names)."""
+
+
+def split_top(text: str) -> list[str]:
+    """The pieces between top-level commas, stripped; brackets and backticks protect theirs.
+
+    >>> split_top("word string, pairs map<string, int>, `a, b` long")
+    ['word string', 'pairs map<string, int>', '`a, b` long']
+    """
+    pieces, depth, quoted, start = [], 0, False, 0
+    for at, char in enumerate(text):
+        if char == "`":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif char in _OPEN:
+            depth += 1
+        elif char in _CLOSE:
+            depth -= 1
+        elif char == "," and depth == 0:
+            pieces.append(text[start:at].strip())
+            start = at + 1
+    pieces.append(text[start:].strip())
+    return pieces
+
+
+def unquote(name: str) -> str:
+    """A name without the backticks around it.
+
+    >>> unquote("`a, b`"), unquote("word")
+    ('a, b', 'word')
+    """
+    if len(name) > 2 and name[0] == name[-1] == "`":
+        return name[1:-1].replace("``", "`")
+    return name
+
+
+def quote(name: str) -> str:
+    """A field's name as DDL takes it: backticks where it is no plain word.
+
+    >>> quote("word"), quote("a, b")
+    ('word', '`a, b`')
+    """
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else "`" + name.replace("`", "``") + "`"
+
+
+def field_names(fields: FieldsLike) -> tuple[str, ...]:
+    """The names in a field argument.
+
+    >>> field_names("a, b"), field_names(["a", "b, c"])
+    (('a', 'b'), ('a', 'b, c'))
+    """
+    if isinstance(fields, str):
+        names = tuple(unquote(piece) for piece in split_top(fields)) if fields.strip() else ()
+    else:
+        names = tuple(fields)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise TopologyError(f"{fields!r} does not name fields: write 'a', 'a, b' or ['a', 'b']")
+    return names
+
+
+def check_name(what: str, name: object) -> str:
+    """Refuse a name that cannot be an identity in logs and stores."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise TopologyError(
+            f"{what} cannot be named {name!r}: a name has letters, digits, '-', '_' and '.', and begins with no '_'"
+        )
+    return name
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?``, or nothing where no known name is near.
+
+    >>> did_you_mean("group_by", ["groupBy", "each"])
+    "; did you mean 'groupBy'?"
+    """
+    plain = {each.replace("_", "").lower(): each for each in known}
+    asked = name.replace("_", "").lower()
+    near = [asked] if asked in plain else difflib.get_close_matches(asked, plain, n=1, cutoff=0.6)
+    return f"; did you mean {plain[near[0]]!r}?" if near else ""
