@@ -19,8 +19,13 @@ class CallSite:
     file: str = ""
     line: int = 0
 
+    @property
+    def place(self) -> str:
+        """File and line, short."""
+        return f"{os.path.basename(self.file)}:{self.line}"
+
     def __str__(self) -> str:
-        return f"{self.name} ({os.path.basename(self.file)}:{self.line})" if self.file else self.name
+        return f"{self.name} ({self.place})" if self.file else self.name
 
 
 def site_of(target: Any) -> CallSite:
@@ -34,11 +39,13 @@ def site_of(target: Any) -> CallSite:
     target = inspect.unwrap(target) if callable(target) else target
     code = getattr(target, "__code__", None)
     if code is not None:
-        return CallSite(getattr(target, "__qualname__", code.co_name), code.co_filename, code.co_firstlineno)
+        name = getattr(target, "__qualname__", code.co_name).rpartition("<locals>.")[2]
+        return CallSite(name, code.co_filename, code.co_firstlineno)
     named = target if isinstance(target, type) or inspect.isbuiltin(target) else type(target)
+    name = named.__qualname__.rpartition("<locals>.")[2]
     try:
         source = inspect.getsourcefile(named)
         line = inspect.getsourcelines(named)[1]
     except (TypeError, OSError):
-        return CallSite(named.__qualname__)
-    return CallSite(named.__qualname__, source or "", line)
+        return CallSite(name)
+    return CallSite(name, source or "", line)

@@ -1,0 +1,46 @@
+"""The step that an error is about: its label, the user's function and the line that made the call."""
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from trident.base.callsite import CallSite
+from trident.base.errors import TopologyError
+
+_E = TypeVar("_E", bound=TopologyError)
+_PACKAGE = str(Path(__file__).parent.parent) + os.sep
+
+
+def _ours(file: str) -> bool:
+    return file.startswith(_PACKAGE)
+
+
+def caller(verb: str) -> CallSite:
+    """Where the user's code called us: the innermost frame outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and _ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return CallSite(verb, frame.f_code.co_filename, frame.f_lineno)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call of a verb while it is read: enough to say in an error what it is about.
+
+    `label` is what the node will be called; `called` where the verb stands; `function` what the user gave it.
+    """
+
+    label: str
+    called: CallSite
+    function: CallSite | None = None
+
+    def with_function(self, function: CallSite) -> "Step":
+        """The same step, once its operation is known: the label carries the function's name."""
+        return replace(self, label=f"{self.label}({function.name})", function=function)
+
+    def error(self, kind: type[_E], what: str) -> _E:
+        """An error that names the step, the function with its file and line, and the line of the call."""
+        places = [str(site) for site in (self.function,) if site is not None and site.file and not _ours(site.file)]
+        return kind(f"{self.label}: {what} [{', '.join([*places, f'called at {self.called.place}'])}]")
