@@ -133,6 +133,16 @@ class SnapshotMovedError(StateError):
     """A read as of txid S came too late: the store has gone on. The reader takes a newer S and reads again."""
 
 
+class StateKeyError(StateError, TypeError):
+    """A key that does not fit the state's key fields; names those and what came."""
+
+
+class StateKeyNotFoundError(StateError, KeyError):
+    """Nothing is stored under this key. A KeyError, as a mapping's reader expects."""
+
+    __str__ = Exception.__str__  # KeyError's own would put the message in quotes
+
+
 class FencedError(TridentError):
     """A later driver has taken this topology over; this one stops without writing."""
 

@@ -1,0 +1,147 @@
+"""Questions that arrive while one is being answered are answered together, by the callers' own threads.
+
+A caller that finds nobody answering answers, for itself and for all who wait; then it hands the work on to one that
+has come meanwhile. So an idle function answers at once, a busy one in batches, and no thread stands by.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Late(Exception):
+    """The answer did not come within the caller's timeout."""
+
+
+class _Call(Generic[Q, A]):
+    """One question on its way. It is queued, then part of a batch, then done; or it is told to lead the next batch."""
+
+    __slots__ = ("answer", "done", "error", "leads", "question", "queued", "woken")
+
+    def __init__(self, question: Q) -> None:
+        self.question = question
+        self.answer: A | None = None
+        self.error: BaseException | None = None
+        self.done = self.leads = self.queued = False
+        self.woken = threading.Lock()
+        self.woken.acquire()
+
+    def end(self, outcome: A | BaseException) -> None:
+        if isinstance(outcome, BaseException):
+            self.error = outcome
+        else:
+            self.answer = outcome
+        self.done = True
+        self.wake()
+
+    def wake(self) -> None:
+        if self.woken.locked():
+            self.woken.release()
+
+
+class Combining(Generic[Q, A]):
+    """Answers questions in batches; `answer` gives one answer or exception for each question.
+
+    Parameters
+    ----------
+    answer : called by one thread at a time, except that a call which takes longer than `patience` holds nobody up.
+    most : questions in one batch.
+    patience : seconds that a question waits for the batch before it; then it begins a batch of its own.
+
+    >>> Combining(lambda words: [len(word) for word in words]).ask("dog")
+    3
+    """
+
+    def __init__(
+        self, answer: Callable[[Sequence[Q]], Sequence[A | Exception]], most: int = 256, patience: float = 0.1
+    ) -> None:
+        self._answer = answer
+        self._most = most
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._queue: deque[_Call[Q, A]] = deque()
+        self._leader: _Call[Q, A] | None = None
+
+    def ask(self, question: Q, timeout: float | None = None) -> A:
+        """The answer to one question; raises the exception that is its outcome, or Late after `timeout` seconds.
+
+        With a timeout a thread is started for the work where there is nobody to do it: the caller must be able to
+        leave.
+        """
+        call: _Call[Q, A] = _Call(question)
+        with self._lock:
+            if self._leader is None:
+                self._leader, call.leads = call, True
+            else:
+                self._queue.append(call)
+                call.queued = True
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not call.done:
+            if call.leads:
+                call.leads = False
+                if deadline is None:
+                    self._lead(call)
+                else:
+                    threading.Thread(target=self._lead, args=(call,), daemon=True, name="trident-drpc").start()
+            else:
+                self._wait(call, deadline)
+        if call.error is not None:
+            raise call.error
+        return call.answer  # type: ignore[return-value]
+
+    def _wait(self, call: _Call[Q, A], deadline: float | None) -> None:
+        """Until something has happened to the call, or its patience or its time is over."""
+        limits = [self._patience] if call.queued else []
+        if deadline is not None:
+            limits.append(max(deadline - time.monotonic(), 0))
+        if call.woken.acquire(timeout=min(limits, default=-1)):
+            return
+        with self._lock:
+            if call.done or call.leads:
+                return
+            late = deadline is not None and time.monotonic() >= deadline
+            if call.queued:
+                self._queue.remove(call)
+                call.queued = False
+                if not late:
+                    self._leader, call.leads = call, True
+            if late:
+                raise Late
+
+    def _lead(self, call: _Call[Q, A]) -> None:
+        """Answer this call and those that wait, then hand the work on."""
+        batch = [call]
+        with self._lock:
+            while self._queue and len(batch) < self._most:
+                batch.append(self._queue.popleft())
+                batch[-1].queued = False
+        outcomes: Sequence[A | BaseException]
+        try:
+            outcomes = self._answer([each.question for each in batch])
+        except Exception as error:
+            outcomes = [error] * len(batch)
+        except BaseException as error:  # an interrupt ends this caller, not those who wait
+            with self._lock:
+                for each in reversed(batch[1:]):
+                    self._queue.appendleft(each)
+                    each.queued = True
+                self._hand_on(call)
+                call.end(error)
+            return
+        with self._lock:
+            self._hand_on(call)
+            for each, outcome in zip(batch, outcomes, strict=True):
+                each.end(outcome)
+
+    def _hand_on(self, call: _Call[Q, A]) -> None:
+        if self._leader is not call:  # somebody lost patience and has taken over
+            return
+        self._leader = self._queue.popleft() if self._queue else None
+        if self._leader is not None:
+            self._leader.queued, self._leader.leads = False, True
+            self._leader.wake()

@@ -1,0 +1,184 @@
+"""DRPC inside the driver's process: a request runs through its stream and reads the states, without a Spark job."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.errors import (
+    DRPCNotFoundError,
+    DRPCTimeoutError,
+    FencedError,
+    MissingSessionError,
+    SnapshotMovedError,
+    StateLostError,
+    StateRecoveringError,
+    StateUnavailableError,
+)
+from trident.base.names import did_you_mean
+from trident.compiler.program import RequestPlan
+from trident.drpc.arguments import Arguments
+from trident.drpc.combining import Combining, Late
+from trident.drpc.result import DRPCResult
+from trident.plan.nodes import PersistentAggregate
+from trident.runtime.reading import Commits, Snapshot, consistently
+from trident_state.store import StateKind
+
+Read = Callable[[PersistentAggregate, pa.Table], pa.Array]
+"""One value a key, in the order of the keys, null where nothing is stored."""
+
+Evaluate = Callable[[pa.Table, Read], pa.Table]
+"""Runs several requests at once. Takes and gives a table whose first column numbers the requests."""
+
+_EVERYBODYS = (
+    FencedError,
+    MissingSessionError,
+    SnapshotMovedError,
+    StateLostError,
+    StateRecoveringError,
+    StateUnavailableError,
+)
+"""Failures that every request of a batch would meet alike."""
+
+REQUEST = pa.field("_request", pa.int64(), nullable=False)
+
+
+class _Function:
+    """One DRPC function at work: binds, batches and evaluates its requests."""
+
+    def __init__(self, plan: RequestPlan, commits: Commits, compile: Callable[[RequestPlan], Evaluate]) -> None:
+        self._plan = plan
+        self._commits = commits
+        self._compile = compile
+        self._evaluate: Evaluate | None = None
+        self._states = list(dict.fromkeys(query.updated.state.name for query in plan.queries))
+        self._arguments = Arguments(plan.function, plan.source.schema)
+        self._schema = pa.schema([REQUEST, *self._arguments.schema])
+        self._combining: Combining[list[Any], DRPCResult] = Combining(self._answer)
+        self.signature = self._arguments.signature
+
+    def execute(self, args: Sequence[Any], named: dict[str, Any], timeout: float | None) -> DRPCResult:
+        values = self._arguments.bind(args, named)
+        try:
+            return self._combining.ask(values, timeout)
+        except Late:
+            raise DRPCTimeoutError(f"DRPC {self._plan.function!r}: no answer within {timeout:g} s") from None
+
+    def _answer(self, requests: Sequence[list[Any]]) -> list[DRPCResult | Exception]:
+        """One outcome a request. A failure is looked for by halves, so that it reaches only who caused it."""
+        try:
+            return self._together(requests)
+        except _EVERYBODYS:
+            raise
+        except Exception as error:
+            if len(requests) == 1:
+                return [error]
+            half = len(requests) // 2
+            return [*self._answer(requests[:half]), *self._answer(requests[half:])]
+
+    def _together(self, requests: Sequence[list[Any]]) -> list[DRPCResult | Exception]:
+        if self._evaluate is None:
+            self._evaluate = self._compile(self._plan)
+        evaluate = self._evaluate
+        numbers = pa.array(range(len(requests)), REQUEST.type)
+        table = pa.Table.from_arrays([numbers, *self._arguments.columns(requests)], schema=self._schema)
+
+        def body(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
+            return evaluate(table, lambda node, keys: snapshot.read(node.state.name, keys).values), snapshot.asOf
+
+        found, asOf = consistently(self._commits, self._states, body)
+        committed = {
+            self._commits.group_of(state)
+            for state in self._states
+            if self._commits.kind(state) is not StateKind.NON_TRANSACTIONAL
+        }
+        txids = {group: txid for group, txid in asOf.items() if group in committed}
+        return [DRPCResult(part, txids) for part in _apart(found, len(requests))]
+
+
+def _apart(found: pa.Table, requests: int) -> list[pa.Table]:
+    """The rows of each request, without the number."""
+    rows = found.select(list(range(1, found.num_columns)))
+    if requests == 1:
+        return [rows]
+    mine: list[list[int]] = [[] for _ in range(requests)]
+    for row, number in enumerate(found.column(0).to_pylist()):
+        mine[number].append(row)
+    return [rows.take(pa.array(indices, pa.int64())) for indices in mine]
+
+
+class LocalDRPC:
+    """The DRPC functions of a running topology, ``running.drpc``. Any thread may ask.
+
+    Requests of one function that arrive while it is busy are answered together. A user function runs in the caller's
+    thread (with a timeout: in one of its own) and its error reaches the caller alone. All states that a request reads
+    are read as of one txid for each batch group.
+
+    Source of the meaning: ``org.apache.storm.utils.DRPCClient.execute`` and ``LocalDRPC``; unlike there the answer is
+    a list of typed rows, and what leaves is always the stream's leaf.
+
+    Examples
+    --------
+    >>> running.drpc.execute("words", "cat dog the man")    # doctest: +SKIP
+    [Row(sum=18)]
+    """
+
+    def __init__(
+        self,
+        requests: Iterable[RequestPlan],
+        commits: Commits,
+        compile: Callable[[RequestPlan], Evaluate],
+        spark_request: Callable[[RequestPlan], Evaluate] | None = None,
+    ) -> None:
+        """`compile` makes the evaluation of a plan whose operations all have a Python form, `spark_request` that of
+        any other; both once, at the first request."""
+
+        def compiled(plan: RequestPlan) -> Evaluate:
+            if plan.python:
+                return compile(plan)
+            if spark_request is None:
+                raise MissingSessionError(
+                    f"DRPC {plan.function!r} has operations that only Spark can run, and this run has no session; "
+                    f"write them as Python functions, or start the topology with a session"
+                )
+            return spark_request(plan)
+
+        self._functions = {plan.function: _Function(plan, commits, compiled) for plan in requests}
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the functions that can be asked."""
+        return tuple(sorted(self._functions))
+
+    def execute(self, function: str, /, *args: Any, timeout: float | None = None, **named: Any) -> DRPCResult:
+        """Ask a function, and wait for its rows.
+
+        Parameters
+        ----------
+        function : its name in ``newDRPCStream``.
+        args, named : its arguments, by position or by name; ``args string`` where the stream declared none.
+        timeout : seconds. (An argument that is itself called timeout goes by position.)
+
+        Raises
+        ------
+        DRPCNotFoundError
+            There is no such function.
+        DRPCArgumentError
+            The arguments do not fit the declared ones.
+        DRPCTimeoutError
+            The answer did not come in time.
+        UserFunctionError
+            A function of the stream raised.
+        StateRecoveringError, StateUnavailableError
+            A state cannot be read now.
+        """
+        found = self._functions.get(function)
+        if found is None:
+            there = f"the functions are ({', '.join(self.functions)})" if self._functions else "the topology has none"
+            raise DRPCNotFoundError(
+                f"no DRPC function {function!r}{did_you_mean(str(function), self._functions)}; {there}"
+            )
+        return found.execute(args, named, timeout)
+
+    def __repr__(self) -> str:
+        return f"LocalDRPC({', '.join(self._functions[name].signature for name in self.functions)})"
