@@ -19,21 +19,34 @@ class Output:
 
     For a PersistentAggregate: the group fields, then one value column, each key once (ungrouped: exactly one row).
     For a StateQuery: the tuples that enter it.
+    For any other node: its own tuples, carried over because a later stage reads them beside a state's new values
+    (``join(stream, counts.newValuesStream())``); the table enters that stage as it is.
     """
 
     name: str
-    step: StateStep
+    step: Node
     schema: pa.Schema
+
+    @property
+    def carried(self) -> bool:
+        """Whether these tuples enter no state step, but only a later stage."""
+        return not isinstance(self.step, StateStep)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """A stretch of the plan that runs as one piece. `inputs`: SpoutSources in stage 1, state steps later."""
+    """A stretch of the plan that runs as one piece.
+
+    `inputs`: SpoutSources in stage 1; later the steps of outputs of any earlier stage, with what the runtime made of
+    each (a PersistentAggregate: its new values; a StateQuery: the answered tuples; a carried node: its own table).
+    `effects` are leaves without a state that run for what their functions do; a stage may have nothing else.
+    """
 
     number: int
     inputs: tuple[Node, ...]
     outputs: tuple[Output, ...]
     debugs: tuple[Debug, ...] = ()
+    effects: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

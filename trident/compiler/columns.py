@@ -1,0 +1,157 @@
+"""Tuples in the driver's or a worker's memory, column by column: an Arrow array, a Python list, or both.
+
+A step that calls Python reads lists and gives lists, one that passes a field on leaves it as it came. A conversion is
+made once, when the other form is asked for; what nobody asks for is never converted.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, compress
+from typing import Any
+
+import pyarrow as pa
+
+from trident.compiler.values import exact_type, to_arrow, to_python
+
+_FEW = 64
+"""Up to so many rows a Python loop beats a call into Arrow."""
+
+
+class Column:
+    """One field of several tuples. Immutable, apart from the second form that is kept once it was made."""
+
+    __slots__ = ("kind", "_array", "_values")
+
+    def __init__(self, kind: pa.DataType, array: pa.Array | None, values: list[Any] | None) -> None:
+        self.kind = kind
+        self._array = array
+        self._values = values
+
+    @classmethod
+    def of(cls, array: pa.Array | pa.ChunkedArray) -> "Column":
+        """A column of an Arrow array."""
+        if isinstance(array, pa.ChunkedArray):
+            array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+        return cls(array.type, array, None)
+
+    @classmethod
+    def made(cls, values: list[Any], kind: pa.DataType) -> "Column":
+        """A column of values that a function gave; raises NotAccepted where one is not of the declared type."""
+        exact = exact_type(kind)
+        if len(values) <= _FEW and exact in _UNBOUNDED and set(map(type, values)) <= {exact, type(None)}:
+            return cls(kind, None, values)
+        array = to_arrow(values, kind)
+        same = exact is not None and set(map(type, values)) <= {exact, type(None)}
+        return cls(kind, array, values if same else None)
+
+    def array(self) -> pa.Array:
+        """The column as Arrow."""
+        if self._array is None:
+            self._array = to_arrow(self._values or [], self.kind)
+        return self._array
+
+    def values(self) -> list[Any]:
+        """The column as Python values; do not change the list."""
+        if self._values is None:
+            self._values = to_python(self._array)
+        return self._values
+
+    def __len__(self) -> int:
+        return len(self._array if self._values is None else self._values)
+
+    def take(self, rows: Sequence[int]) -> "Column":
+        """The values of these rows, in this order, repeated where a row is."""
+        if self._values is not None and (self._array is None or len(rows) <= _FEW):
+            values = self._values
+            return Column(self.kind, None, [values[row] for row in rows])
+        return Column(self.kind, self.array().take(pa.array(rows, pa.int64())), None)
+
+    def keep(self, mask: list[bool]) -> "Column":
+        """The values whose place in the mask is true."""
+        values = None if self._values is None else list(compress(self._values, mask))
+        if self._array is None or (values is not None and len(mask) <= _FEW):
+            return Column(self.kind, None, values)
+        return Column(self.kind, self._array.filter(pa.array(mask, pa.bool_())), values)
+
+
+_UNBOUNDED = frozenset({float, bool, bytes})
+"""Python types whose every value fits its column, so that the array can wait (an int may be too big, a str may hold
+half a surrogate pair)."""
+
+
+class Columns:
+    """Equally long columns by name, in order."""
+
+    __slots__ = ("rows", "_by_name")
+
+    def __init__(self, by_name: dict[str, Column], rows: int) -> None:
+        self._by_name = by_name
+        self.rows = rows
+
+    @classmethod
+    def of(cls, data: pa.RecordBatch | pa.Table, schema: pa.Schema) -> "Columns":
+        """The columns of a batch or table, by position, under these names; types cast where they are cousins."""
+        found = {}
+        for field, array in zip(schema, data.columns, strict=True):
+            if not array.type.equals(field.type):
+                array = array.cast(field.type)
+            found[field.name] = Column.of(array)
+        return cls(found, data.num_rows)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._by_name)
+
+    def __getitem__(self, name: str) -> Column:
+        return self._by_name[name]
+
+    def lists(self, names: Iterable[str]) -> list[list[Any]]:
+        """These columns as Python values."""
+        return [self._by_name[name].values() for name in names]
+
+    def select(self, names: Iterable[str]) -> "Columns":
+        """These columns, in this order."""
+        return Columns({name: self._by_name[name] for name in names}, self.rows)
+
+    def rename(self, names: Iterable[str]) -> "Columns":
+        """The same columns by position under other names."""
+        return Columns(dict(zip(names, self._by_name.values(), strict=True)), self.rows)
+
+    def take(self, rows: Sequence[int]) -> "Columns":
+        """These rows, in this order."""
+        return Columns({name: column.take(rows) for name, column in self._by_name.items()}, len(rows))
+
+    def keep(self, mask: list[bool]) -> "Columns":
+        """The rows whose place in the mask is true."""
+        return Columns({name: column.keep(mask) for name, column in self._by_name.items()}, sum(mask))
+
+    def plus(self, more: Mapping[str, Column]) -> "Columns":
+        """These columns and some more."""
+        return Columns({**self._by_name, **more}, self.rows)
+
+    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """As one record batch of this schema, whose names choose the columns."""
+        if not len(schema):
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * self.rows, pa.struct([])))
+        return pa.RecordBatch.from_arrays([self._by_name[field.name].array() for field in schema], schema=schema)
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        """As a table of this schema, whose names choose the columns."""
+        if not len(schema):
+            return pa.Table.from_batches([self.batch(schema)])
+        return pa.Table.from_arrays([self._by_name[field.name].array() for field in schema], schema=schema)
+
+
+def concat(parts: Sequence[Columns]) -> Columns:
+    """All rows, part after part, under the first part's names; by position."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    merged = {}
+    for at, name in enumerate(first.names):
+        pieces = [part[part.names[at]] for part in parts]
+        kind = pieces[0].kind
+        if all(piece._array is not None for piece in pieces):
+            merged[name] = Column(kind, pa.concat_arrays([piece.array().cast(kind) for piece in pieces]), None)
+        else:
+            merged[name] = Column(kind, None, list(chain.from_iterable(piece.values() for piece in pieces)))
+    return Columns(merged, sum(part.rows for part in parts))

@@ -1,0 +1,114 @@
+"""What Python operations do to tuples: plain functions over columns, made once and used by both engines.
+
+Adjacent Python operations are one kernel: a field that a function reads becomes a Python list once, however many
+functions read it, and a field that nobody reads later is dropped where its last reader stands.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from trident.base.types import arrow_schema
+from trident.compiler.calls import action, emitter, predicate
+from trident.compiler.columns import Columns
+from trident.compiler.failures import Where
+from trident.operations.functions import Operation
+from trident.plan.nodes import Each, Filter, Map, Node, PartitionBy, Peek, Project
+
+Kernel = Callable[[Columns], Columns]
+"""Tuples in, tuples out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """One Python operation, as it travels to the workers: no plan, no source, only the call."""
+
+    verb: Literal["each", "filter", "map", "peek", "project"]
+    where: Where
+    operation: Operation | None
+    outputs: pa.Schema
+    """What it adds (each), replaces the tuple by (map) or leaves of it (project)."""
+
+    def before(self, after: set[str]) -> set[str]:
+        """The fields that must enter, if these are needed of what leaves."""
+        inputs = set(self.where.inputs)
+        if self.verb == "map":
+            return inputs
+        return (after - set(self.outputs.names)) | inputs if self.verb == "each" else after | inputs
+
+
+def work_of(node: Node) -> Work | None:
+    """The Python work of this node; None where it is not a Python operation on one source."""
+    match node:
+        case Each(inputs=inputs, function=operation, outputs=outputs) if not operation.call.native:
+            return Work("each", Where(node.step, operation.site, inputs), operation, arrow_schema(outputs))
+        case Map(inputs=inputs, function=operation) if not operation.call.native:
+            return Work("map", Where(node.step, operation.site, inputs), operation, arrow_schema(node.schema))
+        case Filter(inputs=inputs, predicate=operation) if not operation.call.native:
+            return Work("filter", Where(node.step, operation.site, inputs), operation, pa.schema([]))
+        case Peek(inputs=inputs, action=operation) if not operation.call.native:
+            return Work("peek", Where(node.step, operation.site, inputs), operation, pa.schema([]))
+        case Project() | PartitionBy():
+            return Work("project", Where(node.step, node.site), None, arrow_schema(node.schema))
+    return None
+
+
+def compile_chain(works: Sequence[Work], needed: Iterable[str]) -> tuple[Kernel, set[str]]:
+    """One kernel for works in a row, and the fields that must enter it. `needed` are the fields that must leave."""
+    steps: list[Kernel] = []
+    fields = set(needed)
+    for work in reversed(works):
+        steps.insert(0, _kernel(work, frozenset(fields)))
+        fields = work.before(fields)
+
+    def run(columns: Columns) -> Columns:
+        for step in steps:
+            columns = step(columns)
+        return columns
+
+    return run, fields
+
+
+def _kernel(work: Work, after: frozenset[str]) -> Kernel:
+    """One work as a kernel whose result holds only the fields in `after`."""
+
+    def carried(columns: Columns) -> Columns:
+        return columns.select(name for name in columns.names if name in after)
+
+    if work.verb == "project":
+        return lambda columns: columns.select(name for name in work.outputs.names if name in after)
+    operation, where = work.operation, work.where
+    assert operation is not None
+    if work.verb == "filter":
+        keeps = predicate(operation, where)
+
+        def filtered(columns: Columns) -> Columns:
+            mask = keeps(columns.lists(where.inputs), columns.rows)
+            left = carried(columns)
+            return left if all(mask) else left.keep(mask)
+
+        return filtered
+    if work.verb == "peek":
+        act = action(operation, where)
+
+        def peeked(columns: Columns) -> Columns:
+            act(columns.lists(where.inputs), columns.rows)
+            return carried(columns)
+
+        return peeked
+    emit = emitter(operation, where, work.outputs)
+    names = work.outputs.names
+
+    def emitted(columns: Columns) -> Columns:
+        found = emit(columns.lists(where.inputs), columns.rows)
+        made = {name: column for name, column in zip(names, found.columns, strict=True) if name in after}
+        if work.verb == "map":
+            return Columns(made, found.rows)
+        left = columns.select(name for name in columns.names if name in after and name not in made)
+        if found.counts is not None:
+            left = left.take(found.origins()) if left.names else Columns({}, found.rows)
+        return left.plus(made)
+
+    return emitted

@@ -1,0 +1,56 @@
+"""The shape of a state: what its keys and accumulators are and how a batch's value meets the stored one."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident.base.errors import FailedException
+from trident.base.types import arrow_schema, arrow_type, select
+from trident.compiler.failures import Where, short
+from trident.operations.aggregators import Aggregation
+from trident.plan.nodes import PersistentAggregate
+from trident_state.store import Combine, StateShape
+
+
+@dataclass(frozen=True)
+class Combining:
+    """``aggregator.combine`` as stores call it: picklable, and an exception says whose it is."""
+
+    aggregation: Aggregation
+    where: Where
+
+    def __call__(self, stored: Any, delta: Any) -> Any:
+        try:
+            return delta if stored is None else self.aggregation.aggregator.combine(stored, delta)
+        except FailedException:
+            raise
+        except (Exception, SystemExit) as cause:
+            what = f"raised {type(cause).__name__}: {cause}; combining {short(stored)} with {short(delta)}"
+            raise self.where.error(what, cause) from cause
+
+
+def shape_of(node: PersistentAggregate) -> StateShape:
+    """The shape of the state that this step writes."""
+    aggregation = node.aggregation
+    where = Where(node.step, aggregation.site, node.inputs)
+    name = type(aggregation.aggregator).__qualname__.rpartition("<locals>.")[2]
+    combine = Combine(name, Combining(aggregation, where), _native(aggregation))
+    keys = nullable(arrow_schema(select(node.source.schema, node.group)))
+    return StateShape(keys, arrow_type(aggregation.type), combine)
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The same fields, null allowed: what an engine says of nulls varies, what is frozen must not."""
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def _native(aggregation: Aggregation) -> Literal["sum", "min", "max"] | None:
+    """What a store can do by itself: whole and floating numbers that add up, or compare without NaN."""
+    kind = arrow_type(aggregation.type)
+    if aggregation.native in ("count", "sum"):
+        return "sum" if kinds.is_integer(kind) or kinds.is_floating(kind) else None
+    if aggregation.native in ("min", "max") and kinds.is_integer(kind):
+        return aggregation.native
+    return None
