@@ -48,6 +48,40 @@ class TridentCollector(Protocol):
         ...
 
 
+class Function:
+    """What appends values to a tuple: subclass it where a plain callable is not enough, and emit 0 to n times.
+
+    Each emission gives one tuple, the input tuple's fields with the emitted values behind; no emission drops the tuple.
+    Meaning: ``org.apache.storm.trident.operation.Function``. An optional attribute ``outputType`` (DDL, "string" or
+    "string, long") declares the types where the output fields do not. It must be picklable: it runs on Spark's workers.
+
+    >>> class Split(Function):
+    ...     outputType = "string"
+    ...     def execute(self, tuple, collector):
+    ...         for word in tuple.line.split():
+    ...             collector.emit([word])
+    """
+
+    def execute(self, tuple: Any, collector: TridentCollector) -> None:
+        """Emit what belongs behind `tuple`, a TridentTuple of the input fields."""
+        raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
+
+
+class Filter:
+    """What decides whether a tuple stays: subclass it where a plain callable is not enough.
+
+    Meaning: ``org.apache.storm.trident.operation.Filter``.
+
+    >>> class Long(Filter):
+    ...     def isKeep(self, tuple):
+    ...         return len(tuple.word) > 7
+    """
+
+    def isKeep(self, tuple: Any) -> bool:
+        """Whether `tuple`, a TridentTuple of the input fields, stays."""
+        raise NotImplementedError(f"{type(self).__name__} has no isKeep(tuple)")
+
+
 class QueryFunction(Protocol):
     """Reads a state for a batch of tuples (``org.apache.storm.trident.state.QueryFunction``)."""
 

@@ -1,0 +1,185 @@
+"""What a callable's annotations say of what it gives: the types, and whether one call gives many."""
+
+import collections.abc as abc
+import datetime
+import decimal
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import types as spark
+
+_SCALARS: dict[Any, Callable[[], spark.DataType]] = {
+    str: spark.StringType,
+    int: spark.LongType,
+    float: spark.DoubleType,
+    bool: spark.BooleanType,
+    bytes: spark.BinaryType,
+    bytearray: spark.BinaryType,
+    datetime.date: spark.DateType,
+    datetime.datetime: spark.TimestampType,
+    decimal.Decimal: lambda: spark.DecimalType(38, 18),
+}
+
+_LAZY = (abc.Iterator, abc.Iterable, abc.Generator)
+_EAGER = (list, set, frozenset, abc.Sequence, abc.Collection, abc.Set)
+_ARRAYS = (list, abc.Sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """A return annotation, read.
+
+    `hint` is the annotation of one result (the element's, where one call gives many). `lazy` tells an Iterator, an
+    Iterable or a Generator, `nothing` an annotation None, `column` a Column; `problem` why it cannot be read.
+    """
+
+    hint: Any = inspect.Signature.empty
+    lazy: bool = False
+    nothing: bool = False
+    column: bool = False
+    problem: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an annotation to read types from."""
+        return self.hint is not inspect.Signature.empty and not self.nothing
+
+    @property
+    def eager(self) -> bool:
+        """Whether one result is itself a list, a set or the like."""
+        return _origin(self.hint) in _EAGER or _variadic(self.hint)
+
+    @property
+    def element(self) -> "Returns":
+        """The annotation of one element of a result that is a list, a set or the like."""
+        inner = typing.get_args(self.hint)
+        return Returns(inner[0] if inner else inspect.Signature.empty)
+
+    def types(self, count: int) -> tuple[spark.DataType, ...] | None:
+        """The types of `count` output fields; None where the annotation does not tell. A tuple is several values."""
+        if not self.known:
+            return None
+        several = several_of(self.hint)
+        if several is not None:
+            return tuple(several) if None not in several and len(several) == count else None  # type: ignore[arg-type]
+        one = type_of(self.hint)
+        return (one,) if one is not None and count == 1 else None
+
+    @property
+    def arity(self) -> int | None:
+        """How many values one result has; None where the annotation does not tell."""
+        if not self.known or self.hint is Any or _variadic(self.hint):
+            return None
+        several = several_of(self.hint)
+        if several is not None:
+            return len(several)
+        return None if self.hint is tuple else 1
+
+
+def read_returns(target: Callable[..., Any]) -> Returns:
+    """Read a callable's return annotation, also one written as text."""
+    if isinstance(target, type):
+        return Returns(target) if target in _SCALARS else Returns()
+    function = _annotated(target)
+    if function is None:
+        return Returns()
+    written = getattr(function, "__annotations__", {}).get("return", inspect.Signature.empty)
+    if written is inspect.Signature.empty:
+        return Returns()
+    if isinstance(written, str):
+        try:
+            written = _resolve(function, written)
+        except Exception as error:
+            # The text may hold any expression, so anything may be raised. A Column is recognised by its name.
+            name = written.rpartition(".")[2].strip()
+            return Returns(column=True) if name == "Column" else Returns(problem=f"{written!r}: {error}")
+    return _read(written)
+
+
+def type_of(hint: Any) -> spark.DataType | None:
+    """The type that a hint stands for; None where it stands for none.
+
+    >>> type_of(dict[str, list[int] | None]).simpleString()
+    'map<string,array<bigint>>'
+    """
+    hint = _without_none(hint)
+    if isinstance(hint, spark.DataType):
+        return hint
+    try:
+        if hint in _SCALARS:
+            return _SCALARS[hint]()
+    except TypeError:  # an unhashable hint, a Literal of lists say
+        return None
+    origin, inner = _origin(hint), typing.get_args(hint)
+    if origin in _ARRAYS and len(inner) == 1:
+        element = type_of(inner[0])
+        return None if element is None else spark.ArrayType(element)
+    if origin in (dict, abc.Mapping) and len(inner) == 2:
+        key, value = type_of(inner[0]), type_of(inner[1])
+        return None if key is None or value is None else spark.MapType(key, value)
+    return None
+
+
+def several_of(hint: Any) -> tuple[spark.DataType | None, ...] | None:
+    """The types in ``tuple[A, B]`` or a NamedTuple; None where the hint is neither."""
+    hint = _without_none(hint)
+    if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
+        hints = typing.get_type_hints(hint)
+        return tuple(type_of(hints.get(name)) for name in hint._fields)
+    if typing.get_origin(hint) is tuple and not _variadic(hint):
+        return tuple(type_of(inner) for inner in typing.get_args(hint))
+    return None
+
+
+def _annotated(target: Any) -> Any:
+    """The function that carries a callable's annotations."""
+    while hasattr(target, "func") and not inspect.isroutine(target):  # functools.partial
+        target = target.func
+    if inspect.isroutine(target):
+        return inspect.unwrap(getattr(target, "__func__", target))
+    called = getattr(type(target), "__call__", None)  # noqa: B004
+    return inspect.unwrap(called) if inspect.isfunction(called) else None
+
+
+def _resolve(function: Any, written: str) -> Any:
+    """A written annotation as an object. Only this one: another, of a name that is not there, may stay unread."""
+    holder = types.FunctionType((lambda: None).__code__, getattr(function, "__globals__", {}))
+    holder.__annotations__ = {"return": written}
+    enclosed = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+    return typing.get_type_hints(holder, localns=dict(enclosed) or None)["return"]
+
+
+def _read(hint: Any) -> Returns:
+    if hint is None or hint is type(None):
+        return Returns(nothing=True)
+    if isinstance(hint, type) and issubclass(hint, Column):
+        return Returns(column=True)
+    if _origin(hint) in _LAZY:
+        inner = typing.get_args(hint)
+        return Returns(inner[0] if inner else inspect.Signature.empty, lazy=True)
+    return Returns(_without_none(hint))
+
+
+def _origin(hint: Any) -> Any:
+    return typing.get_origin(hint) or hint
+
+
+def _variadic(hint: Any) -> bool:
+    """Whether it is ``tuple[T, ...]``."""
+    inner = typing.get_args(hint)
+    return typing.get_origin(hint) is tuple and len(inner) == 2 and inner[1] is ...
+
+
+def _without_none(hint: Any) -> Any:
+    """T of ``T | None``, ``Optional[T]``, ``Annotated[T, ...]``; every other hint as it is."""
+    if typing.get_origin(hint) is typing.Annotated:
+        return _without_none(typing.get_args(hint)[0])
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        rest = [inner for inner in typing.get_args(hint) if inner is not type(None)]
+        return rest[0] if len(rest) == 1 else hint
+    return hint

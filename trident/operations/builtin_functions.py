@@ -1,0 +1,80 @@
+"""FilterNull, Debug, MapGet and expr."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trident.base.errors import TopologyError
+from trident.operations.functions import Filter, TridentCollector
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A SQL expression as plain data: no session is needed to write, pickle or print it."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return f"expr({self.text!r})"
+
+
+def expr(text: str) -> Expression:
+    """An expression in Spark SQL over the stream's fields, run by Spark at its own speed.
+
+    A generator (``explode(...)``) gives many tuples. Its type is known to Spark only, and there is none yet while a
+    topology is built: write it with the output field. Meaning: ``pyspark.sql.functions.expr``.
+
+    >>> expr("explode(split(line, ' '))")
+    expr("explode(split(line, ' '))")
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise TopologyError(f"expr takes a SQL expression as text, such as expr('upper(line)'), not {text!r}")
+    return Expression(text)
+
+
+@dataclass(frozen=True)
+class FilterNull(Filter):
+    """Keeps the tuples in which no input field is null.
+
+    Meaning: ``org.apache.storm.trident.operation.builtin.FilterNull``.
+
+    >>> FilterNull().isKeep((1, None)), FilterNull().isKeep((1, 0))
+    (False, True)
+    """
+
+    def isKeep(self, tuple: Any) -> bool:
+        return all(value is not None for value in tuple)
+
+
+@dataclass(frozen=True)
+class Debug:
+    """Shows the tuples that pass, the first `limit` of each batch, in the run's own log; they stay as they are.
+
+    Meaning: ``org.apache.storm.trident.operation.builtin.Debug``, which prints on the worker.
+
+    >>> Debug("words")
+    Debug(label='words', limit=100)
+    """
+
+    label: str | None = None
+    limit: int = 100
+
+    def __post_init__(self) -> None:
+        if self.label is not None and not isinstance(self.label, str):
+            raise TopologyError(f"Debug takes a label as text, not {self.label!r}")
+        if not isinstance(self.limit, int) or self.limit < 1:
+            raise TopologyError(f"Debug shows at least one tuple of a batch, not limit={self.limit!r}")
+
+
+@dataclass(frozen=True)
+class MapGet:
+    """Looks one key up in a state: its value, or null where there is none.
+
+    Meaning: ``org.apache.storm.trident.operation.builtin.MapGet``, and ``SnapshotGet`` over a state without key fields.
+    """
+
+    def batchRetrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
+        return list(state.multiGet(args))
+
+    def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
+        collector.emit([result])

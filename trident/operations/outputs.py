@@ -1,0 +1,155 @@
+"""Output fields: read as written, then typed from what was declared, what the operation says, or its annotations."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import types as spark
+
+from trident.base.ddl import Reader
+from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.names import FieldsLike, split_top
+from trident.base.step import Step
+from trident.base.types import ddl, parse_type, schema_of, type_ddl
+from trident.operations.annotations import Returns
+from trident.operations.functions import Call, Declared, Operation
+
+OutputsLike = FieldsLike | spark.StructType
+"""Output fields as a user writes them: ``"word"``, ``"word string, n long"``, ``["word", "n"]``, a StructType."""
+
+
+def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
+    """The output fields as they were written, some of them perhaps without a type yet."""
+    if isinstance(outputs, spark.StructType):
+        return Declared(_fields(outputs.fields, step), (True,) * len(outputs.fields))
+    if isinstance(outputs, str):
+        read = [_one(piece, step) for piece in split_top(outputs)]
+    elif isinstance(outputs, Sequence) and all(isinstance(name, str) and name for name in outputs):
+        read = [(spark.StructField(name, spark.NullType()), False) for name in outputs]
+    else:
+        raise step.error(
+            TopologyError,
+            f"outputFields are text such as 'word string', a list of names or a StructType, not {outputs!r}",
+        )
+    return Declared(_fields([field for field, _ in read], step), tuple(typed for _, typed in read))
+
+
+def _one(piece: str, step: Step) -> tuple[spark.StructField, bool]:
+    try:
+        reader = Reader(piece)
+        name = reader.next("a field name", "word", "name")
+        if reader.ended:
+            return spark.StructField(name, spark.NullType()), False
+        reader.at = 0
+        field = reader.field()
+        reader.end()
+    except TypeDeclarationError as error:
+        raise step.error(TypeDeclarationError, str(error)) from None
+    return field, True
+
+
+def _fields(fields: Sequence[spark.StructField], step: Step) -> spark.StructType:
+    try:
+        schema = schema_of(fields)
+    except TopologyError as error:
+        raise step.error(type(error), f"output {error}") from None
+    if not schema.fields:
+        raise step.error(TopologyError, "outputFields names no field")
+    return schema
+
+
+def resolve(declared: Declared, operation: Operation, returns: Returns, step: Step) -> spark.StructType:
+    """The output fields with their types: as declared, as the operation says, as annotated, in this order."""
+    schema = declared.schema
+    _check_result(declared, operation, returns, step)
+    if all(declared.typed):
+        return schema
+    known = own_types(operation.target, len(schema.names), step) or returns.types(len(schema.names))
+    if known is None:
+        raise step.error(TypeDeclarationError, _what_to_write(declared, operation, returns))
+    return schema_of(
+        field if typed else spark.StructField(field.name, kind)
+        for field, typed, kind in zip(schema.fields, declared.typed, known, strict=True)
+    )
+
+
+def own_types(target: Any, count: int, step: Step) -> tuple[spark.DataType, ...] | None:
+    """The types that an operation itself declares: its ``outputType``, or a udf's return type."""
+    written = getattr(target, "outputType", None)
+    if written is None:
+        kind = getattr(target, "returnType", None)
+        return (kind,) if isinstance(kind, spark.DataType) and count == 1 else None
+    try:
+        types = _types_in(written)
+    except TypeDeclarationError as error:
+        raise step.error(TypeDeclarationError, f"in its outputType: {error}") from None
+    if len(types) != count:
+        raise step.error(
+            TypeDeclarationError, f"its outputType {written!r} has {len(types)} types for {count} output fields"
+        )
+    return types
+
+
+def _types_in(written: object) -> tuple[spark.DataType, ...]:
+    if isinstance(written, spark.StructType):
+        return tuple(field.dataType for field in written.fields)
+    if isinstance(written, spark.DataType):
+        return (written,)
+    if isinstance(written, str):
+        return tuple(parse_type(piece) for piece in split_top(written))
+    raise TypeDeclarationError(f"{written!r} is no type; write DDL such as 'long', or a DataType")
+
+
+def _check_result(declared: Declared, operation: Operation, returns: Returns, step: Step) -> None:
+    """Refuse an annotation that contradicts the number of output fields, or a list where many tuples are meant."""
+    schema, count = declared.schema, len(declared.schema.names)
+    if operation.call.native or operation.call is Call.FUNCTION:
+        return
+    if returns.nothing:
+        raise step.error(
+            TypeDeclarationError, f"it is annotated to return None, and gives no ({', '.join(schema.names)})"
+        )
+    if returns.arity is not None and returns.arity != count and not (returns.eager and count > 1):
+        raise step.error(
+            TypeDeclarationError,
+            f"it is annotated to give {_values(returns.arity)} ({shown(returns)}) for {count} output "
+            f"field{'s' if count > 1 else ''} ({', '.join(schema.names)})",
+        )
+    if not returns.eager:
+        return
+    kind = schema.fields[0].dataType
+    if count > 1 or (declared.typed[0] and not isinstance(kind, spark.ArrayType)):
+        wants = f"{count} fields" if count > 1 else type_ddl(kind)
+        raise step.error(
+            TypeDeclarationError,
+            f"it is annotated to give a whole {shown(returns)} where the output is {wants}; "
+            "to give many tuples yield them or use flatMap, to give one list declare an array type",
+        )
+
+
+def _what_to_write(declared: Declared, operation: Operation, returns: Returns) -> str:
+    untyped = [field.name for field, typed in zip(declared.schema.fields, declared.typed, strict=True) if not typed]
+    example = ", ".join(
+        ddl(spark.StructType([field])) if typed else f"{field.name} string"
+        for field, typed in zip(declared.schema.fields, declared.typed, strict=True)
+    )
+    fields = f"the type of output field{'s' if len(untyped) > 1 else ''} {', '.join(map(repr, untyped))}"
+    write = f"write it with the field, such as {example!r}"
+    if operation.call.native:
+        return f"{fields} is known to Spark only, and a topology is built without it: {write}"
+    if operation.call is Call.FUNCTION:
+        return f"{fields} is not declared: {write}, or give the Function an attribute outputType"
+    why = f" (its annotation cannot be used: {returns.problem})" if returns.problem else ""
+    if not why and returns.known:
+        why = f" (its annotation {shown(returns)} stands for no type)"
+    many = "Iterator[str]" if operation.many else "str" if len(declared.typed) == 1 else "tuple[str, int]"
+    return f"{fields} is not declared{why}: {write}, or annotate what it returns, such as -> {many}"
+
+
+def shown(returns: Returns) -> str:
+    """An annotation as a user wrote it."""
+    hint = returns.hint
+    return hint.__name__ if isinstance(hint, type) and not getattr(hint, "__args__", None) else str(hint)
+
+
+def _values(count: int) -> str:
+    return "one value" if count == 1 else f"{count} values"

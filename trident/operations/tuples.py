@@ -1,0 +1,79 @@
+"""A tuple as operations see it: values with names."""
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from trident.base.errors import FieldNotFoundError
+from trident.base.names import did_you_mean
+
+
+class TridentTuple(tuple[Any, ...]):
+    """One tuple: immutable, its values by name or position. Every field name works, ``count`` and ``index`` too.
+
+    Meaning: ``org.apache.storm.trident.tuple.TridentTuple``. In a test of your operation make one from keywords.
+
+    >>> t = TridentTuple(word="dog", count=2)
+    >>> t.word, t["count"], t[0], t.count
+    ('dog', 2, 'dog', 2)
+    >>> word, count = t
+    >>> t
+    TridentTuple(word='dog', count=2)
+    """
+
+    __slots__ = ()
+    _trident_fields: tuple[str, ...] = ()
+    _trident_places: dict[str, int] = {}
+
+    def __new__(cls, /, **values: Any) -> "TridentTuple":
+        return tuple_type(tuple(values))(values.values())
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            try:
+                return tuple.__getitem__(self, self._trident_places[key])
+            except KeyError:
+                raise FieldNotFoundError(self._trident_missing(key)) from None
+        return tuple.__getitem__(self, key)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(self._trident_missing(name), name=name, obj=self)
+
+    def _trident_missing(self, name: str) -> str:
+        fields = self._trident_fields
+        return f"the tuple has no field {name!r}; its fields are ({', '.join(fields)}){did_you_mean(name, fields)}"
+
+    def __repr__(self) -> str:
+        pairs = zip(self._trident_fields, tuple.__iter__(self), strict=True)
+        return f"TridentTuple({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._trident_fields, tuple(self))
+
+
+def _rebuild(fields: tuple[str, ...], values: tuple[Any, ...]) -> TridentTuple:
+    return tuple_type(fields)(values)
+
+
+@lru_cache(maxsize=4096)
+def tuple_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], TridentTuple]:
+    """The maker of tuples of these fields, from their values in order. Made once, then as quick as ``tuple(values)``.
+
+    >>> tuple_type(("word", "n"))(["dog", 2]).n
+    2
+    """
+    getters = vars(namedtuple("getters", [f"at{at}" for at in range(len(fields))]))  # in C, past our __getitem__
+    members: dict[str, Any] = {name: getters[f"at{at}"] for at, name in enumerate(fields) if _is_free(name)}
+    members |= {
+        "__slots__": (),
+        "__new__": tuple.__new__,
+        "_trident_fields": fields,
+        "_trident_places": {name: at for at, name in enumerate(fields)},
+    }
+    return type("TridentTuple", (TridentTuple,), members)
+
+
+def _is_free(name: str) -> bool:
+    """Whether a field may be an attribute: not where Python or this class itself would stumble over it."""
+    return not name.startswith("__") and not name.startswith("_trident_")
