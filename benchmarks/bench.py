@@ -1,0 +1,48 @@
+"""What every family of rows gets: the one session, the one server, a folder, and how large to measure."""
+
+import itertools
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.support.server import RedisServer
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large and how often; `QUICK` only shows that everything runs."""
+
+    files: int
+    lines: int
+    rounds: int
+    small_batches: int
+    queries: int
+    tiny_batches: int
+    tiny_batches_on_spark: int
+    keys: int
+    updates: int
+
+
+FULL = Scale(20, 100_000, 5, 200, 2_000, 10_000, 500, 1_000_000, 100_000)
+QUICK = Scale(3, 2_000, 1, 10, 50, 200, 20, 10_000, 2_000)
+
+
+@dataclass(frozen=True)
+class Bench:
+    spark: SparkSession
+    server: RedisServer
+    folder: Path
+    scale: Scale
+    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def fresh(self) -> Path:
+        """A folder that nobody used yet (a checkpoint), and an empty server."""
+        self.server.client.flushall()
+        path = self.folder / f"run-{next(self._numbers)}"
+        path.mkdir()
+        return path
+
+    def drop(self, path: Path) -> None:
+        shutil.rmtree(path)

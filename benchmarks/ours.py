@@ -1,0 +1,45 @@
+"""Our side of the word count: the topology that a user would write, on the same files."""
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.check import Counts
+from benchmarks.timing import Timed
+from benchmarks.words import EXPRESSION, Way, split
+from benchmarks.workload import Workload
+from trident import Count, FilterNull, MapGet, Sum, TridentTopology, expr
+from trident.spouts import FileSpout
+from trident.state import StateFactory
+
+
+def wordcount(load: Workload, way: Way, state: StateFactory) -> TridentTopology:
+    """Lines to words to counts, a file a batch; and a query that adds up the counts of some words."""
+    topology = TridentTopology()
+    spout = FileSpout(str(load.folder / "*.parquet"), format="parquet", schema="line string", maxFilesPerBatch=1)
+    counts = (
+        topology.newStream("lines", spout)
+        .each("line", expr(EXPRESSION) if way == "native" else split, "word string")
+        .groupBy("word")
+        .persistentAggregate(state, Count(), "count", name="counts")
+    )
+    (
+        topology.newDRPCStream("total")
+        .each("args", split, "word string")
+        .groupBy("word")
+        .stateQuery(counts, "word", MapGet(), "count")
+        .each("count", FilterNull())
+        .aggregate("count", Sum(), "sum")
+    )
+    return topology
+
+
+def ours(spark: SparkSession, load: Workload, way: Way, state: StateFactory, checkpoint: Path) -> tuple[float, Counts]:
+    """Seconds from start to the last commit, two batches in flight; the counts are those of the state."""
+    topology = wordcount(load, way, state)
+    with Timed() as timed:
+        running = topology.start(spark, name="wordcount", checkpointLocation=str(checkpoint), maxSpoutPending=2)
+        running.processAllAvailable()
+    with running:
+        counts = running.state("counts").toArrow()
+    return timed.seconds, dict(zip(counts["word"].to_pylist(), counts["count"].to_pylist(), strict=True))

@@ -1,0 +1,77 @@
+"""The result as JSON and as a Markdown table, with the machine and the versions that it holds for."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.row import Row
+from tests.support.server import server_version
+from trident.demo.java import java_version, machine_java
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def write_report(rows: Sequence[Row], notes: dict[str, Any], folder: Path = RESULTS) -> None:
+    """``latest.json`` and ``latest.md`` in `folder`. `notes`: how it was measured (rounds, sizes, confs)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    report = {"machine": machine(), "versions": versions(), "date": date, **notes}
+    report["rows"] = [row.as_dict() for row in rows]
+    (folder / "latest.json").write_text(json.dumps(report, indent=1) + "\n")
+    (folder / "latest.md").write_text(markdown(rows, report))
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on, without what nobody else should know."""
+    return {"system": platform.system(), "arch": platform.machine(), "cpu": _cpu(), "cores": os.cpu_count()}
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    models = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
+    return models[0].partition(": ")[2] if models else platform.processor()
+
+
+def versions() -> dict[str, str]:
+    """Of everything that a figure depends on."""
+    packages = ("pyspark", "pyarrow", "redis", "hiredis", "trident-pyspark")
+    found = {name: version(name) for name in packages}
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return {
+        "python": platform.python_version(),
+        **found,
+        "java": str(java_version(machine_java() or "java")),
+        "server": server_version(),
+        "commit": commit.stdout.strip() or "none",
+    }
+
+
+def markdown(rows: Sequence[Row], report: dict[str, Any]) -> str:
+    """A table a reader can check: ours, the other's, their ratio, and what was promised of it."""
+    of = report["machine"]
+    lines = [
+        f"{report['date'][:10]}, {of['cores']} cores ({of['cpu']}), "
+        + ", ".join(f"{name} {number}" for name, number in report["versions"].items()),
+        "",
+        "| what | ours | other | unit | ratio | target | |",
+        "|---|---:|---:|---|---:|---:|---|",
+    ]
+    for row in rows:
+        other, ratio = (
+            ("" if row.other is None else _shown(row.other)),
+            ("" if row.ratio is None else f"{row.ratio:.2f}"),
+        )
+        target = "" if row.target is None else f"{row.bound} {row.target:g}"
+        met = {True: "met", False: "**missed**", None: ""}[row.ok]
+        lines.append(f"| {row.what} | {_shown(row.ours)} | {other} | {row.unit} | {ratio} | {target} | {met} |")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(figure: float) -> str:
+    return f"{figure:,.0f}" if abs(figure) >= 100 else f"{figure:.3g}"
