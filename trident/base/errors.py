@@ -55,6 +55,10 @@ class BatchFailedError(TridentError):
     """A batch failed `maxAttempts` times; its group stopped with the cause, nothing of the batch was applied."""
 
 
+class AttemptCancelledError(TridentError):
+    """An attempt's work was stopped from outside (a timeout, a stop, an earlier batch that failed)."""
+
+
 class BatchTimeoutError(TridentError, TimeoutError):
     """An attempt's Spark work took longer than `messageTimeoutSecs`; it was cancelled and will be tried again."""
 
@@ -76,6 +80,10 @@ class MalformedInputError(SpoutError, ValueError):
 
 class SpoutContractError(SpoutError):
     """A spout broke its promise: a transactional replay differs, a plan is not JSON, fields do not fit."""
+
+
+class FeedTimeoutError(SpoutError, TimeoutError):
+    """A batch that was fed was not committed in the time given; it stays fed."""
 
 
 # --- state -------------------------------------------------------------------------------------------------------

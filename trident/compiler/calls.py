@@ -206,9 +206,7 @@ def _spread(
     return [list(values) for values in zip(*results, strict=True)]
 
 
-def _single(
-    where: Where, result: Any, outputs: pa.Schema, lists: Lists, at: int, origin: Callable[[int], int]
-) -> Any:
+def _single(where: Where, result: Any, outputs: pa.Schema, lists: Lists, at: int, origin: Callable[[int], int]) -> Any:
     """The one value of a result for one field."""
     kind = outputs.field(0).type
     if isinstance(result, tuple):
@@ -225,17 +223,18 @@ def _single(
 def _wrong_width(where: Where, result: Any, outputs: pa.Schema, lists: Lists, row: int) -> Exception:
     declared = ", ".join(f"{field.name} {type_name(field.type)}" for field in outputs)
     if isinstance(result, tuple):
-        return where.gave(f"{len(result)} values, {short(result)}, declared are {len(outputs)}: ({declared})", lists, row)
+        return where.gave(
+            f"{len(result)} values, {short(result)}, declared are {len(outputs)}: ({declared})", lists, row
+        )
     hint = "yield every tuple, or use flatMap" if isinstance(result, list) else "return a tuple"
     return where.gave(f"{short(result)} where {len(outputs)} values are declared: ({declared})", lists, row, hint)
 
 
-def _column(
-    where: Where, values: list[Any], field: pa.Field, lists: Lists, origin: Callable[[int], int]
-) -> Column:
+def _column(where: Where, values: list[Any], field: pa.Field, lists: Lists, origin: Callable[[int], int]) -> Column:
     """The values of one output field, checked against its declared type."""
     try:
         return Column.made(values, field.type)
     except NotAccepted as error:
-        what = f"{short(error.value)} ({type(error.value).__name__}) for field {field.name!r}, declared {type_name(field.type)}"
+        came = f"{short(error.value)} ({type(error.value).__name__})"
+        what = f"{came} for field {field.name!r}, declared {type_name(field.type)}"
         raise where.gave(what, lists, origin(error.row), error.why) from None

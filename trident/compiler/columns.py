@@ -56,7 +56,12 @@ class Column:
         return self._values
 
     def __len__(self) -> int:
-        return len(self._array if self._values is None else self._values)
+        held = self._array if self._values is None else self._values
+        return 0 if held is None else len(held)
+
+    def cast(self, kind: pa.DataType) -> "Column":
+        """The same values under a cousin of the type (an int as a long)."""
+        return self if self.kind.equals(kind) else Column(kind, self.array().cast(kind), None)
 
     def take(self, rows: Sequence[int]) -> "Column":
         """The values of these rows, in this order, repeated where a row is."""

@@ -4,7 +4,7 @@ DRPC and runs tests."""
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -33,7 +33,7 @@ class FrozenFiles:
     schema: pa.Schema
 
 
-Result = pa.Table | FrozenFiles
+Result: TypeAlias = pa.Table | FrozenFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,9 @@ def _cut(text: str) -> str:
 def _user_frames(cause: BaseException) -> str:
     """The innermost frames, which are the user's, and the exception itself."""
     frames = traceback.extract_tb(cause.__traceback__)[-4:]
-    ours = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if "/compiler/" not in frame.filename]
+    ours = [
+        f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if "/compiler/" not in frame.filename
+    ]
     return " | ".join([*ours, "".join(traceback.format_exception_only(cause)).strip()])
 
 

@@ -147,9 +147,7 @@ def quick_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
     if native == "count":
         return _grouped(arrays, spec, None, [([], "count_all")])
     value = columns[spec.where.inputs[0]].array()
-    if native == "sum":
-        return _grouped(arrays, spec, value.cast(spec.kind), [("value", "sum")])
-    return _grouped(arrays, spec, value.cast(spec.kind), [("value", native)])
+    return _grouped(arrays, spec, value.cast(spec.kind), [("value", str(native))])
 
 
 def quick_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
@@ -172,7 +170,7 @@ def _quick(spec: FoldSpec, columns: Columns) -> bool:
     value = columns[spec.where.inputs[0]].array()
     if native == "sum":
         return kinds.is_integer(value.type) and kinds.is_int64(spec.kind) and _cannot_overflow(value)
-    return kinds.is_integer(value.type) or kinds.is_string(value.type) or kinds.is_date(value.type)
+    return any(test(value.type) for test in (kinds.is_integer, kinds.is_string, kinds.is_date))
 
 
 def _cannot_overflow(value: pa.Array) -> bool:

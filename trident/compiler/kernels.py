@@ -33,10 +33,7 @@ class Work:
 
     def before(self, after: set[str]) -> set[str]:
         """The fields that must enter, if these are needed of what leaves."""
-        inputs = set(self.where.inputs)
-        if self.verb == "map":
-            return inputs
-        return (after - set(self.outputs.names)) | inputs if self.verb == "each" else after | inputs
+        return (after - set(self.outputs.names if self.verb in ("each", "map") else ())) | set(self.where.inputs)
 
 
 def work_of(node: Node) -> Work | None:
@@ -60,7 +57,7 @@ def compile_chain(works: Sequence[Work], needed: Iterable[str]) -> tuple[Kernel,
     steps: list[Kernel] = []
     fields = set(needed)
     for work in reversed(works):
-        steps.insert(0, _kernel(work, frozenset(fields)))
+        steps.insert(0, kernel(work, frozenset(fields)))
         fields = work.before(fields)
 
     def run(columns: Columns) -> Columns:
@@ -71,16 +68,15 @@ def compile_chain(works: Sequence[Work], needed: Iterable[str]) -> tuple[Kernel,
     return run, fields
 
 
-def _kernel(work: Work, after: frozenset[str]) -> Kernel:
+def kernel(work: Work, after: frozenset[str]) -> Kernel:
     """One work as a kernel whose result holds only the fields in `after`."""
+    operation, where = work.operation, work.where
 
     def carried(columns: Columns) -> Columns:
         return columns.select(name for name in columns.names if name in after)
 
-    if work.verb == "project":
-        return lambda columns: columns.select(name for name in work.outputs.names if name in after)
-    operation, where = work.operation, work.where
-    assert operation is not None
+    if operation is None:
+        return carried
     if work.verb == "filter":
         keeps = predicate(operation, where)
 
@@ -98,14 +94,17 @@ def _kernel(work: Work, after: frozenset[str]) -> Kernel:
             return carried(columns)
 
         return peeked
-    emit = emitter(operation, where, work.outputs)
-    names = work.outputs.names
+    return _emitting(operation, work, after)
+
+
+def _emitting(operation: Operation, work: Work, after: frozenset[str]) -> Kernel:
+    """A function's kernel. What a map replaces is not in `after`, so it needs no rule of its own."""
+    inputs, names = work.where.inputs, work.outputs.names
+    emit = emitter(operation, work.where, work.outputs)
 
     def emitted(columns: Columns) -> Columns:
-        found = emit(columns.lists(where.inputs), columns.rows)
+        found = emit(columns.lists(inputs), columns.rows)
         made = {name: column for name, column in zip(names, found.columns, strict=True) if name in after}
-        if work.verb == "map":
-            return Columns(made, found.rows)
         left = columns.select(name for name in columns.names if name in after and name not in made)
         if found.counts is not None:
             left = left.take(found.origins()) if left.names else Columns({}, found.rows)

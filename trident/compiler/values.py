@@ -13,7 +13,6 @@ import numpy
 import pyarrow as pa
 from pyarrow import types as kinds
 from pyspark.sql import Row
-from pyspark.sql.types import StructField
 from pyspark.sql.pandas.types import from_arrow_type
 
 from trident.base.types import type_ddl
@@ -152,7 +151,7 @@ _PLAIN: list[tuple[tuple[type, ...], Callable[[pa.DataType], bool]]] = [
 ]
 
 
-def _accept_plain(value: Any, kind: pa.DataType, accepts: tuple[type, ...]) -> Any:
+def _accept_plain(value: Any, kind: pa.DataType, accepts: tuple[Any, ...]) -> Any:
     if not isinstance(value, accepts):
         raise NotAccepted(value, kind)
     if isinstance(value, bool) and bool not in accepts:
@@ -198,8 +197,3 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.table(columns, schema=schema) if columns else table.select([])
-
-
-def field_of(name: str, kind: pa.DataType) -> StructField:
-    """A Spark field of an Arrow type."""
-    return StructField(name, from_arrow_type(kind))

@@ -1,0 +1,58 @@
+"""Which fields of each node anybody reads: what nobody reads is not carried through Python."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from trident.compiler.kernels import work_of
+from trident.plan.nodes import (
+    Aggregate,
+    Debug,
+    Each,
+    Filter,
+    Join,
+    Map,
+    Merge,
+    Node,
+    PartitionBy,
+    Peek,
+    PersistentAggregate,
+    StateQuery,
+    sources_of,
+)
+
+
+def needs(nodes: Sequence[Node], ends: Mapping[int, Iterable[str]], always: Iterable[str] = ()) -> dict[int, set[str]]:
+    """For each node (by id) the fields that must leave it. `nodes` are in walk order; `ends` says what is read of
+    nodes from outside; `always` are hidden fields that every node passes on."""
+    hidden = set(always)
+    found = {id(node): hidden | set(ends.get(id(node), ())) for node in nodes}
+    for node in reversed(nodes):
+        for source, names in zip(sources_of(node), entering(node, found[id(node)] - hidden), strict=True):
+            if id(source) in found:
+                found[id(source)] |= names
+    return found
+
+
+def entering(node: Node, after: set[str]) -> list[set[str]]:
+    """What a node reads of each of its sources, if these fields are needed of what leaves it."""
+    work = work_of(node)
+    if work is not None:
+        return [work.before(after) | (set(node.names) if isinstance(node, PartitionBy) else set())]
+    match node:
+        case Each(inputs=inputs, outputs=outputs) | StateQuery(inputs=inputs, outputs=outputs):
+            return [(after - set(outputs.names)) | set(inputs)]
+        case Filter(inputs=inputs) | Peek(inputs=inputs) | Debug(inputs=inputs):
+            return [after | set(inputs)]
+        case Map(inputs=inputs):
+            return [set(inputs)]
+        case Aggregate(group=group, inputs=inputs) | PersistentAggregate(group=group, inputs=inputs):
+            return [set(group) | set(inputs)]
+        case Merge(sources=sources):
+            places = [place for place, name in enumerate(node.schema.names) if name in after]
+            return [{source.schema.names[place] for place in places} for source in sources]
+        case Join(sources=sources, keys=keys):
+            return [set(key) | set(_rest(source, key)) for source, key in zip(sources, keys, strict=True)]
+    return [set(source.schema.names) for source in sources_of(node)]
+
+
+def _rest(source: Node, key: Sequence[str]) -> list[str]:
+    return [name for name in source.schema.names if name not in key]
