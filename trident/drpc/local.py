@@ -16,6 +16,7 @@ from trident.base.errors import (
     StateUnavailableError,
 )
 from trident.base.names import did_you_mean
+from trident.compiler.arrow import compile_request
 from trident.compiler.program import RequestPlan
 from trident.drpc.arguments import Arguments
 from trident.drpc.combining import Combining, Late
@@ -127,11 +128,11 @@ class LocalDRPC:
         self,
         requests: Iterable[RequestPlan],
         commits: Commits,
-        compile: Callable[[RequestPlan], Evaluate],
         spark_request: Callable[[RequestPlan], Evaluate] | None = None,
+        compile: Callable[[RequestPlan], Evaluate] = compile_request,
     ) -> None:
         """`compile` makes the evaluation of a plan whose operations all have a Python form, `spark_request` that of
-        any other; both once, at the first request."""
+        any other; once for each function, at its first request."""
 
         def compiled(plan: RequestPlan) -> Evaluate:
             if plan.python:

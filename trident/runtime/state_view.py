@@ -37,7 +37,7 @@ class StateView:
     """
 
     def __init__(
-        self, commits: Commits, node: PersistentAggregate, shape: StateShape, isolation: Isolation = "committed"
+        self, commits: Commits, node: PersistentAggregate, shape: StateShape, isolation: str = "committed"
     ) -> None:
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: accepted are {' and '.join(map(repr, get_args(Isolation)))}")
@@ -47,7 +47,8 @@ class StateView:
         self._output = node.aggregation.output
         self.name = node.state.name
         self.kind = node.state.factory.kind
-        self.isolation: Isolation = "latest" if self.kind is StateKind.NON_TRANSACTIONAL else isolation
+        latest = isolation == "latest" or self.kind is StateKind.NON_TRANSACTIONAL
+        self.isolation: Isolation = "latest" if latest else "committed"
 
     # --- by key ----------------------------------------------------------------------------------------------
 
