@@ -1,0 +1,90 @@
+"""Binary Arrow arrays as what they are: bytes and offsets. The small tools that encodings are made of."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.errors import StateValueError
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
+
+MAX_BYTES = 2**31 - 1
+"""What one binary array can hold: its offsets are 32 bits wide."""
+
+
+def buffers_of(array: pa.Array) -> tuple[Bytes, Offsets]:
+    """The bytes of a binary array, and its n + 1 offsets into them, the first of which is 0 (a null has no bytes)."""
+    if len(array) == 0:
+        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+    _, offset_buffer, data_buffer = array.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+    return data[offsets[0] : offsets[-1]], offsets - offsets[0]
+
+
+def binary_of(data: Bytes, offsets: Offsets) -> pa.Array:
+    """A binary array of these bytes, cut at these n + 1 offsets."""
+    if len(data) > MAX_BYTES:
+        raise too_long(len(data))
+    cuts = pa.py_buffer(np.ascontiguousarray(offsets, np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, cuts, pa.py_buffer(np.ascontiguousarray(data))])
+
+
+def rows_of(rows: Bytes) -> pa.Array:
+    """A binary array of the rows of a matrix."""
+    return binary_of(rows.reshape(-1), np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1])
+
+
+def columns_of(*numbers: npt.NDArray[Any]) -> Bytes:
+    """The bytes of several columns of numbers (of one length) side by side: one row a number."""
+    parts = [np.ascontiguousarray(n).view(np.uint8).reshape(len(n), n.itemsize) for n in numbers]
+    return parts[0] if len(parts) == 1 else np.hstack(parts)
+
+
+def repeated(value: bytes, count: int) -> pa.Array:
+    """One value, so many times."""
+    return pa.repeat(pa.scalar(value, pa.binary()), count)
+
+
+def joined(*parts: pa.Array | bytes) -> pa.Array:
+    """The parts of each row one after the other; bytes stand in every row."""
+    as_arrow = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
+    try:
+        return pc.binary_join_element_wise(*as_arrow, pa.scalar(b"", pa.binary()))
+    except pa.ArrowInvalid as error:
+        raise too_long(sum(part.nbytes for part in parts if isinstance(part, pa.Array))) from error
+
+
+def with_lengths(values: pa.Array) -> pa.Array:
+    """Each value with its length before it, as 4 bytes, little endian."""
+    return joined(rows_of(columns_of(lengths_of(values).astype(np.uint32))), values)
+
+
+def lengths_of(values: pa.Array) -> Offsets:
+    """The length of each value in bytes."""
+    return np.diff(buffers_of(values)[1])
+
+
+def gathered(data: Bytes, at: Offsets, lengths: Offsets) -> pa.Array:
+    """The `lengths` bytes that begin at each `at`, as a binary array."""
+    cuts = np.concatenate([[0], np.cumsum(lengths)])
+    return binary_of(data[np.arange(cuts[-1]) + np.repeat(at - cuts[:-1], lengths)], cuts)
+
+
+def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):
+        raise too_long(column.nbytes)
+    return whole
+
+
+def too_long(size: int) -> StateValueError:
+    """More bytes than one array can hold."""
+    return StateValueError(f"{size} bytes of one column in one batch; at most {MAX_BYTES} can be encoded at once")

@@ -1,0 +1,346 @@
+"""Columns of any type as bytes, a value at a time: typed, self-delimiting, vectorised, and read without trust.
+
+Each value begins with a tag, so that 1, 1.0, "1", True and null never meet (numbers little endian):
+
+========================= ===== ======================================================================
+type                      tag   payload
+========================= ===== ======================================================================
+null of any type          ``N`` none
+boolean                   ``b`` 1 byte
+byte, short, int, long    ``i`` 8 bytes
+float, double             ``f`` 8 bytes
+decimal(p, s)             ``d`` 1 byte s, 16 bytes unscaled
+date                      ``D`` 4 bytes, days since 1970
+timestamp                 ``t`` 8 bytes, microseconds since 1970 UTC
+timestamp_ntz             ``T`` 8 bytes
+day-time interval         ``I`` 8 bytes, microseconds
+string, where it is alone ``s`` UTF-8 up to the end
+string                    ``S`` 4 bytes length, UTF-8
+binary, where it is alone ``x`` bytes up to the end
+binary                    ``X`` 4 bytes length, bytes
+struct                    ``{`` its fields' encodings
+array                     ``[`` 4 bytes count, its elements' encodings
+map                       ``<`` 4 bytes count, keys' and values' encodings by turns
+========================= ===== ======================================================================
+
+Stored states hold these bytes: a change here is a new store format.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
+
+from trident.base.errors import StateCorruptError
+from trident_state.binary import (
+    Bytes,
+    Offsets,
+    binary_of,
+    buffers_of,
+    columns_of,
+    gathered,
+    joined,
+    repeated,
+    rows_of,
+)
+
+_NULL = b"N"
+
+
+def encode_column(column: pa.Array, alone: bool = False, grouped: bool = False) -> pa.Array:
+    """One binary value a row, never null. `alone`: nothing follows it, so that strings need no length.
+
+    `grouped`: -0.0 becomes 0.0 and every NaN one NaN, because Spark's ``groupBy`` holds them equal.
+    """
+    kind = column.type
+    if kinds.is_dictionary(kind):
+        return encode_column(column.dictionary_decode(), alone, grouped)
+    if kinds.is_null(kind):
+        return repeated(_NULL, len(column))
+    if is_text(kind) or is_bytes(kind):
+        body = _encode_bytes(column, b"s" if is_text(kind) else b"x", alone)
+    elif kinds.is_struct(kind):
+        parts = [encode_column(part, grouped=grouped) for part in column.flatten()]
+        body = joined(repeated(b"{", len(column)), *parts)
+    elif is_list(kind) or kinds.is_map(kind):
+        body = _encode_list(column, grouped)
+    else:
+        body = rows_of(_encode_fixed(column, grouped))
+    return pc.if_else(column.is_valid(), body, pa.scalar(_NULL, pa.binary())) if column.null_count else body
+
+
+def decode_column(encoded: pa.Array, kind: pa.DataType, alone: bool = False) -> pa.Array:
+    """The column that `encode_column` made these bytes from; StateCorruptError where they are not of this type."""
+    if alone and (found := _decode_alone(encoded, kind)) is not None:
+        return found
+    (column,) = decode_row(encoded, [kind], alone)
+    return column
+
+
+def decode_row(encoded: pa.Array, types: list[pa.DataType], alone: bool = False) -> list[pa.Array]:
+    """The columns of values that hold several encodings one after the other."""
+    data, offsets = buffers_of(encoded)
+    at, ends = offsets[:-1].copy(), offsets[1:]
+    columns = []
+    for kind in types:
+        column, at = _decode(kind, data, at, ends, alone)
+        columns.append(column)
+    if not np.array_equal(at, ends):
+        raise _corrupt("an end")
+    return columns
+
+
+def unencodable(kind: pa.DataType, maps: bool = True) -> pa.DataType | None:
+    """The part of a type that has no encoding; None if all of it has one."""
+    if kinds.is_dictionary(kind) or is_list(kind):
+        return unencodable(kind.value_type, maps)
+    if kinds.is_struct(kind):
+        parts = [kind.field(i).type for i in range(kind.num_fields)]
+    elif kinds.is_map(kind) and maps:
+        parts = [kind.key_type, kind.item_type]
+    elif kinds.is_null(kind) or is_text(kind) or is_bytes(kind) or (is_fixed(kind) and kind != pa.uint64()):
+        return None
+    else:
+        return kind
+    return next((wrong for part in parts if (wrong := unencodable(part, maps)) is not None), None)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kind == pa.string_view())
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    return bool(kinds.is_binary(kind) or kinds.is_large_binary(kind) or kind == pa.binary_view())
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
+
+
+def is_fixed(kind: pa.DataType) -> bool:
+    return any(fits(kind) for fits, _, _ in _FIXED)
+
+
+# --- encoding ----------------------------------------------------------------------------------------------------
+
+
+def _encode_bytes(column: pa.Array, tag: bytes, alone: bool) -> pa.Array:
+    values = column.cast(pa.binary()).fill_null(b"")
+    return joined(tag, values) if alone else joined(_counted(tag.upper(), pc.binary_length(values)), values)
+
+
+def _encode_list(column: pa.Array, grouped: bool) -> pa.Array:
+    tag = b"["
+    if kinds.is_map(column.type):
+        entry = pa.struct([("key", column.type.key_type), ("value", column.type.item_type)])
+        tag, column = b"<", column.cast(pa.list_(entry))
+    counts = pc.list_value_length(column).fill_null(0)
+    flat = column.flatten()
+    if tag == b"<":
+        items = joined(*[encode_column(part, grouped=grouped) for part in flat.flatten()])
+    else:
+        items = encode_column(flat, grouped=grouped)
+    data, cuts = buffers_of(items)
+    ends = np.concatenate([[0], np.cumsum(counts.to_numpy(zero_copy_only=False))])
+    return joined(_counted(tag, counts), binary_of(data, cuts[ends]))
+
+
+def _encode_fixed(column: pa.Array, grouped: bool) -> Bytes:
+    """One row of bytes a value, tag first; what stands for a null is not looked at."""
+    kind = column.type
+    tag = np.full(len(column), _tag_of(kind, alone=False), np.uint8)
+    if kinds.is_decimal(kind):
+        wide = column.cast(pa.decimal128(38, kind.scale))
+        unscaled = np.frombuffer(wide.buffers()[1], np.uint8, 16 * len(wide), 16 * wide.offset).reshape(-1, 16)
+        return np.hstack([columns_of(tag, np.full(len(wide), kind.scale, np.uint8)), unscaled])
+    if kinds.is_boolean(kind):
+        return columns_of(tag, numbers_of(column.cast(pa.uint8()), np.uint8))
+    if kinds.is_date(kind):
+        return columns_of(tag, numbers_of(column.cast(pa.date32()).cast(pa.int32()), np.int32))
+    if kinds.is_floating(kind):
+        numbers = numbers_of(column.cast(pa.float64()), np.float64)
+        return columns_of(tag, np.where(np.isnan(numbers), np.nan, numbers + 0.0) if grouped else numbers)
+    return columns_of(tag, integers_of(column))
+
+
+def integers_of(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Integers, timestamps and intervals (in microseconds) as 64-bit numbers, null as 0."""
+    kind = column.type
+    if kinds.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", kind.tz))
+    elif kinds.is_duration(kind):
+        column = column.cast(pa.duration("us"))
+    return numbers_of(column.cast(pa.int64()), np.int64)
+
+
+def numbers_of(column: pa.Array, kind: type[np.generic]) -> npt.NDArray[Any]:
+    """A numeric column as NumPy numbers, null as 0."""
+    return np.ascontiguousarray(column.fill_null(0).to_numpy(zero_copy_only=False), kind)
+
+
+def _counted(tag: bytes, counts: pa.Array) -> pa.Array:
+    numbers = numbers_of(counts, np.uint32)
+    return rows_of(columns_of(np.full(len(numbers), tag[0], np.uint8), numbers))
+
+
+# --- decoding: one cursor a row, all rows at once ------------------------------------------------------------------
+
+
+def _decode_alone(encoded: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """The common case at once: a string or binary, no null."""
+    if not (is_text(kind) or is_bytes(kind)):
+        return None
+    if not pc.all(pc.starts_with(encoded, b"s" if is_text(kind) else b"x"), min_count=0).as_py():
+        return None
+    return cast_or_corrupt(pc.binary_slice(encoded, 1, 2**31 - 1), kind)
+
+
+def _decode(
+    kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alone: bool = False
+) -> tuple[pa.Array, Offsets]:
+    """The values that begin at `at`, and where they end."""
+    tags = _taken(data, at, ends, 1)[:, 0]
+    full = tags != _NULL[0]
+    at = at + 1
+    if kinds.is_null(kind):
+        if full.any():
+            raise _corrupt(str(kind))
+        return pa.nulls(len(at)), at
+    if not np.all(tags[full] == _tag_of(kind, alone)):
+        raise _corrupt(str(kind))
+    values, after = _decode_body(kind, data, at[full], ends[full], alone)
+    if full.all():
+        return values, after
+    at[full] = after
+    return values.take(pa.array(np.cumsum(full) - 1, mask=~full)), at
+
+
+def _decode_body(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alone: bool) -> tuple[pa.Array, Offsets]:
+    if kinds.is_struct(kind):
+        return _decode_struct(kind, data, at, ends)
+    if is_list(kind) or kinds.is_map(kind):
+        return _decode_list(kind, data, at, ends)
+    if is_text(kind) or is_bytes(kind):
+        if alone:
+            lengths = ends - at
+        else:
+            lengths, at = _read_count(data, at, ends)
+        if np.any(at + lengths > ends):
+            raise _corrupt(str(kind))
+        return cast_or_corrupt(gathered(data, at, lengths), kind), at + lengths
+    width = next(width for fits, _, width in _FIXED if fits(kind))
+    return _decode_fixed(kind, _taken(data, at, ends, width)), at + width
+
+
+def _decode_struct(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets) -> tuple[pa.Array, Offsets]:
+    fields, columns = [kind.field(i) for i in range(kind.num_fields)], []
+    for field in fields:
+        column, at = _decode(field.type, data, at, ends)
+        columns.append(column)
+    if not columns:
+        return pa.array([{}] * len(at), kind), at
+    return pa.StructArray.from_arrays(columns, fields=fields), at
+
+
+def _decode_list(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets) -> tuple[pa.Array, Offsets]:
+    counts, at = _read_count(data, at, ends)
+    if np.any(counts > ends - at):  # an element takes a byte at least
+        raise _corrupt(str(kind))
+    parts_of = [kind.key_type, kind.item_type] if kinds.is_map(kind) else [kind.value_type]
+    rows, parts = [np.zeros(0, np.int64)], [[pa.nulls(0, part)] for part in parts_of]
+    for rank in range(int(counts.max(initial=0))):
+        left = np.flatnonzero(counts > rank)
+        rows.append(left)
+        for part, found in zip(parts_of, parts, strict=True):
+            values, at[left] = _decode(part, data, at[left], ends[left])
+            found.append(values)
+    order = pa.array(np.argsort(np.concatenate(rows), kind="stable"))
+    columns = [pa.concat_arrays(found).take(order) for found in parts]
+    return _list_of(kind, np.concatenate([[0], np.cumsum(counts)]), columns), at
+
+
+def _list_of(kind: pa.DataType, cuts: Offsets, columns: list[pa.Array]) -> pa.Array:
+    if kinds.is_map(kind):
+        if columns[0].null_count:
+            raise _corrupt(str(kind))
+        return pa.MapArray.from_arrays(pa.array(cuts, pa.int32()), *columns, type=kind)
+    if kinds.is_large_list(kind):
+        return pa.LargeListArray.from_arrays(pa.array(cuts, pa.int64()), *columns, type=kind)
+    return pa.ListArray.from_arrays(pa.array(cuts, pa.int32()), *columns, type=kind)
+
+
+def _decode_fixed(kind: pa.DataType, raw: Bytes) -> pa.Array:
+    if kinds.is_boolean(kind):
+        return pa.array(raw[:, 0]).cast(pa.bool_())
+    if kinds.is_floating(kind):
+        return pa.array(raw.view("<f8")[:, 0]).cast(kind)
+    if kinds.is_date(kind):
+        return pa.array(raw.view("<i4")[:, 0]).cast(pa.date32()).cast(kind)
+    if not kinds.is_decimal(kind):
+        return of_integers(raw.view("<i8")[:, 0], kind)
+    if np.any(raw[:, 0] != kind.scale):
+        raise _corrupt(str(kind))
+    unscaled = pa.py_buffer(np.ascontiguousarray(raw[:, 1:]))
+    return cast_or_corrupt(pa.Array.from_buffers(pa.decimal128(38, kind.scale), len(raw), [None, unscaled]), kind)
+
+
+def of_integers(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    """What `integers_of` made numbers of; StateCorruptError where a number does not fit the type."""
+    column = pa.array(numbers)
+    if kinds.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", kind.tz))
+    elif kinds.is_duration(kind):
+        column = column.cast(pa.duration("us"))
+    return cast_or_corrupt(column, kind)
+
+
+def cast_or_corrupt(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Stored values as their type; StateCorruptError where one cannot be (no UTF-8, out of range)."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise _corrupt(str(kind)) from error
+
+
+def _read_count(data: Bytes, at: Offsets, ends: Offsets) -> tuple[Offsets, Offsets]:
+    return _taken(data, at, ends, 4).view("<u4")[:, 0].astype(np.int64), at + 4
+
+
+def _taken(data: Bytes, at: Offsets, ends: Offsets, width: int) -> Bytes:
+    """The `width` bytes that begin at each `at`, as rows."""
+    if np.any(at + width > ends):
+        raise _corrupt("a value")
+    return np.ascontiguousarray(data[at[:, None] + np.arange(width)])
+
+
+def _corrupt(what: str) -> StateCorruptError:
+    return StateCorruptError(f"stored bytes cannot be {what}")
+
+
+# --- types: what fits, its tag, the bytes after the tag ------------------------------------------------------------
+
+_FIXED = (
+    (kinds.is_boolean, "b", 1),
+    (kinds.is_integer, "i", 8),
+    (kinds.is_floating, "f", 8),
+    (kinds.is_date, "D", 4),
+    (lambda kind: kinds.is_timestamp(kind) and kind.tz is not None, "t", 8),
+    (lambda kind: kinds.is_timestamp(kind) and kind.tz is None, "T", 8),
+    (kinds.is_duration, "I", 8),
+    (lambda kind: kinds.is_decimal128(kind) and kind.scale >= 0, "d", 17),
+)
+
+
+def _tag_of(kind: pa.DataType, alone: bool) -> int:
+    if is_text(kind):
+        return ord("s" if alone else "S")
+    if is_bytes(kind):
+        return ord("x" if alone else "X")
+    if kinds.is_struct(kind):
+        return ord("{")
+    if kinds.is_map(kind):
+        return ord("<")
+    return next((ord(tag) for fits, tag, _ in _FIXED if fits(kind)), ord("["))
