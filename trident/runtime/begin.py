@@ -1,0 +1,194 @@
+"""How a run begins: the log is taken first, then every state, and only then is read what each of them holds.
+
+Whatever does not fit is refused before anything is written to a store, with the way out.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from trident.base.attempt import Lease
+from trident.base.errors import (
+    CodeChangedError,
+    LogMismatchError,
+    StateAheadError,
+    StateLostError,
+    StateOwnedError,
+    StateShapeError,
+)
+from trident.compiler.program import Group, Program
+from trident.plan.nodes import PersistentAggregate
+from trident.runtime.coordinator import History
+from trident.runtime.crash import reach
+from trident.runtime.home import LogHome
+from trident.runtime.log import Birth, TransactionLog
+from trident.runtime.settings import Settings
+from trident_state.store import StateIdentity, Store, StoreReport
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a run starts from: its lease, its acquired states, and how far each group came."""
+
+    lease: Lease
+    stores: dict[str, Store]
+    births: dict[str, Birth]
+    histories: dict[str, History]
+
+
+def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
+    """Take the log, then the states. Raises FencedError, StateError and LogError as DESIGN's start rules say."""
+    stores = open_stores(program, log, settings)
+    try:
+        for name, store in stores.items():
+            _demand_ours(name, store.report(), _step(program, name), program, log, settings)
+        lease = log.take()
+        reach("start.log.taken")
+        births = _births(program, stores, log, lease, settings)
+        histories = {group.name: log.history(group.name) for group in program.groups}
+        _demand_groups_known(program, log)
+        reach("start.done")
+        return Begun(lease, stores, births, histories)
+    except BaseException:
+        close_all(stores)
+        raise
+
+
+def open_stores(program: Program, log: TransactionLog, settings: Settings) -> dict[str, Store]:
+    """Connect to every state of the topology."""
+    stores: dict[str, Store] = {}
+    try:
+        for group in program.groups:
+            for step in group.states:
+                name = step.state.name
+                identity = StateIdentity(settings.name, name, log.uuid)
+                folder = settings.folder / "states" / name if settings.lasting else None
+                stores[name] = step.state.factory.open(identity, program.shapes[name], LogHome(log, name, folder))
+    except BaseException:
+        close_all(stores)
+        raise
+    return stores
+
+
+def close_all(stores: Mapping[str, Store]) -> None:
+    for store in stores.values():
+        store.close()
+
+
+def _step(program: Program, state: str) -> PersistentAggregate:
+    return next(s for g in program.groups for s in g.states if s.state.name == state)
+
+
+def _way_out(settings: Settings) -> str:
+    location = str(settings.folder.parent)
+    return f"topology.reset({settings.name!r}, checkpointLocation={location!r}) drops log and states together"
+
+
+def _demand_ours(
+    name: str,
+    report: StoreReport,
+    step: PersistentAggregate,
+    program: Program,
+    log: TransactionLog,
+    settings: Settings,
+) -> None:
+    """The place must be empty or hold this very state."""
+    found = report.identity
+    if found is None:
+        return
+    if (found.topology, found.name) != (settings.name, name):
+        raise StateOwnedError(
+            f"the place of state {name!r} holds the state {found.name!r} of topology {found.topology!r}; "
+            f"give this state another name or its store another prefix"
+        )
+    if found.log != log.uuid:
+        raise LogMismatchError(
+            f"state {name!r} was written under another log (uuid {found.log}) than the one in "
+            f"{settings.folder} (uuid {log.uuid}): the checkpoint was removed, moved or mixed up. "
+            f"Start with the checkpointLocation that belongs to it, or {_way_out(settings)}"
+        )
+    shape = program.shapes[name]
+    if report.fingerprint is not None and report.fingerprint != shape.fingerprint:
+        raise StateShapeError(
+            f"state {name!r} holds {report.fingerprint}, the topology declares {shape.fingerprint}; "
+            f"give the new shape another name=, or {_way_out(settings)}"
+        )
+    kind = step.state.factory.kind
+    if report.kind is not None and report.kind is not kind:
+        raise StateShapeError(
+            f"state {name!r} is {report.kind.value}, the topology declares it {kind.value}; "
+            f"give the new kind another name=, or {_way_out(settings)}"
+        )
+
+
+def _births(
+    program: Program, stores: Mapping[str, Store], log: TransactionLog, lease: Lease, settings: Settings
+) -> dict[str, Birth]:
+    """Acquire every state; found those that the log does not know; refuse those that are lost or ahead."""
+    known = log.births()
+    births: dict[str, Birth] = {}
+    for group in program.groups:
+        history = log.history(group.name)
+        frozen = history.committed + len(history.frozen)
+        for step in group.states:
+            name, store = step.state.name, stores[step.state.name]
+            report = store.report()
+            birth = known.get(name)
+            if birth is None:
+                if report.identity is not None:
+                    raise StateAheadError(
+                        f"state {name!r} exists, but the log in {settings.folder} does not know it: the log is an old "
+                        f"copy. Restore the newest log, or {_way_out(settings)}"
+                    )
+                birth = Birth(group.name, frozen)
+                log.born(lease, name, birth)
+                reach("start.state.born")
+                _found(store, lease, birth)
+            elif birth.group != group.name:
+                raise CodeChangedError(
+                    f"state {name!r} was written by the batch group {birth.group!r}, this topology writes it from "
+                    f"{group.name!r}, whose txids are others; give it another name=, or {_way_out(settings)}"
+                )
+            elif any(g.marker is None for g in report.groups):
+                if frozen > birth.txid:
+                    raise StateLostError(
+                        f"state {name!r} is gone or in parts gone from its store, and the log at txid {frozen} knows "
+                        f"that it was born at {birth.txid}. Restore the store from a copy, or {_way_out(settings)}"
+                    )
+                _found(store, lease, birth)
+            _demand_not_ahead(name, report, frozen, settings)
+            store.acquire(lease)
+            reach("start.state.acquired")
+            births[name] = birth
+    return births
+
+
+def _found(store: Store, lease: Lease, birth: Birth) -> None:
+    store.create(lease, birth.txid)
+    reach("start.state.created")
+
+
+def _demand_not_ahead(name: str, report: StoreReport, frozen: int, settings: Settings) -> None:
+    ahead = max((txid for g in report.groups for txid in (g.marker, g.opened) if txid is not None), default=0)
+    if ahead > frozen:
+        raise StateAheadError(
+            f"state {name!r} stands at txid {ahead}, but the log in {settings.folder} froze only up to {frozen}: the "
+            f"log is an old copy. Restore the newest log, or {_way_out(settings)}"
+        )
+
+
+def _demand_groups_known(program: Program, log: TransactionLog) -> None:
+    """A group that this topology lacks must not wait with a frozen batch."""
+    ours = {group.name for group in program.groups}
+    for name in log.groups():
+        waiting = log.history(name).frozen
+        if name not in ours and waiting:
+            raise CodeChangedError(
+                f"batch {waiting[0]} of the batch group {name!r} is frozen and not committed, and this topology has no "
+                f"such group (it has {', '.join(sorted(ours))}); start the former code once so that it commits"
+            )
+
+
+def demand_fitting(group: Group, history: History, check: Callable[[int], None]) -> None:
+    """Every frozen batch that waits must fit the group's code."""
+    for txid in history.frozen:
+        check(txid)

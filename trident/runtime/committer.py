@@ -1,0 +1,251 @@
+"""The commit turn: one frozen batch into every state of its group, stage by stage, whatever was done of it before.
+
+Synchronous and without a clock: every call may be repeated after any failure.
+"""
+
+import shutil
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.errors import (
+    CodeChangedError,
+    LogCorruptError,
+    StateBehindError,
+    StateLostError,
+    StateRecoveringError,
+)
+from trident.compiler.engine import Result, StageResult
+from trident.compiler.freeze import read_frozen
+from trident.compiler.program import Group, Output, Stage
+from trident.plan.nodes import Node, PersistentAggregate, StateQuery
+from trident.runtime.crash import reach
+from trident.runtime.frozen import FrozenOutput, freeze, thaw
+from trident.runtime.log import Birth, TransactionLog
+from trident_state.store import Applied, Store, Update
+
+RunStage = Callable[[Stage, Mapping[Node, pa.Table], TransactionAttempt], StageResult]
+AnswerQuery = Callable[[StateQuery, pa.Table, int], pa.Table]
+"""Answers a query over the tuples that enter it, from this group's states as of a txid, or another group's latest."""
+
+
+@dataclass(slots=True)
+class Written:
+    """What a commit did to one state, for progress."""
+
+    keys: int = 0
+    written: int = 0
+
+
+@dataclass
+class Committer:
+    """Commits one group's batches. `stores` are acquired under `lease`; `births` is what the log knows of them."""
+
+    group: Group
+    log: TransactionLog
+    lease: Lease
+    stores: Mapping[str, Store]
+    births: Mapping[str, Birth]
+    folder: Path
+    side_by_side: Executor
+    run_stage: RunStage
+    answer: AnswerQuery
+    healed: list[tuple[str, int, int]] = field(default_factory=list)
+
+    def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> dict[str, Written]:
+        """Apply batch `txid` and log COMMITTED. `first`: the first stage's results where they are still at hand."""
+        reach("commit.before")
+        written: dict[str, Written] = {}
+        given: dict[Node, pa.Table] = {}
+        for stage in self.group.stages:
+            results = self._results(stage, txid, first if stage.number == 1 else None, given)
+            given = self._apply(stage, txid, results, written)
+        reach("commit.states.after")
+        reach("committed.before")
+        self.log.committed(self.lease, self.group.name, txid)
+        reach("committed.after")
+        return written
+
+    def heal(self, state: str, upto: int) -> None:
+        """Bring a store that was rewound up to batch `upto`, from the frozen batches."""
+        store = self.stores[state]
+        report = store.report()
+        birth = self.births[state].txid
+        if report.absent:
+            self._demand_kept(state, birth, upto)
+            store.create(self.lease, birth)
+        store.acquire(self.lease)
+        behind = min((g.marker if g.marker is not None else birth) for g in store.groups_of())
+        if behind >= upto:
+            return
+        self._demand_kept(state, behind, upto)
+        output = self._output_of(state)
+        for txid in range(behind + 1, upto + 1):
+            frozen = self.log.frozen(self.group.name, txid, output[0].number)
+            if frozen is None or state not in frozen:
+                raise LogCorruptError(f"the log lacks what batch {txid} did to state {state!r}")
+            store.apply(self.lease, self._update(output[1], txid, self._thawed(frozen[state], txid, state)))
+        self.healed.append((state, behind, upto))
+
+    # --- the stages ------------------------------------------------------------------------------------------
+
+    def _results(
+        self, stage: Stage, txid: int, at_hand: Mapping[str, Result] | None, given: Mapping[Node, pa.Table]
+    ) -> Mapping[str, Result]:
+        """What enters the stage's state steps: at hand, from the log, or computed and frozen now."""
+        if at_hand is not None:
+            return at_hand
+        frozen = self.log.frozen(self.group.name, txid, stage.number)
+        if frozen is not None:
+            return {name: self._thawed(output, txid, name) for name, output in frozen.items()}
+        if stage.number == 1:
+            raise LogCorruptError(f"group {self.group.name!r} lacks the frozen content of batch {txid}")
+        reach("commit.stage.before")
+        attempt = TransactionAttempt(txid, 0, self.lease.epoch)
+        results = self.run_stage(stage, given, attempt).results
+        self.log.freeze_stage(
+            self.lease, self.group.name, txid, stage.number, {name: freeze(r) for name, r in results.items()}
+        )
+        reach("commit.stage.frozen")
+        return results
+
+    def _apply(
+        self, stage: Stage, txid: int, results: Mapping[str, Result], written: dict[str, Written]
+    ) -> dict[Node, pa.Table]:
+        """Write the stage's states side by side and read for its queries; gives what the next stage starts from."""
+        self._demand_known(results, stage, txid)
+        later = {id(node) for s in self.group.stages for node in s.inputs}
+        given: dict[Node, pa.Table] = {}
+        tables = {name: self._whole(result) for name, result in results.items()}
+        queries = [o for o in stage.outputs if isinstance(o.step, StateQuery)]
+        for output in queries:  # before this stage's writes: a query sees the batches before this one
+            if output.name in tables:
+                given[output.step] = self._answer(output, tables[output.name], txid, written)
+        writes = [o for o in stage.outputs if isinstance(o.step, PersistentAggregate)]
+        futures = [
+            (
+                output,
+                self.side_by_side.submit(self._write, output, txid, tables.get(output.name), id(output.step) in later),
+            )
+            for output in writes
+        ]
+        failures: list[BaseException] = []
+        for output, future in futures:
+            error = future.exception()
+            if error is not None:
+                failures.append(error)
+                continue
+            applied = future.result()
+            table = tables.get(output.name)
+            written[output.name] = Written(0 if table is None else table.num_rows, applied.written)
+            if applied.values is not None and table is not None:
+                given[output.step] = table.set_column(
+                    table.num_columns - 1, table.schema.field(table.num_columns - 1), applied.values
+                )
+        if failures:
+            raise failures[0]
+        return given
+
+    def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, Written]) -> pa.Table:
+        """A query sees the batches before this one, and of this one what earlier stages wrote."""
+        assert isinstance(output.step, StateQuery)
+        state = output.step.updated.state.name
+        as_of = txid if state in written else txid - 1
+        try:
+            return self.answer(output.step, table, as_of)
+        except StateRecoveringError:
+            if state not in self.stores:
+                raise
+            self.heal(state, as_of)
+            return self.answer(output.step, table, as_of)
+
+    def _write(self, output: Output, txid: int, table: pa.Table | None, values: bool) -> Applied:
+        """One state's part of the batch, healing the store first if it is behind."""
+        if table is None:  # the state was born after this batch was frozen
+            return Applied(None, 0, 0)
+        store = self.stores[output.name]
+        update = self._update(output, txid, table)
+        reach("commit.state.before")
+        try:
+            applied = store.apply(self.lease, update, values)
+        except StateBehindError:
+            self.heal(output.name, txid - 1)
+            applied = store.apply(self.lease, update, values)
+        reach("commit.state.after")
+        return applied
+
+    # --- small things ----------------------------------------------------------------------------------------
+
+    def _update(self, output: Output, txid: int, result: Result) -> Update:
+        table = self._whole(result).combine_chunks()
+        values = table.column(table.num_columns - 1).combine_chunks()
+        keys = table.select(list(range(table.num_columns - 1)))
+        if isinstance(values, pa.ChunkedArray):
+            values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+        return Update(txid, keys, values)
+
+    def _whole(self, result: Result) -> pa.Table:
+        if isinstance(result, pa.Table):
+            return result
+        return pa.concat_tables([result.schema.empty_table(), *read_frozen(self.folder, result)])
+
+    def _thawed(self, output: FrozenOutput, txid: int, name: str) -> Result:
+        return thaw(output, f"group {self.group.name!r}, batch {txid}, {name!r}")
+
+    def _output_of(self, state: str) -> tuple[Stage, Output]:
+        for stage in self.group.stages:
+            for output in stage.outputs:
+                if output.name == state:
+                    return stage, output
+        raise KeyError(state)
+
+    def forget(self, folders: list[str]) -> None:
+        """Delete files that no frozen batch refers to any more."""
+        for folder in folders:
+            shutil.rmtree(self.folder / folder, ignore_errors=True)
+
+    def demand_fitting(self, txid: int) -> None:
+        """Raises CodeChangedError where a frozen batch does not fit this topology."""
+        for stage in self.group.stages:
+            frozen = self.log.frozen(self.group.name, txid, stage.number)
+            if frozen is not None:
+                results = {name: self._thawed(output, txid, name) for name, output in frozen.items()}
+                self._demand_known(results, stage, txid)
+
+    def _demand_known(self, results: Mapping[str, Result], stage: Stage, txid: int) -> None:
+        """A frozen batch must fit the code that is to apply it."""
+        known = {output.name: output for output in stage.outputs}
+        for name, result in results.items():
+            if name not in known:
+                raise CodeChangedError(
+                    f"batch {txid} was frozen by a topology with the step {name!r}, which this one does not have; "
+                    f"start the former code once so that it commits, or give up log and states with topology.reset"
+                )
+            if result.schema.types != known[name].schema.types:
+                raise CodeChangedError(
+                    f"batch {txid} was frozen with {name!r} as ({_shown(result.schema)}), this topology has "
+                    f"({_shown(known[name].schema)}); start the former code once so that it commits, or reset"
+                )
+        for name, output in known.items():
+            born_later = isinstance(output.step, PersistentAggregate) and self.births[name].txid >= txid
+            if name not in results and not born_later:
+                raise CodeChangedError(
+                    f"batch {txid} was frozen without {name!r}; start the former code once, or reset"
+                )
+
+    def _demand_kept(self, state: str, behind: int, upto: int) -> None:
+        kept = self.log.kept_since(self.group.name)
+        if behind < kept:
+            raise StateLostError(
+                f"state {state!r} stands at txid {behind}, the log at {upto}, and the log keeps only the batches after "
+                f"{kept}: the state cannot be healed. Restore the store from a copy that is newer than txid {kept}, "
+                f"or give up log and states with topology.reset(name, checkpointLocation)"
+            )
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

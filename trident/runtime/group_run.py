@@ -1,0 +1,417 @@
+"""One batch group at work: the coordinator's actions carried out by threads.
+
+The loop thread owns the coordinator and writes FROZEN; one thread talks to the spouts, `maxSpoutPending` run attempts,
+one commits.
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.errors import (
+    BatchTimeoutError,
+    FailedException,
+    FencedError,
+    LogError,
+    StateBehindError,
+    StateFullError,
+    StateRecoveringError,
+    StateUnavailableError,
+    TridentError,
+)
+from trident.compiler.engine import StageResult
+from trident.compiler.program import Group
+from trident.runtime import events as on
+from trident.runtime.committer import Committer, Written
+from trident.runtime.coordinator import Coordinator, History, Rules
+from trident.runtime.crash import reach
+from trident.runtime.frozen import FrozenOutput, freeze
+from trident.runtime.log import TransactionLog
+from trident.runtime.reading import CommitGate
+from trident.runtime.settings import Settings
+from trident.runtime.slots import Slots
+from trident.runtime.sources import Sources
+from trident.runtime.timers import Timers
+from trident.runtime.trace import Trace
+
+logger = logging.getLogger(__name__)
+
+PASSING = (StateUnavailableError, StateFullError, StateRecoveringError, StateBehindError)
+"""Commit errors that may go away by themselves."""
+
+_TRIM_EVERY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A computed attempt, until it is frozen and committed."""
+
+    result: StageResult
+    outputs: dict[str, FrozenOutput]
+    positions: on.Positions
+
+
+@dataclass(frozen=True, slots=True)
+class _Deadline:
+    attempt: TransactionAttempt
+    seconds: float
+
+
+class GroupRun:
+    """Runs one group's batches until it is stopped, drained, or broken."""
+
+    def __init__(
+        self,
+        group: Group,
+        settings: Settings,
+        lease: Lease,
+        log: TransactionLog,
+        sources: Sources,
+        slots: Slots,
+        committer: Committer,
+        history: History,
+        trace: Trace,
+        ended: Callable[["GroupRun"], None],
+    ) -> None:
+        self.group = group
+        self._settings = settings
+        self._lease = lease
+        self._log = log
+        self._sources = sources
+        self._slots = slots
+        self._committer = committer
+        self._trace = trace
+        self._ended = ended
+        self._clock = settings.clock
+        rules = Rules(
+            pending=settings.maxSpoutPending,
+            maxAttempts=settings.maxAttempts,
+            ahead=sources.ahead,
+            replans=sources.replans,
+            commitRetry=settings.commitRetrySecs,
+        )
+        self.coordinator = Coordinator(rules, lease.epoch, history)
+        self.committed = history.committed
+        self.error: BaseException | None = None
+        self.waiting_for: BaseException | None = None
+        self.done = threading.Event()
+        self._queue: queue.SimpleQueue[on.Event | Callable[[], None]] = queue.SimpleQueue()
+        self._timers: Timers[Callable[[], None] | _Deadline] = Timers()
+        self._held: dict[TransactionAttempt, _Held] = {}
+        self._plans: dict[int, on.BatchPlan] = {}
+        self._dead: set[TransactionAttempt] = set()
+        self.gate = CommitGate(lambda: self.committed)
+        self._rest = threading.Condition()
+        self._plans_begun = 0
+        self._rested_at = -1
+        self._next_tick = self._clock.monotonic()
+        self._unsynced_since: float | None = None
+        self._stage_failures = 0
+        self._since_trim = 0
+        name = group.name
+        self._source_thread = ThreadPoolExecutor(1, f"trident-{name}-source")
+        self._run_threads = ThreadPoolExecutor(settings.maxSpoutPending + 2, f"trident-{name}-run")
+        self._commit_thread = ThreadPoolExecutor(1, f"trident-{name}-commit")
+        self._loop_thread = threading.Thread(target=self._loop, name=f"trident-{name}", daemon=True)
+
+    # --- from other threads ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._loop_thread.start()
+
+    def post(self, event: on.Event) -> None:
+        """Tell the group that something happened."""
+        self._queue.put(event)
+
+    def rest(self, timeout: float | None) -> bool:
+        """Wait until the sources were asked anew and had nothing, and everything is committed. False: not in time."""
+        with self._rest:
+            asked = self._plans_begun + 1
+            self.post(on.Woken())
+            return self._rest.wait_for(lambda: self._rested_at >= asked or self.done.is_set(), timeout)
+
+    def heal(self, state: str) -> None:
+        """Bring a rewound store up again, in the commit turn's thread."""
+        self._commit_thread.submit(self._heal, state)
+
+    # --- the loop ----------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        try:
+            self._carry_out(self.coordinator.start())
+            while not self.coordinator.finished:
+                self._turn()
+        except BaseException as error:
+            self.error = self.error or error
+            logger.exception("group %r broke", self.group.name)
+        finally:
+            self._end()
+
+    def _turn(self) -> None:
+        now = self._clock.monotonic()
+        try:
+            event = self._queue.get(timeout=max(0.0001, self._timers.wait(now, 0.5)))
+        except queue.Empty:
+            event = None
+        for thing in self._timers.due(self._clock.monotonic()):
+            self._expire(thing) if isinstance(thing, _Deadline) else thing()
+        if callable(event):
+            event()
+        elif event is not None:
+            self._carry_out(self.coordinator.handle(event))
+        self._sync_when_idle()
+
+    def _carry_out(self, actions: list[on.Action]) -> None:
+        for action in actions:
+            _DOING[type(action)](self, action)
+
+    def _later(self, seconds: float, thing: Callable[[], None]) -> None:
+        if seconds <= 0:
+            thing()
+        else:
+            self._timers.add(self._clock.monotonic() + seconds, thing)
+
+    def _expire(self, deadline: _Deadline) -> None:
+        error = BatchTimeoutError(
+            f"attempt {deadline.attempt} ran longer than {deadline.seconds:g} s "
+            f"(messageTimeoutSecs, doubled at each retry)"
+        )
+        self._carry_out(self.coordinator.handle(on.RunFailed(deadline.attempt, error)))
+
+    # --- planning ----------------------------------------------------------------------------------------------
+
+    def _do_plan(self, action: on.Plan) -> None:
+        delay = action.delay
+        if self._settings.processingTime is not None and action.kept is None and not delay:
+            delay = self._next_tick - self._clock.monotonic()
+        self._later(delay, lambda: self._begin_plan(action))
+
+    def _begin_plan(self, action: on.Plan) -> None:
+        if self._settings.processingTime is not None:
+            now = self._clock.monotonic()
+            while self._next_tick <= now:
+                self._next_tick += self._settings.processingTime
+        with self._rest:
+            self._plans_begun += 1
+        self._source_thread.submit(self._plan, action)
+
+    def _plan(self, action: on.Plan) -> None:
+        attempt, began = action.attempt, self._clock.monotonic()
+        try:
+            reach("plan.before")
+            time = self._clock.time()
+            try:
+                plan = self._sources.plan(attempt.txid, action.previous, action.kept, time)
+            except Exception as error:
+                self._trace.failed(self.group.name, attempt, "plan", error)
+                self.post(on.PlanFailed(attempt, error))
+                return
+            reach("plan.made")
+            if plan is None:
+                if action.kept is not None:
+                    self._log.unplanned(self._lease, self.group.name, attempt.txid)
+                self.post(on.NothingThere(attempt))
+                return
+            self._log.planned(self._lease, self.group.name, attempt, plan, time)
+            reach("plan.logged")
+            self._trace.began(self.group.name, attempt, began)
+            self._trace.phase(self.group.name, attempt.txid, "plan", self._clock.monotonic() - began)
+            self.post(on.Planned(attempt, plan))
+        except BaseException as error:
+            self.post(on.Broken(error))
+
+    # --- running -----------------------------------------------------------------------------------------------
+
+    def _do_run(self, action: on.Run) -> None:
+        self._plans[action.attempt.txid] = action.plan
+        self._later(action.delay, lambda: self._submit_run(action))
+
+    def _submit_run(self, action: on.Run) -> None:
+        if action.attempt not in self._dead:
+            self._run_threads.submit(self._run, action)
+
+    def _run(self, action: on.Run) -> None:
+        attempt, began = action.attempt, self._clock.monotonic()
+        if attempt in self._dead:
+            return
+        try:
+            self._trace.began(self.group.name, attempt, began)
+            reach("emit.before")
+            emissions = self._sources.emit(attempt, action.plan)
+            reach("emit.after")
+            self._queue.put(lambda: self._set_deadline(attempt))
+            reach("run.before")
+            stage = self.group.stages[0]
+            inputs = {node: emission for node, emission in emissions.items() if emission is not None}
+            result = self._slots.run(stage, inputs, attempt)
+            reach("run.after")
+            outputs = {name: freeze(part) for name, part in result.results.items()}
+            positions = self._sources.after(action.previous, action.plan, emissions)
+            self._held[attempt] = _Held(result, outputs, positions)
+            self._trace.ran(self.group.name, attempt, result, self._clock.monotonic() - began)
+            self.post(on.Ran(attempt))
+        except BaseException as error:
+            self._trace.failed(self.group.name, attempt, "run", error)
+            self.post(on.RunFailed(attempt, error))
+
+    def _set_deadline(self, attempt: TransactionAttempt) -> None:
+        seconds = self._settings.messageTimeoutSecs * 2**attempt.attempt
+        self._timers.add(self._clock.monotonic() + seconds, _Deadline(attempt, seconds))
+
+    def _do_cancel(self, action: on.Cancel) -> None:
+        self._dead.add(action.attempt)
+        self._held.pop(action.attempt, None)
+        self._run_threads.submit(self._cancel, action.attempt)
+
+    def _cancel(self, attempt: TransactionAttempt) -> None:
+        try:
+            self._slots.cancel(attempt)
+        except Exception:
+            logger.warning("attempt %s could not be cancelled", attempt, exc_info=True)
+
+    def _do_fail(self, action: on.Fail) -> None:
+        self._source_thread.submit(self._sources.fail, action.attempt)
+
+    # --- freezing and committing -------------------------------------------------------------------------------
+
+    def _do_freeze(self, action: on.Freeze) -> None:
+        attempt, held, began = action.attempt, self._held[action.attempt], self._clock.monotonic()
+        try:
+            reach("freeze.before")
+            self._log.freeze(self._lease, self.group.name, attempt, held.positions, held.outputs)
+            reach("freeze.after")
+        except BaseException as error:
+            self._queue.put(on.Broken(error))
+            return
+        self._unsynced_since = None
+        self._trace.phase(self.group.name, attempt.txid, "freeze", self._clock.monotonic() - began)
+        self._queue.put(on.Frozen(attempt, held.positions))
+
+    def _do_commit(self, action: on.Commit) -> None:
+        self._later(action.delay, lambda: self._commit_thread.submit(self._commit, action.txid) and None)
+
+    def _commit(self, txid: int) -> None:
+        began = self._clock.monotonic()
+        try:
+            self.gate.wait(txid)
+            held = next((h for a, h in list(self._held.items()) if a.txid == txid), None)
+            written = self._committer.commit(txid, None if held is None else held.result.results)
+            self.committed = txid
+            self.waiting_for = None
+            self._stage_failures = 0
+            self._finish_batch(txid, written, began)
+            self.post(on.Committed(txid))
+        except (FencedError, LogError) as error:
+            self.post(on.Broken(error))
+        except BaseException as error:
+            self.waiting_for = error
+            self._trace.failed(self.group.name, TransactionAttempt(txid, 0, self._lease.epoch), "commit", error)
+            self.post(on.CommitFailed(txid, error, self._passing(error)))
+
+    def _passing(self, error: BaseException) -> bool:
+        """Whether repeating a commit may help: a store that is away, or an engine that failed a later stage."""
+        if isinstance(error, PASSING):
+            return True
+        if isinstance(error, TridentError) and not isinstance(error, FailedException | BatchTimeoutError):
+            return False
+        self._stage_failures += 1
+        return self._stage_failures < self._settings.maxAttempts
+
+    def _finish_batch(self, txid: int, written: dict[str, Written], began: float) -> None:
+        for attempt in [a for a in list(self._held) if a.txid <= txid]:
+            self._held.pop(attempt, None)
+        self._dead = {a for a in self._dead if a.txid > txid}
+        self._trace.phase(self.group.name, txid, "commit", self._clock.monotonic() - began)
+        self._trace.committed(self.group.name, txid, written)
+
+    def _do_succeed(self, action: on.Succeed) -> None:
+        if self._unsynced_since is None:
+            self._unsynced_since = self._clock.monotonic()
+        self._source_thread.submit(self._succeed, action.txid)
+
+    def _succeed(self, txid: int) -> None:
+        try:
+            reach("success.before")
+            plan = self._plans.pop(txid, None)
+            if plan is None:
+                logged = self._log.plan(self.group.name, txid)
+                plan = logged[0] if logged else {}
+            self._sources.success(txid, plan)
+            reach("success.after")
+            self._trim()
+            self.post(on.Succeeded(txid))
+        except BaseException as error:
+            self.post(on.Broken(error))
+
+    def _trim(self) -> None:
+        """Let go of what neither a store that lost its last writes nor a restart can need."""
+        self._since_trim += 1
+        if self._since_trim % _TRIM_EVERY:
+            return
+        reach("trim.before")
+        needed = min([store.durable() for store in self._committer.stores.values()] + [self.committed])
+        settings = self._settings
+        gone = self._log.trim(self._lease, self.group.name, needed, settings.keepBatches, settings.rewindBytes)
+        self._committer.forget(gone)
+        reach("trim.after")
+
+    def _heal(self, state: str) -> None:
+        try:
+            self._committer.heal(state, self.committed)
+        except PASSING as error:
+            self.waiting_for = error
+        except BaseException as error:
+            self.post(on.Broken(error))
+
+    # --- waiting and ending ------------------------------------------------------------------------------------
+
+    def _do_sleep(self, action: on.Sleep) -> None:
+        self._later(action.seconds, lambda: self.post(on.Woken()))
+
+    def _do_rest(self, action: on.Rest) -> None:
+        with self._rest:
+            self._rested_at = self._plans_begun
+            self._rest.notify_all()
+
+    def _do_finish(self, action: on.Finish) -> None:
+        self.error = action.error
+
+    def _sync_when_idle(self) -> None:
+        """A COMMITTED that no FROZEN follows becomes durable by itself after `checkpointInterval`."""
+        since = self._unsynced_since
+        if since is not None and self._clock.monotonic() - since >= self._settings.checkpointInterval:
+            self._unsynced_since = None
+            try:
+                self._log.sync(self._lease)
+            except BaseException as error:
+                self._queue.put(on.Broken(error))
+
+    def _end(self) -> None:
+        self._run_threads.submit(self._slots.close)
+        for pool in (self._source_thread, self._commit_thread):
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._run_threads.shutdown(wait=False, cancel_futures=False)
+        self._sources.close()
+        with self._rest:
+            self.done.set()
+            self._rest.notify_all()
+        self._ended(self)
+
+
+_DOING: dict[type, Callable[[GroupRun, Any], None]] = {
+    on.Plan: GroupRun._do_plan,
+    on.Run: GroupRun._do_run,
+    on.Cancel: GroupRun._do_cancel,
+    on.Freeze: GroupRun._do_freeze,
+    on.Commit: GroupRun._do_commit,
+    on.Succeed: GroupRun._do_succeed,
+    on.Fail: GroupRun._do_fail,
+    on.Sleep: GroupRun._do_sleep,
+    on.Rest: GroupRun._do_rest,
+    on.Finish: GroupRun._do_finish,
+}

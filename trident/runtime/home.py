@@ -1,0 +1,29 @@
+"""Where a state that lives inside the driver keeps its snapshots: a folder, and its line in the log."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from trident.base.attempt import Lease
+from trident.runtime.crash import reach
+from trident.runtime.log import TransactionLog
+
+
+@dataclass(frozen=True, slots=True)
+class LogHome:
+    """The home that a topology's log and folder give to one of its states."""
+
+    log: TransactionLog
+    state: str
+    path: Path | None
+
+    @property
+    def folder(self) -> Path | None:
+        return self.path
+
+    def manifest(self) -> bytes | None:
+        return self.log.manifest(self.state)
+
+    def publish(self, manifest: bytes, lease: Lease) -> None:
+        reach("snapshot.before")
+        self.log.publish(lease, self.state, manifest)
+        reach("snapshot.published")

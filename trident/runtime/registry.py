@@ -1,0 +1,52 @@
+"""The topologies that run in this process, by name."""
+
+import threading
+from typing import TYPE_CHECKING
+
+from trident.base.errors import TopologyActiveError
+
+if TYPE_CHECKING:
+    from trident.runtime.running import RunningTopology
+
+_lock = threading.Lock()
+_running: "dict[str, RunningTopology | None]" = {}
+
+
+def active() -> "list[RunningTopology]":
+    """The running topologies of this process.
+
+    >>> active()
+    []
+    """
+    with _lock:
+        return [running for running in _running.values() if running is not None]
+
+
+def reserve(name: str, replace: bool) -> None:
+    """Take a name for a start; refused while another topology of this process has it."""
+    with _lock:
+        holder = _running.get(name)
+        taken = name in _running
+        if not taken:
+            _running[name] = None
+            return
+    if not replace or holder is None:
+        raise TopologyActiveError(
+            f"a topology named {name!r} is active in this process already. Stop it (trident.active() lists the running "
+            f"ones), start this one under another name=, or take its place with replace=True"
+        )
+    holder.stop()
+    reserve(name, False)
+
+
+def enter(name: str, running: "RunningTopology") -> None:
+    """The start that reserved the name has succeeded."""
+    with _lock:
+        _running[name] = running
+
+
+def release(name: str, running: "RunningTopology | None") -> None:
+    """The name is free again; only its holder can free it."""
+    with _lock:
+        if name in _running and _running[name] is running:
+            del _running[name]

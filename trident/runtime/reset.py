@@ -1,0 +1,56 @@
+"""Giving a topology's past up: its states and its log together, so that neither can contradict the other."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trident.base.attempt import Lease
+from trident.base.errors import StateOwnedError, TopologyActiveError
+from trident.compiler.stages import cut
+from trident.runtime import registry
+from trident_state.store import StateIdentity
+
+if TYPE_CHECKING:
+    from trident.topology import TridentTopology
+
+
+@dataclass(frozen=True, slots=True)
+class _Forsaken:
+    """The home of a state that is only opened to be dropped."""
+
+    folder: Path | None
+
+    def manifest(self) -> bytes | None:
+        return None
+
+    def publish(self, manifest: bytes, lease: Lease) -> None:
+        raise AssertionError("a state that is being dropped publishes nothing")
+
+
+def reset(topology: "TridentTopology", name: str, checkpointLocation: str | Path) -> None:
+    """Drop every state that the topology declares, then the log of `name` under `checkpointLocation`.
+
+    Raises TopologyActiveError while it runs in this process, StateOwnedError where a place holds another topology's
+    state (nothing of it is touched).
+    """
+    if any(running.name == name for running in registry.active()):
+        raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
+    folder = Path(checkpointLocation).absolute() / name
+    program = cut(topology)
+    for group in program.groups:
+        for step in group.states:
+            state = step.state.name
+            home = _Forsaken(folder / "states" / state)
+            store = step.state.factory.open(StateIdentity(name, state, ""), program.shapes[state], home)
+            try:
+                found = store.report().identity
+                if found is not None and (found.topology, found.name) != (name, state):
+                    raise StateOwnedError(
+                        f"the place of state {state!r} holds the state {found.name!r} of topology {found.topology!r}; "
+                        f"it was not touched"
+                    )
+                store.drop()
+            finally:
+                store.close()
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,208 @@
+"""The handle of a running topology, with the manners of PySpark's StreamingQuery."""
+
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from trident.base.errors import FencedError, StateError, TridentError
+from trident.compiler.program import Program
+from trident.drpc.local import LocalDRPC
+from trident.runtime import events as on
+from trident.runtime import registry
+from trident.runtime.commits import RunCommits
+from trident.runtime.group_run import GroupRun
+from trident.runtime.progress import Progress
+from trident.runtime.state_view import StateView
+from trident.runtime.trace import Trace
+from trident.runtime.watch import Watch
+from trident_state.store import Store
+
+if TYPE_CHECKING:
+    from trident.topology import TridentTopology
+
+
+class RunningTopology:
+    """A topology at work, as `TridentTopology.start` returns it.
+
+    As a context manager it stops the run when it is left, and raises what the run failed with.
+    Meaning: ``pyspark.sql.streaming.StreamingQuery``.
+    """
+
+    def __init__(self, topology: "TridentTopology", program: Program, name: str, id: str) -> None:
+        self._topology = topology
+        self._program = program
+        self.name = name
+        """The topology's name."""
+        self.id = id
+        """The UUID of its log: the same over restarts from one checkpoint."""
+        self.runId = uuid.uuid4().hex
+        """Of this run alone."""
+        self.progress = Progress()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+
+    def _compose(
+        self,
+        runs: Mapping[str, GroupRun],
+        stores: Mapping[str, Store],
+        watch: Watch,
+        trace: Trace,
+        drpc: Callable[[RunCommits], LocalDRPC],
+        pool: ThreadPoolExecutor,
+        closing: Callable[[], None],
+    ) -> None:
+        """Put the run together; called once by `start`."""
+        self._runs, self._stores, self._watch, self._trace = dict(runs), dict(stores), watch, trace
+        self._pool, self._closing = pool, closing
+        kinds = {s.state.name: s.state.factory.kind for r in runs.values() for s in r.group.states}
+        self._commits = RunCommits(runs, stores, kinds, self._check)
+        self.drpc = drpc(self._commits)
+        """Ask the topology's DRPC functions: ``running.drpc.execute("words", "cat dog")``."""
+
+    # --- how it stands -----------------------------------------------------------------------------------------
+
+    @property
+    def isActive(self) -> bool:
+        """Whether any batch group is still at work."""
+        return not self._ended.is_set()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What each batch group is doing: committed txid, batches in flight, and what a commit waits for."""
+        groups = {}
+        for name, run in self._runs.items():
+            flight = {str(a): status.value for a, status in list(run.coordinator.in_flight.values())}
+            groups[name] = {
+                "committed": run.committed,
+                "inFlight": flight,
+                "isActive": not run.done.is_set(),
+                "waitingFor": str(run.waiting_for) if run.waiting_for else None,
+            }
+        return {"name": self.name, "isActive": self.isActive, "groups": groups}
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        """The event of the last committed batch, or None."""
+        return self.progress.last
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        """The last events, oldest first: committed batches and failed attempts."""
+        return self.progress.recent
+
+    @property
+    def debugOutput(self) -> list[str]:
+        """What the Debug steps of the topology saw lately, a line a tuple."""
+        return list(self._trace.debug)
+
+    def exception(self) -> BaseException | None:
+        """The error of the first batch group that failed, or None."""
+        return next((run.error for run in self._runs.values() if run.error is not None), None)
+
+    def explain(self) -> None:
+        """Print how the topology runs: groups, stages, states and guarantees."""
+        self._topology.explain()
+
+    # --- waiting and stopping ----------------------------------------------------------------------------------
+
+    def processAllAvailable(self, timeout: float | None = None) -> None:
+        """Wait until everything that the sources have now is committed.
+
+        Raises the topology's failure, and TimeoutError after `timeout` seconds, naming what a commit waits for.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for run in self._runs.values():
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            in_time = run.rest(left)
+            self._raise_failure()
+            if not in_time:
+                why = f"; it waits for: {run.waiting_for}" if run.waiting_for else ""
+                raise TimeoutError(
+                    f"topology {self.name!r} did not process all that was there in {timeout:g} s{why}"
+                ) from run.waiting_for
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        """Wait until the topology ends; with `timeout` (seconds) tell whether it did. Raises its failure."""
+        in_time = self._ended.wait(timeout)
+        self._raise_failure()
+        return in_time if timeout is not None else None
+
+    def stop(self) -> None:
+        """Stop: nothing new starts, running attempts are cancelled, a commit under way is finished. Returns when the
+        run has ended. What was not frozen is emitted again by the next start, what was frozen is committed by it."""
+        for run in self._runs.values():
+            run.post(on.StopAsked())
+        for run in self._runs.values():
+            run.done.wait()
+        self._ended.wait()
+
+    def __enter__(self) -> "RunningTopology":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+        if error is None:
+            self._raise_failure()
+
+    # --- reading -----------------------------------------------------------------------------------------------
+
+    def state(self, name: str, isolation: str = "committed") -> StateView:
+        """A state by its name, read at its last committed txid (``isolation="latest"``: whatever was written last).
+
+        Raises StateError that lists the states there are.
+        """
+        if name not in self._program.shapes:
+            raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._program.shapes))}")
+        return self._view(name, isolation)
+
+    def _view(self, name: str, isolation: str) -> StateView:
+        step = next(s for r in self._runs.values() for s in r.group.states if s.state.name == name)
+        return StateView.of(self._commits, step, self._program.shapes[name], isolation)
+
+    def __repr__(self) -> str:
+        txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
+        return f"<RunningTopology {self.name!r} {'active' if self.isActive else 'stopped'}: {txids}>"
+
+    # --- the run's own -----------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """May this run still answer? Not when another driver took it over, and not after its end."""
+        for run in self._runs.values():
+            if isinstance(run.error, FencedError):
+                raise run.error
+        if not self.isActive:
+            raise StateError(f"topology {self.name!r} has ended; start it again to read its states")
+
+    def _raise_failure(self) -> None:
+        error = self.exception()
+        if error is not None:
+            raise (
+                error if isinstance(error, TridentError) else TridentError(f"topology {self.name!r} failed: {error}")
+            ) from error
+
+    def _group_ended(self, run: GroupRun) -> None:
+        """Called by a group that is over; the last one closes the house."""
+        with self._lock:
+            if self._ended.is_set() or not all(r.done.is_set() for r in self._runs.values()):
+                return
+            try:
+                self._watch.stop()
+                self._pool.shutdown(wait=True)
+                self._closing()
+            finally:
+                self._ended.set()
+                registry.release(self.name, self)
+
+
+def remove(folder: Path) -> None:
+    """Delete a run's temporary folder."""
+    shutil.rmtree(folder, ignore_errors=True)

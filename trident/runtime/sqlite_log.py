@@ -1,0 +1,310 @@
+"""The transaction log as one SQLite file: WAL, one fsync a frozen batch.
+
+PLANNED and COMMITTED are written with synchronous=NORMAL (in the operating system's hands, so a killed process loses
+nothing) and become durable with the next FROZEN, which is written with synchronous=FULL.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import sqlite3
+import threading
+import uuid
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.errors import FencedError, LogCorruptError, LogError
+from trident.runtime.coordinator import History
+from trident.runtime.events import BatchPlan, Positions
+from trident.runtime.frozen import FrozenOutput
+from trident.runtime.log import Birth
+
+FORMAT = "trident log 1"
+_CHECK_UP_TO = 64 << 20
+"""A file up to this size (bytes) is checked page by page when it is opened; a larger one row by row as it is read."""
+
+_TABLES = """
+CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
+  token TEXT NOT NULL);
+CREATE TABLE groups (name TEXT PRIMARY KEY, committed INTEGER NOT NULL, frozen INTEGER NOT NULL,
+  positions TEXT NOT NULL, kept INTEGER NOT NULL);
+CREATE TABLE batches (grp TEXT NOT NULL, txid INTEGER NOT NULL, attempt INTEGER NOT NULL, plan TEXT NOT NULL,
+  time REAL NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid));
+CREATE TABLE frozen (grp TEXT NOT NULL, txid INTEGER NOT NULL, stage INTEGER NOT NULL, output TEXT NOT NULL,
+  body BLOB NOT NULL, files INTEGER NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
+  checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid, stage, output));
+CREATE TABLE states (name TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT NULL, manifest BLOB);
+"""
+
+
+class SqliteLog:
+    """A topology's log in the file `path`, made if it is not there. Thread-safe."""
+
+    def __init__(self, path: Path, topology: str) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        fresh = not path.exists()
+        if fresh:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        with self._translated():
+            self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA trusted_schema = OFF")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._sync_full = True
+            self._found(topology)
+
+    # --- identity and lease ------------------------------------------------------------------------------------
+
+    def _found(self, topology: str) -> None:
+        """Create the tables in an empty file, and check what is in one that is not."""
+        if self._path.stat().st_size <= _CHECK_UP_TO:
+            verdict = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise self._corrupt(verdict)
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not tables:
+                for statement in _TABLES.split(";"):
+                    self._db.execute(statement)
+                self._db.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '')", (FORMAT, topology, uuid.uuid4().hex))
+            elif "meta" not in tables:
+                raise self._corrupt("it is a SQLite file, but not a log of ours")
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        row = self._db.execute("SELECT format, topology, uuid FROM meta").fetchone()
+        if row is None or row[0] != FORMAT:
+            raise self._corrupt(f"its format is {row and row[0]!r}, this version reads {FORMAT!r}")
+        if row[1] != topology:
+            raise LogError(f"the log {self._path} belongs to topology {row[1]!r}, not to {topology!r}")
+        self._uuid: str = row[2]
+
+    @property
+    def uuid(self) -> str:
+        return self._uuid
+
+    def take(self) -> Lease:
+        token = secrets.token_hex(8)
+        with self._write(None, durable=True) as db:
+            epoch = db.execute("UPDATE meta SET epoch = epoch + 1, token = ? RETURNING epoch", (token,)).fetchone()[0]
+        return Lease(epoch, token)
+
+    def lease(self) -> Lease | None:
+        epoch, token = self._rows("SELECT epoch, token FROM meta")[0]
+        return Lease(epoch, token) if epoch else None
+
+    # --- batches -----------------------------------------------------------------------------------------------
+
+    def groups(self) -> list[str]:
+        return [row[0] for row in self._rows("SELECT name FROM groups ORDER BY name")]
+
+    def history(self, group: str) -> History:
+        rows = self._rows("SELECT committed, frozen, positions FROM groups WHERE name = ?", group)
+        committed, frozen, positions = rows[0] if rows else (0, 0, "{}")
+        planned: list[tuple[int, BatchPlan]] = []
+        for txid, attempt, plan, time, checksum in self._rows(
+            "SELECT txid, attempt, plan, time, checksum FROM batches WHERE grp = ? AND txid > ? ORDER BY txid",
+            group,
+            frozen,
+        ):
+            if txid != frozen + 1 + len(planned):
+                raise self._corrupt(f"group {group!r} lacks the plan of batch {frozen + 1 + len(planned)}")
+            planned.append((attempt, self._plan_of(group, txid, plan, time, checksum)))
+        kept = {row[0] for row in self._rows("SELECT txid FROM frozen WHERE grp = ? AND txid > ?", group, committed)}
+        waiting = tuple(range(committed + 1, frozen + 1))
+        missing = [txid for txid in waiting if txid not in kept]
+        if missing:
+            raise self._corrupt(f"group {group!r} lacks the frozen content of batch {missing[0]}")
+        return History(committed, self._json(positions), waiting, tuple(planned))
+
+    def planned(self, lease: Lease, group: str, attempt: TransactionAttempt, plan: BatchPlan, time: float) -> None:
+        text = json.dumps(plan, separators=(",", ":"))
+        with self._write(lease) as db:
+            old = db.execute("SELECT plan FROM batches WHERE grp = ? AND txid = ?", (group, attempt.txid)).fetchone()
+            if old is not None and old[0] != text:
+                db.execute("DELETE FROM batches WHERE grp = ? AND txid > ?", (group, attempt.txid))
+            db.execute(
+                "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?, ?, ?)",
+                (group, attempt.txid, attempt.attempt, text, time, _plan_checksum(attempt.txid, text, time)),
+            )
+
+    def unplanned(self, lease: Lease, group: str, txid: int) -> None:
+        with self._write(lease) as db:
+            db.execute("DELETE FROM batches WHERE grp = ? AND txid >= ?", (group, txid))
+
+    def plan(self, group: str, txid: int) -> tuple[BatchPlan, float] | None:
+        rows = self._rows("SELECT plan, time, checksum FROM batches WHERE grp = ? AND txid = ?", group, txid)
+        return (self._plan_of(group, txid, *rows[0]), rows[0][1]) if rows else None
+
+    def freeze(
+        self,
+        lease: Lease,
+        group: str,
+        attempt: TransactionAttempt,
+        positions: Positions,
+        outputs: Mapping[str, FrozenOutput],
+    ) -> None:
+        with self._write(lease, durable=True) as db:
+            db.execute("INSERT OR IGNORE INTO groups VALUES (?, 0, 0, '{}', 0)", (group,))
+            moved = db.execute(
+                "UPDATE groups SET frozen = ?, positions = ? WHERE name = ? AND frozen = ?",
+                (attempt.txid, json.dumps(positions, separators=(",", ":")), group, attempt.txid - 1),
+            )
+            if moved.rowcount != 1:
+                raise LogError(f"group {group!r}: batch {attempt.txid} cannot freeze, it does not follow the last one")
+            self._insert(db, group, attempt.txid, 1, outputs)
+
+    def freeze_stage(
+        self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
+    ) -> None:
+        with self._write(lease, durable=True) as db:
+            self._insert(db, group, txid, stage, outputs)
+
+    def _insert(
+        self, db: sqlite3.Connection, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
+    ) -> None:
+        db.executemany(
+            "INSERT OR IGNORE INTO frozen VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(group, txid, stage, name, o.body, o.files, o.rows, o.size, o.checksum) for name, o in outputs.items()],
+        )
+
+    def frozen(self, group: str, txid: int, stage: int) -> dict[str, FrozenOutput] | None:
+        rows = self._rows(
+            "SELECT output, body, files, rows, checksum FROM frozen WHERE grp = ? AND txid = ? AND stage = ?",
+            group,
+            txid,
+            stage,
+        )
+        return {name: FrozenOutput(body, bool(files), count, sum_) for name, body, files, count, sum_ in rows} or None
+
+    def committed(self, lease: Lease, group: str, txid: int) -> None:
+        with self._write(lease) as db:
+            moved = db.execute(
+                "UPDATE groups SET committed = ? WHERE name = ? AND committed = ? AND frozen >= ?",
+                (txid, group, txid - 1, txid),
+            )
+            if moved.rowcount != 1:
+                raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
+
+    # --- states ------------------------------------------------------------------------------------------------
+
+    def births(self) -> dict[str, Birth]:
+        return {name: Birth(group, txid) for name, group, txid in self._rows("SELECT name, grp, birth FROM states")}
+
+    def born(self, lease: Lease, state: str, birth: Birth) -> None:
+        with self._write(lease, durable=True) as db:
+            db.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, NULL)", (state, birth.group, birth.txid))
+
+    def manifest(self, state: str) -> bytes | None:
+        rows = self._rows("SELECT manifest FROM states WHERE name = ?", state)
+        return rows[0][0] if rows else None
+
+    def publish(self, lease: Lease, state: str, manifest: bytes) -> None:
+        with self._write(lease, durable=True) as db:
+            if db.execute("UPDATE states SET manifest = ? WHERE name = ?", (manifest, state)).rowcount != 1:
+                raise LogError(f"state {state!r} cannot publish a snapshot: this log does not know it")
+
+    # --- what may go -------------------------------------------------------------------------------------------
+
+    def trim(self, lease: Lease, group: str, needed: int, keep_batches: int, keep_bytes: int) -> list[str]:
+        with self._write(lease) as db:
+            sizes = db.execute(
+                "SELECT txid, sum(size) FROM frozen WHERE grp = ? AND txid <= ? GROUP BY txid ORDER BY txid DESC",
+                (group, needed),
+            ).fetchall()
+            until, total = needed - min(keep_batches, len(sizes)), 0
+            for txid, size in sizes[:keep_batches]:
+                total += size
+                if total > keep_bytes:
+                    until = max(until, txid)
+                    break
+            gone = db.execute(
+                "DELETE FROM frozen WHERE grp = ? AND txid <= ? RETURNING CASE WHEN files THEN body END", (group, until)
+            ).fetchall()
+            db.execute("DELETE FROM batches WHERE grp = ? AND txid < ?", (group, until))
+            db.execute("UPDATE groups SET kept = max(kept, ?) WHERE name = ?", (until, group))
+        return [json.loads(body)["folder"] for (body,) in gone if body is not None]
+
+    def kept_since(self, group: str) -> int:
+        rows = self._rows("SELECT kept FROM groups WHERE name = ?", group)
+        return rows[0][0] if rows else 0
+
+    def sync(self, lease: Lease) -> None:
+        with self._write(lease, durable=True) as db:
+            db.execute("UPDATE meta SET epoch = epoch")
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    # --- how ---------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _write(self, lease: Lease | None, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """One transaction under the lease; durable ones reach the disk before this returns."""
+        with self._lock, self._translated():
+            if durable != self._sync_full:
+                self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                self._sync_full = durable
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                if lease is not None:
+                    self._demand(lease)
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _demand(self, lease: Lease) -> None:
+        epoch, token = self._db.execute("SELECT epoch, token FROM meta").fetchone()
+        if (epoch, token) != (lease.epoch, lease.token):
+            raise FencedError(
+                f"the log {self._path} was taken over by another driver (epoch {epoch}, ours is {lease.epoch}); "
+                f"this one stops without writing"
+            )
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        with self._lock, self._translated():
+            return self._db.execute(query, values).fetchall()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """SQLite's errors as ours."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise LogError(f"the log {self._path} cannot be used: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise self._corrupt(str(error)) from error
+
+    def _corrupt(self, what: str) -> LogCorruptError:
+        return LogCorruptError(
+            f"the log {self._path} is damaged: {what}. Nothing was written. Restore it from a copy, "
+            f"or give up log and states together with topology.reset(name, checkpointLocation)"
+        )
+
+    def _plan_of(self, group: str, txid: int, plan: str, time: float, checksum: int) -> BatchPlan:
+        if _plan_checksum(txid, plan, time) != checksum:
+            raise self._corrupt(f"group {group!r}: the checksum of the plan of batch {txid} does not fit")
+        found: BatchPlan = self._json(plan)
+        return found
+
+    def _json(self, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise self._corrupt(f"a row is not JSON: {error}") from error
+
+
+def _plan_checksum(txid: int, plan: str, time: float) -> int:
+    return zlib.crc32(f"{txid}|{time!r}|{plan}".encode())

@@ -1,0 +1,235 @@
+"""Starting a topology: options checked, log and states taken, threads set to work."""
+
+import re
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from trident.base.clock import Clock, SystemClock
+from trident.base.errors import TopologyError
+from trident.base.names import check_name
+from trident.compiler.engine import Engine
+from trident.compiler.program import Group, Program
+from trident.compiler.queries import answer_query
+from trident.compiler.stages import cut
+from trident.drpc.local import LocalDRPC
+from trident.plan.guarantee import demand_exactly_once
+from trident.plan.nodes import StateQuery
+from trident.runtime import events as on
+from trident.runtime import registry
+from trident.runtime.begin import Begun, begin, close_all
+from trident.runtime.commits import RunCommits
+from trident.runtime.committer import Committer
+from trident.runtime.group_run import GroupRun
+from trident.runtime.reading import read_latest_committed
+from trident.runtime.running import RunningTopology, remove
+from trident.runtime.session import session_for
+from trident.runtime.settings import Settings
+from trident.runtime.slots import Slots
+from trident.runtime.sources import Sources
+from trident.runtime.sqlite_log import SqliteLog
+from trident.runtime.trace import Trace
+from trident.runtime.watch import Watch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from trident.topology import TridentTopology
+
+LOG_FILE = "log.sqlite"
+
+
+def start(topology: "TridentTopology", spark: "SparkSession | None" = None, **options: Any) -> RunningTopology:
+    """Start a topology on Spark. The options are those of ``TridentTopology.start``."""
+
+    def engine(settings: Settings) -> Engine:
+        from trident.compiler.spark import SparkEngine
+
+        return SparkEngine(session_for(spark), settings.folder)
+
+    return start_on(engine, topology, **options)
+
+
+def start_on(
+    engine_of: Callable[[Settings], Engine],
+    topology: "TridentTopology",
+    *,
+    name: str = "topology",
+    checkpointLocation: str | Path | None = None,
+    availableNow: bool = False,
+    processingTime: str | float | None = None,
+    requireExactlyOnce: bool = False,
+    maxAttempts: int = 5,
+    maxSpoutPending: int = 2,
+    messageTimeoutSecs: float = 300.0,
+    commitRetrySecs: float | None = 300.0,
+    rewindBytes: int = 2 << 30,
+    replace: bool = False,
+    clock: Clock | None = None,
+) -> RunningTopology:
+    """Start a topology on the engine that `engine_of` makes."""
+    check_name("topology", name)
+    program = cut(topology)
+    if requireExactlyOnce:
+        demand_exactly_once(topology)
+    _demand_checkpoint(program, checkpointLocation)
+    lasting = checkpointLocation is not None
+    base = Path(checkpointLocation).absolute() if lasting else Path(tempfile.mkdtemp(prefix="trident-"))
+    settings = Settings(
+        name=name,
+        folder=base / name,
+        lasting=lasting,
+        availableNow=availableNow,
+        processingTime=_seconds(processingTime),
+        maxSpoutPending=_at_least(1, "maxSpoutPending", maxSpoutPending),
+        maxAttempts=_at_least(1, "maxAttempts", maxAttempts),
+        messageTimeoutSecs=messageTimeoutSecs,
+        commitRetrySecs=commitRetrySecs,
+        rewindBytes=rewindBytes,
+        clock=clock or SystemClock(),
+    )
+    registry.reserve(name, replace)
+    try:
+        return _start(topology, program, settings, engine_of)
+    except BaseException:
+        registry.release(name, None)
+        if not lasting:
+            remove(base)
+        raise
+
+
+def _start(
+    topology: "TridentTopology", program: Program, settings: Settings, engine_of: Callable[[Settings], Engine]
+) -> RunningTopology:
+    """Everything that must be closed again if a later step fails is put on `undo`."""
+    undo: list[Callable[[], None]] = []
+    try:
+        log = SqliteLog(settings.folder / LOG_FILE, settings.name)
+        undo.append(log.close)
+        begun = begin(program, log, settings)
+        undo.append(lambda: close_all(begun.stores))
+        engine = engine_of(settings)
+        undo.append(engine.close)
+        pool = ThreadPoolExecutor(max(2, len(begun.stores)), "trident-states")
+        undo.append(pool.shutdown)
+        running = RunningTopology(topology, program, settings.name, log.uuid)
+        trace = Trace(
+            {"name": settings.name, "id": log.uuid, "runId": running.runId}, settings.clock, running.progress.tell
+        )
+        runs: dict[str, GroupRun] = {}
+
+        def answer(step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
+            return answer_query(step, table, _reader(runs, begun, step, as_of))
+
+        for group in program.groups:
+            sources = Sources(group.spouts)
+            undo.append(sources.close)
+            runs[group.name] = _group_run(group, settings, log, begun, engine, pool, sources, trace, answer, running)
+        watch = Watch(runs, begun.stores, log, begun.lease)
+
+        def closing() -> None:
+            close_all(begun.stores)
+            engine.close()
+            log.close()
+            if not settings.lasting:
+                remove(settings.folder.parent)
+
+        def drpc(commits: RunCommits) -> LocalDRPC:
+            return LocalDRPC(program.requests, commits, engine.answer_request)
+
+        running._compose(runs, begun.stores, watch, trace, drpc, pool, closing)
+    except BaseException:
+        for step in reversed(undo):
+            step()
+        raise
+    registry.enter(settings.name, running)
+    watch.start()
+    for run in runs.values():
+        run.start()
+        if settings.availableNow:
+            run.post(on.DrainAsked())
+    return running
+
+
+def _group_run(
+    group: Group,
+    settings: Settings,
+    log: SqliteLog,
+    begun: Begun,
+    engine: Engine,
+    pool: ThreadPoolExecutor,
+    sources: Sources,
+    trace: Trace,
+    answer: Callable[[StateQuery, pa.Table, int], pa.Table],
+    running: RunningTopology,
+) -> GroupRun:
+    slots = Slots(lambda: engine.slot(group), settings.folder / "scratch")
+    stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
+    committer = Committer(group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, answer)
+    history = begun.histories[group.name]
+    for txid in history.frozen:
+        committer.demand_fitting(txid)
+    for state in stores:
+        committer.heal(state, max(history.committed, begun.births[state].txid))
+    return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, running._group_ended)
+
+
+def _reader(runs: dict[str, GroupRun], begun: Begun, step: StateQuery, as_of: int) -> Callable[[pa.Table], pa.Array]:
+    """Reads for a query inside a commit turn: its own group's state as of `as_of`, another's at its last commit."""
+    state = step.updated.state.name
+    store = begun.stores[state]
+    owner = next(run for run in runs.values() if any(s.state.name == state for s in run.group.states))
+    own = any(stage_step is step for stage in owner.group.stages for stage_step in (o.step for o in stage.outputs))
+    if own:
+        return lambda keys: store.read(keys, as_of).values
+    return lambda keys: read_latest_committed(store, keys, lambda: owner.committed)
+
+
+def _demand_checkpoint(program: Program, location: str | Path | None) -> None:
+    """A state on a server outlives the process, so the log that says what it holds must too."""
+    if location is not None:
+        return
+    for group in program.groups:
+        for step in group.states:
+            if step.state.factory.survives == "server":
+                raise TopologyError(
+                    f"state {step.state.name!r} ({step.state.factory!r}) outlives this process, and without a log "
+                    f"nobody could say what it holds: give start(..., checkpointLocation=...)"
+                )
+
+
+_UNITS = {
+    "ms": 0.001,
+    "millisecond": 0.001,
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+    "min": 60.0,
+    "minute": 60.0,
+    "hour": 3600.0,
+}
+
+
+def _seconds(interval: str | float | None) -> float | None:
+    """A trigger's interval as PySpark writes it ("1 second", "500 milliseconds"), or a number of seconds."""
+    if interval is None or isinstance(interval, int | float):
+        found = interval
+    else:
+        parts = re.fullmatch(r"\s*([\d.]+)\s*([a-z]+?)s?\s*", interval.lower())
+        unit = None if parts is None else _UNITS.get(parts[2]) or _UNITS.get(parts[2] + "s")
+        if parts is None or unit is None:
+            raise TopologyError(f"processingTime={interval!r}: write for example '1 second', '500 milliseconds' or 0.5")
+        found = float(parts[1]) * unit
+    if found is not None and found < 0:
+        raise TopologyError(f"processingTime={interval!r} is negative")
+    return found
+
+
+def _at_least(least: int, option: str, value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise TopologyError(f"{option}={value!r}: a whole number of at least {least} is accepted")
+    return value

@@ -1,0 +1,92 @@
+"""Once a second, also when idle: is every store still ours, and did none of them lose what it had?"""
+
+import logging
+import threading
+from collections.abc import Mapping
+
+from trident.base.attempt import Lease
+from trident.base.errors import FencedError, StateError
+from trident.runtime import events as on
+from trident.runtime.group_run import GroupRun
+from trident.runtime.log import TransactionLog
+from trident_state.store import GroupStatus, Store
+
+logger = logging.getLogger(__name__)
+
+
+class Watch:
+    """Looks at every fence and marker of a run. A later driver breaks the run; a rewound store is healed."""
+
+    def __init__(
+        self,
+        runs: Mapping[str, GroupRun],
+        stores: Mapping[str, Store],
+        log: TransactionLog,
+        lease: Lease,
+        seconds: float = 1.0,
+    ) -> None:
+        self._runs = runs
+        self._stores = stores
+        self._log = log
+        self._lease = lease
+        self._seconds = seconds
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="trident-watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout=5)
+
+    def _loop(self) -> None:
+        while not self._over.wait(self._seconds):
+            try:
+                self.look()
+            except Exception as error:
+                self._break(error)
+
+    def look(self) -> None:
+        """One look at everything."""
+        held = self._log.lease()
+        if held != self._lease:
+            self._break(
+                FencedError(
+                    f"the log was taken over by another driver (epoch {held.epoch if held else 0}); this one stops"
+                )
+            )
+            return
+        for run in self._runs.values():
+            if run.done.is_set():
+                continue
+            for step in run.group.states:
+                self._look_at(run, step.state.name)
+
+    def _look_at(self, run: GroupRun, state: str) -> None:
+        committed = run.committed
+        try:
+            groups = self._stores[state].groups_of()
+        except FencedError as error:
+            run.post(on.Broken(error))
+            return
+        except StateError as error:
+            run.waiting_for = error
+            logger.warning("state %r does not answer: %s", state, error)
+            return
+        for group in groups:
+            if self._fenced(group):
+                run.post(on.Broken(FencedError(f"state {state!r} was taken over by another driver; this one stops")))
+                return
+        if any(group.lease != self._lease or (group.marker or 0) < committed for group in groups):
+            logger.warning("state %r was rewound (%s); healing it up to txid %d", state, groups, committed)
+            run.heal(state)
+
+    def _fenced(self, group: GroupStatus) -> bool:
+        lease = group.lease
+        return lease is not None and lease != self._lease and lease.epoch >= self._lease.epoch
+
+    def _break(self, error: BaseException) -> None:
+        for run in self._runs.values():
+            run.post(on.Broken(error))
