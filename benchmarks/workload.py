@@ -49,3 +49,10 @@ def make_workload(folder: Path, files: int = 20, lines_per_file: int = 100_000) 
 def _lines(vocabulary: pa.Array, drawn: "np.typing.NDArray[np.int64]") -> pa.Array:
     offsets = pa.array(np.arange(0, len(drawn) + 1, WORDS_PER_LINE, dtype=np.int32))
     return pc.binary_join(pa.ListArray.from_arrays(offsets, vocabulary.take(pa.array(drawn))), " ")
+
+
+def small_tables(load: Workload, batches: int, rows: int) -> list[pa.Table]:
+    """The first lines of the first file, as so many batches of so many rows, from the beginning again at its end."""
+    lines = pq.read_table(load.files[0])
+    whole = lines.num_rows // rows
+    return [lines.slice(number % whole * rows, rows) for number in range(batches)]

@@ -1,0 +1,55 @@
+"""``python -m benchmarks``: all rows, or some families of them, into ``benchmarks/results``."""
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.bench import FULL, QUICK, Bench
+from benchmarks.report import RESULTS, write_report
+from benchmarks.row import Row
+from benchmarks.rows.drpc import drpc
+from benchmarks.rows.small_batches import small_batches
+from benchmarks.rows.word_count import word_count
+from benchmarks.session import CONFS, bench_spark
+from benchmarks.workload import Workload, make_workload
+from tests.support.server import RedisServer
+
+FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
+    "words.native": lambda bench, load: word_count(bench, load, "native"),
+    "words.python": lambda bench, load: word_count(bench, load, "python"),
+    "small": small_batches,
+    "drpc": drpc,
+}
+
+AOF = "everysec"
+"""How the server persists, for every engine alike."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small data, one round: does everything run?")
+    parser.add_argument("--only", nargs="+", choices=FAMILIES, default=list(FAMILIES), help="these families alone")
+    parser.add_argument("--out", type=Path, help="folder for latest.json and latest.md")
+    asked = parser.parse_args()
+    scale = QUICK if asked.quick else FULL
+    with tempfile.TemporaryDirectory(prefix="trident-bench-") as name, RedisServer(Path(name, "redis"), AOF) as server:
+        folder = Path(name)
+        print("making the workload", flush=True)
+        load = make_workload(folder / "load", scale.files, scale.lines)
+        bench = Bench(bench_spark(folder), server, folder, scale)
+        rows: list[Row] = []
+        for family in asked.only:
+            print(f"{family}:", flush=True)
+            for row in FAMILIES[family](bench, load):
+                rows.append(row)
+                print(f"  {row.id}: {row.ours:.4g} {row.unit}, ratio {row.ratio}, met {row.ok}", flush=True)
+        bench.spark.stop()
+    out = asked.out or (RESULTS / "quick" if asked.quick else RESULTS)
+    notes = {"rounds": scale.rounds, "words": load.words, "batches": scale.files, "appendfsync": AOF, "confs": CONFS}
+    write_report(rows, notes, out)
+    print((out / "latest.md").read_text())
+
+
+if __name__ == "__main__":
+    main()
