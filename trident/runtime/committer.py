@@ -22,7 +22,7 @@ from trident.base.errors import (
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.freeze import read_frozen
 from trident.compiler.program import Group, Output, Stage
-from trident.plan.nodes import Node, PersistentAggregate, StateQuery
+from trident.plan.nodes import Node, PersistentAggregate, StateQuery, StateStep
 from trident.runtime.crash import reach
 from trident.runtime.frozen import FrozenOutput, freeze, thaw
 from trident.runtime.log import Birth, TransactionLog
@@ -30,7 +30,7 @@ from trident_state.store import Applied, Store, Update
 
 RunStage = Callable[[Stage, Mapping[Node, pa.Table], TransactionAttempt], StageResult]
 AnswerQuery = Callable[[StateQuery, pa.Table, int], pa.Table]
-"""Answers a query over the tuples that enter it, from this group's states as of a txid, or another group's latest."""
+"""Answers a query over the tuples that enter it, from the state as of a txid."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Committer:
         given: dict[Node, pa.Table] = {}
         for stage in self.group.stages:
             results = self._results(stage, txid, first if stage.number == 1 else None, given)
-            given = self._apply(stage, txid, results, written)
+            given |= self._apply(stage, txid, results, written)
         reach("commit.states.after")
         reach("committed.before")
         self.log.committed(self.lease, self.group.name, txid)
@@ -123,8 +123,10 @@ class Committer:
         tables = {name: self._whole(result) for name, result in results.items()}
         queries = [o for o in stage.outputs if isinstance(o.step, StateQuery)]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
-            if output.name in tables:
-                given[output.step] = self._answer(output, tables[output.name], txid, written)
+            given[output.step] = self._answer(output, tables[output.name], txid, written)
+        for output in stage.outputs:
+            if not isinstance(output.step, StateStep):
+                given[output.step] = tables[output.name]
         writes = [o for o in stage.outputs if isinstance(o.step, PersistentAggregate)]
         futures = [
             (
@@ -158,8 +160,6 @@ class Committer:
         try:
             return self.answer(output.step, table, as_of)
         except StateRecoveringError:
-            if state not in self.stores:
-                raise
             self.heal(state, as_of)
             return self.answer(output.step, table, as_of)
 

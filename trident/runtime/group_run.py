@@ -293,7 +293,10 @@ class GroupRun:
         self._queue.put(on.Frozen(attempt, held.positions))
 
     def _do_commit(self, action: on.Commit) -> None:
-        self._later(action.delay, lambda: self._commit_thread.submit(self._commit, action.txid) and None)
+        self._later(action.delay, lambda: self._submit_commit(action.txid))
+
+    def _submit_commit(self, txid: int) -> None:
+        self._commit_thread.submit(self._commit, txid)
 
     def _commit(self, txid: int) -> None:
         began = self._clock.monotonic()

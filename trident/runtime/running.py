@@ -18,6 +18,7 @@ from trident.runtime import registry
 from trident.runtime.commits import RunCommits
 from trident.runtime.group_run import GroupRun
 from trident.runtime.progress import Progress
+from trident.runtime.reading import Isolation
 from trident.runtime.state_view import StateView
 from trident.runtime.trace import Trace
 from trident.runtime.watch import Watch
@@ -155,18 +156,15 @@ class RunningTopology:
 
     # --- reading -----------------------------------------------------------------------------------------------
 
-    def state(self, name: str, isolation: str = "committed") -> StateView:
+    def state(self, name: str, isolation: Isolation = "committed") -> StateView:
         """A state by its name, read at its last committed txid (``isolation="latest"``: whatever was written last).
 
         Raises StateError that lists the states there are.
         """
         if name not in self._program.shapes:
             raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._program.shapes))}")
-        return self._view(name, isolation)
-
-    def _view(self, name: str, isolation: str) -> StateView:
         step = next(s for r in self._runs.values() for s in r.group.states if s.state.name == name)
-        return StateView.of(self._commits, step, self._program.shapes[name], isolation)
+        return StateView(self._commits, step, self._program.shapes[name], isolation)
 
     def __repr__(self) -> str:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())

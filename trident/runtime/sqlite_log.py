@@ -27,6 +27,9 @@ FORMAT = "trident log 1"
 _CHECK_UP_TO = 64 << 20
 """A file up to this size (bytes) is checked page by page when it is opened; a larger one row by row as it is read."""
 
+_NO_OUTPUT = ""
+"""The row of a stage that froze nothing (it only had effects), so that the batch is known to be frozen."""
+
 _TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
   token TEXT NOT NULL);
@@ -171,10 +174,11 @@ class SqliteLog:
     def _insert(
         self, db: sqlite3.Connection, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
     ) -> None:
-        db.executemany(
-            "INSERT OR IGNORE INTO frozen VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(group, txid, stage, name, o.body, o.files, o.rows, o.size, o.checksum) for name, o in outputs.items()],
-        )
+        rows = [
+            (group, txid, stage, name, o.body, int(o.files), o.rows, o.size, o.checksum) for name, o in outputs.items()
+        ]
+        rows = rows or [(group, txid, stage, _NO_OUTPUT, b"", 0, 0, 0, 0)]
+        db.executemany("INSERT OR IGNORE INTO frozen VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def frozen(self, group: str, txid: int, stage: int) -> dict[str, FrozenOutput] | None:
         rows = self._rows(
@@ -183,7 +187,11 @@ class SqliteLog:
             txid,
             stage,
         )
-        return {name: FrozenOutput(body, bool(files), count, sum_) for name, body, files, count, sum_ in rows} or None
+        if not rows:
+            return None
+        outputs = {name: FrozenOutput(body, bool(files), count, sum_) for name, body, files, count, sum_ in rows}
+        outputs.pop(_NO_OUTPUT, None)
+        return outputs
 
     def committed(self, lease: Lease, group: str, txid: int) -> None:
         with self._write(lease) as db:

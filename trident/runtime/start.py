@@ -1,8 +1,9 @@
 """Starting a topology: options checked, log and states taken, threads set to work."""
 
+import functools
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from trident.base.errors import TopologyError
 from trident.base.names import check_name
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group, Program
-from trident.compiler.queries import answer_query
+from trident.compiler.queries import compile_query
 from trident.compiler.stages import cut
 from trident.drpc.local import LocalDRPC
 from trident.plan.guarantee import demand_exactly_once
@@ -23,9 +24,8 @@ from trident.runtime import events as on
 from trident.runtime import registry
 from trident.runtime.begin import Begun, begin, close_all
 from trident.runtime.commits import RunCommits
-from trident.runtime.committer import Committer
+from trident.runtime.committer import AnswerQuery, Committer
 from trident.runtime.group_run import GroupRun
-from trident.runtime.reading import read_latest_committed
 from trident.runtime.running import RunningTopology, remove
 from trident.runtime.session import session_for
 from trident.runtime.settings import Settings
@@ -34,6 +34,7 @@ from trident.runtime.sources import Sources
 from trident.runtime.sqlite_log import SqliteLog
 from trident.runtime.trace import Trace
 from trident.runtime.watch import Watch
+from trident_state.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +79,7 @@ def start_on(
         demand_exactly_once(topology)
     _demand_checkpoint(program, checkpointLocation)
     lasting = checkpointLocation is not None
-    base = Path(checkpointLocation).absolute() if lasting else Path(tempfile.mkdtemp(prefix="trident-"))
+    base = Path(tempfile.mkdtemp(prefix="trident-") if checkpointLocation is None else checkpointLocation).absolute()
     settings = Settings(
         name=name,
         folder=base / name,
@@ -122,13 +123,10 @@ def _start(
         )
         runs: dict[str, GroupRun] = {}
 
-        def answer(step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
-            return answer_query(step, table, _reader(runs, begun, step, as_of))
-
         for group in program.groups:
             sources = Sources(group.spouts)
             undo.append(sources.close)
-            runs[group.name] = _group_run(group, settings, log, begun, engine, pool, sources, trace, answer, running)
+            runs[group.name] = _group_run(group, settings, log, begun, engine, pool, sources, trace, running)
         watch = Watch(runs, begun.stores, log, begun.lease)
 
         def closing() -> None:
@@ -139,7 +137,7 @@ def _start(
                 remove(settings.folder.parent)
 
         def drpc(commits: RunCommits) -> LocalDRPC:
-            return LocalDRPC(program.requests, commits, engine.answer_request)
+            return LocalDRPC(program.requests, commits, engine.request)
 
         running._compose(runs, begun.stores, watch, trace, drpc, pool, closing)
     except BaseException:
@@ -164,12 +162,13 @@ def _group_run(
     pool: ThreadPoolExecutor,
     sources: Sources,
     trace: Trace,
-    answer: Callable[[StateQuery, pa.Table, int], pa.Table],
     running: RunningTopology,
 ) -> GroupRun:
     slots = Slots(lambda: engine.slot(group), settings.folder / "scratch")
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
-    committer = Committer(group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, answer)
+    committer = Committer(
+        group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, _answers(stores)
+    )
     history = begun.histories[group.name]
     for txid in history.frozen:
         committer.demand_fitting(txid)
@@ -178,15 +177,14 @@ def _group_run(
     return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, running._group_ended)
 
 
-def _reader(runs: dict[str, GroupRun], begun: Begun, step: StateQuery, as_of: int) -> Callable[[pa.Table], pa.Array]:
-    """Reads for a query inside a commit turn: its own group's state as of `as_of`, another's at its last commit."""
-    state = step.updated.state.name
-    store = begun.stores[state]
-    owner = next(run for run in runs.values() if any(s.state.name == state for s in run.group.states))
-    own = any(stage_step is step for stage in owner.group.stages for stage_step in (o.step for o in stage.outputs))
-    if own:
-        return lambda keys: store.read(keys, as_of).values
-    return lambda keys: read_latest_committed(store, keys, lambda: owner.committed)
+def _answers(stores: Mapping[str, Store]) -> AnswerQuery:
+    """Answers a query inside a commit turn: each is compiled once, and reads as of the txid it is given."""
+    compiled = functools.cache(compile_query)
+
+    def answer(step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
+        return compiled(step)(table, lambda node, keys: stores[node.state.name].read(keys, as_of).values)
+
+    return answer
 
 
 def _demand_checkpoint(program: Program, location: str | Path | None) -> None:
