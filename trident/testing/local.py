@@ -1,0 +1,18 @@
+"""A topology with no JVM: the same runtime, log and states, with the driver-side engine in Spark's place."""
+
+from typing import TYPE_CHECKING, Any
+
+from trident.compiler.arrow import ArrowEngine
+from trident.runtime.running import RunningTopology
+from trident.runtime.start import start_on
+
+if TYPE_CHECKING:
+    from trident.topology import TridentTopology
+
+
+def start_local(topology: "TridentTopology", **options: Any) -> RunningTopology:
+    """Start a topology for a test, in this process and without Spark. The options are those of `start`.
+
+    Operations that only Spark can run (``expr``, a Column, ``transform``) are refused with MissingSessionError.
+    """
+    return start_on(lambda settings: ArrowEngine(), topology, **options)
