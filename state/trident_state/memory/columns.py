@@ -1,0 +1,104 @@
+"""One column of a store's entries, by slot: NumPy arrays that a batch gathers from and scatters into.
+
+Types of fixed width (numbers, dates, timestamps, decimals) keep their bits. All others keep Python objects that came
+out of Arrow and that nobody else holds: they become an Arrow array again before anybody sees them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as kinds
+
+Slots = npt.NDArray[np.int64]
+_Bits = npt.NDArray[Any]
+
+_UINTS: dict[int, np.dtype[Any]] = {8: np.dtype("u1"), 16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8"), 128: np.dtype("c16")}
+"""Bits are copied, never computed with; complex is the 16-byte type that NumPy copies fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Values taken out of a column, or on the way into one."""
+
+    data: _Bits
+    valid: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, rows: slice | Slots | npt.NDArray[np.bool_]) -> "Cells":
+        return Cells(self.data[rows], self.valid[rows])
+
+
+class Column:
+    """Values of one type by slot; null where none was put."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+        self._dtype = _dtype(kind)
+        self._data: _Bits = np.zeros(0, self._dtype)
+        self._valid = np.zeros(0, np.bool_)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every value takes the same room."""
+        return self._dtype != np.object_
+
+    @property
+    def width(self) -> int:
+        """Bytes a slot takes, apart from objects."""
+        return self._dtype.itemsize + 1
+
+    def reserve(self, capacity: int) -> None:
+        """Room for so many slots. The old arrays stay as they were for whoever reads them."""
+        self._data, self._valid = resized(self._data, capacity), resized(self._valid, capacity)
+
+    def take(self, slots: Slots | slice) -> Cells:
+        """A copy of these slots' values."""
+        if isinstance(slots, slice):
+            return Cells(self._data[slots].copy(), self._valid[slots].copy())
+        return Cells(self._data.take(slots), self._valid.take(slots))
+
+    def put(self, slots: Slots, cells: Cells) -> None:
+        """Overwrite these slots' values."""
+        self._data[slots] = cells.data
+        self._valid[slots] = cells.valid
+
+    def pack(self, array: pa.Array) -> Cells:
+        """An Arrow array of this type as cells."""
+        valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+        if not self.fixed:
+            return Cells(np.fromiter(array.to_pylist(), np.object_, len(array)), valid)
+        if kinds.is_boolean(self.kind):
+            array = array.cast(pa.uint8())
+        if len(array) == 0:
+            return Cells(np.zeros(0, self._dtype), valid)
+        width = self._dtype.itemsize
+        return Cells(np.frombuffer(array.buffers()[1], self._dtype, len(array), array.offset * width), valid)
+
+    def unpack(self, cells: Cells) -> pa.Array:
+        """Cells as an Arrow array of this type."""
+        if not self.fixed:
+            return pa.array(cells.data, self.kind, mask=~cells.valid, from_pandas=False)
+        stored = pa.uint8() if kinds.is_boolean(self.kind) else self.kind
+        mask = None if cells.valid.all() else pa.py_buffer(np.packbits(cells.valid, bitorder="little"))
+        data = pa.py_buffer(np.ascontiguousarray(cells.data))
+        return pa.Array.from_buffers(stored, len(cells), [mask, data]).cast(self.kind)
+
+
+def resized(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
+    """A copy with room for `capacity` entries, the new ones zero."""
+    larger = np.zeros(capacity, array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def _dtype(kind: pa.DataType) -> np.dtype[Any]:
+    if kinds.is_boolean(kind):
+        return np.dtype("u1")
+    if kinds.is_primitive(kind) or kinds.is_decimal128(kind):
+        return _UINTS[kind.bit_width]
+    return np.dtype("O")

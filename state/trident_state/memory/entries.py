@@ -1,0 +1,124 @@
+"""All entries of a store, by slot: the key, and the triple (txid, prev, value)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trident_state.memory.columns import Cells, Column, Slots, resized
+from trident_state.memory.index import Hashes, KeyIndex, Keys
+from trident_state.store import StateKind
+
+NOTHING = -1
+"""The txid of a slot that holds no triple yet, and of a key that has no slot."""
+
+_FIRST_CAPACITY = 1024
+_OBJECT_BYTES = 64
+"""What a value kept as a Python object takes beside its own bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triples:
+    """The triples of some slots, copied. `prevs` is None in a non-transactional state."""
+
+    txids: npt.NDArray[np.int64]
+    values: Cells
+    prevs: Cells | None
+
+    def __len__(self) -> int:
+        return len(self.txids)
+
+    def __getitem__(self, rows: slice | Slots) -> "Triples":
+        return Triples(self.txids[rows], self.values[rows], None if self.prevs is None else self.prevs[rows])
+
+
+class Entries:
+    """The entries of one store. One thread writes; who reads what it may be writing brings a lock."""
+
+    def __init__(self, value: pa.DataType, kind: StateKind) -> None:
+        self.index = KeyIndex()
+        self.value = Column(value)
+        self.prev = None if kind is StateKind.NON_TRANSACTIONAL else Column(value)
+        self._txids = np.zeros(0, np.int64)
+        self._object_bytes = 0
+        self.reserve(_FIRST_CAPACITY)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def bytes(self) -> int:
+        """What the entries take, by a reckoning that grows with them evenly (not in the arrays' leaps)."""
+        return len(self) * self._slot_bytes + self.index.heap_bytes + self._object_bytes
+
+    def growth(self, encoded: pa.Array, before: Triples, after: Triples) -> int:
+        """By how much `bytes` grows when the triples of these keys go from `before` to `after`."""
+        keys = encoded.filter(pa.array(before.txids == NOTHING))
+        return len(keys) * (self._slot_bytes - 4) + int(keys.nbytes) + self._object_growth(before, after)
+
+    def reserve(self, count: int) -> None:
+        """Room for so many slots, at least doubled when there is not enough."""
+        if count <= len(self._txids):
+            return
+        capacity = max(count, 2 * len(self._txids))
+        txids = resized(self._txids, capacity)
+        txids[len(self._txids) :] = NOTHING
+        self.value.reserve(capacity)
+        if self.prev is not None:
+            self.prev.reserve(capacity)
+        self._txids = txids
+
+    def take(self, slots: Slots | slice) -> Triples:
+        """The triples of these slots; of slot -1: nothing."""
+        prevs = None if self.prev is None else self.prev.take(slots)
+        values = self.value.take(slots)
+        if isinstance(slots, slice):
+            return Triples(self._txids[slots].copy(), values, prevs)
+        txids = self._txids.take(slots)
+        gone = slots < 0
+        if gone.any():
+            txids[gone] = NOTHING
+            values.valid[gone] = False
+            if prevs is not None:
+                prevs.valid[gone] = False
+        return Triples(txids, values, prevs)
+
+    def put(self, slots: Slots, triples: Triples) -> None:
+        """Overwrite the triples of these slots."""
+        if self.prev is not None and triples.prevs is not None:
+            self.prev.put(slots, triples.prevs)
+        self.value.put(slots, triples.values)
+        self._txids[slots] = triples.txids
+
+    def account(self, before: Triples, after: Triples) -> None:
+        """Note what the objects of these triples take more or less now."""
+        self._object_bytes += self._object_growth(before, after)
+
+    def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
+        """Slots for new keys, each given once; they hold nothing yet."""
+        self.reserve(len(self) + len(encoded))
+        return self.index.insert(encoded, hashes)
+
+    def changed(self, since: int) -> Slots:
+        """The slots whose triple is of a later txid."""
+        return np.flatnonzero(self._txids[: len(self)] > since)
+
+    @property
+    def _slot_bytes(self) -> int:
+        columns = [self.value] if self.prev is None else [self.value, self.prev]
+        objects = 0 if self.value.fixed else _OBJECT_BYTES * len(columns)
+        return 40 + sum(column.width for column in columns) + objects
+
+    def _object_growth(self, before: Triples, after: Triples) -> int:
+        return 0 if self.value.fixed else self._object_size(after) - self._object_size(before)
+
+    def _object_size(self, triples: Triples) -> int:
+        cells = [triples.values] if triples.prevs is None else [triples.values, triples.prevs]
+        return sum(int(self.value.unpack(column).nbytes) for column in cells)
+
+
+def pages(keys: Keys, rows: int) -> Iterator[slice]:
+    """The slots of these keys, in pages."""
+    return (slice(at, min(at + rows, keys.count)) for at in range(0, keys.count, rows))

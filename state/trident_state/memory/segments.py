@@ -1,0 +1,197 @@
+"""The files of a snapshot, and the manifest that names them.
+
+A segment is an Arrow IPC file (LZ4) of entries: key, txid, value, prev. It is written once and fsynced together with
+its folder before a manifest names it, and deleted only after a manifest that does without it is published.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+from trident.base.errors import StateCorruptError, StateLostError
+from trident_state.store import StateIdentity, StateKind
+
+FORMAT = 1
+
+_NAME = re.compile(r"(\d+)-(\d+)-[0-9a-f]{8}\.arrow")
+
+
+class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of the entries that changed in the txids after `since`, up to `txid`."""
+
+    name: str
+    since: int
+    txid: int
+    rows: int
+    bytes: int
+    checksum: int
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A state as it stood after batch `txid`: the segments, later ones over earlier ones."""
+
+    format: int
+    topology: str
+    state: str
+    log: str
+    fingerprint: str
+    kind: StateKind
+    epoch: int
+    token: str
+    txid: int
+    segments: tuple[Segment, ...]
+
+    @property
+    def identity(self) -> StateIdentity:
+        return StateIdentity(self.topology, self.state, self.log)
+
+    @property
+    def lease(self) -> Lease:
+        """Of the driver that published it."""
+        return Lease(self.epoch, self.token)
+
+    def encoded(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+def read_manifest(text: bytes, where: str) -> Manifest:
+    """Raises StateCorruptError where these bytes are no manifest, or one of a format that is not known here."""
+    try:
+        found = msgspec.json.decode(text, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise StateCorruptError(f"{where}: the manifest of its last snapshot cannot be read: {error}") from None
+    if found.format != FORMAT:
+        raise StateCorruptError(
+            f"{where}: its last snapshot has format {found.format}, this version reads format {FORMAT}; "
+            f"start it with the version that wrote it"
+        )
+    for segment in found.segments:
+        if _NAME.fullmatch(segment.name) is None:
+            raise StateCorruptError(f"{where}: the manifest of its last snapshot names {segment.name!r}, no segment")
+    return found
+
+
+def write_segment(folder: Path, lease: Lease, since: int, txid: int, batches: Iterable[pa.RecordBatch]) -> Segment:
+    """Write a new file, durably. Leaves nothing behind when it fails."""
+    make_folder(folder)
+    name = f"{txid}-{lease.epoch}-{secrets.token_hex(4)}.arrow"
+    path = folder / name
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        with open(os.open(path, flags, 0o600), "wb") as file:
+            sink = _Sink(file)
+            rows = _write_batches(sink, batches)
+            file.flush()
+            os.fsync(file.fileno())
+        fsync_folder(folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
+    return Segment(name, since, txid, rows, sink.bytes, sink.checksum)
+
+
+def read_segment(folder: Path, segment: Segment, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
+    """The entries of a file, after its size and checksum were found right."""
+    try:
+        with pa.memory_map(str(folder / segment.name)) as file:
+            buffer = file.read_buffer()
+    except FileNotFoundError:
+        raise StateLostError(
+            f"{where}: file {segment.name} of its snapshot at txid {segment.txid} is gone from {folder}; restore the "
+            f"folder from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
+        ) from None
+    if buffer.size != segment.bytes or zlib.crc32(buffer) != segment.checksum:
+        raise _damaged(where, segment, folder, f"{buffer.size} bytes whose checksum is not the one written")
+    try:
+        with pa.ipc.open_file(buffer) as reader:
+            if not reader.schema.equals(schema):
+                raise _damaged(where, segment, folder, f"its columns are {reader.schema.names}")
+            for at in range(reader.num_record_batches):
+                batch = reader.get_batch(at)
+                batch.validate(full=True)
+                yield batch
+    except pa.ArrowException as error:
+        raise _damaged(where, segment, folder, str(error)) from None
+
+
+def delete_segments(folder: Path, names: Iterable[str]) -> None:
+    """Files that no manifest names any more. One that is gone already is no error."""
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            (folder / name).unlink()
+
+
+def strays(folder: Path, manifest: Manifest | None, epoch: int | None) -> list[str]:
+    """Segments that no manifest names, left by drivers of an epoch before this one (None: of any epoch). Later
+    drivers' files may be about to be named."""
+    named = {segment.name for segment in manifest.segments} if manifest else set()
+    matches = (_NAME.fullmatch(name) for name in os.listdir(folder)) if folder.is_dir() else ()
+    return [
+        found[0] for found in matches if found and found[0] not in named and (epoch is None or int(found[2]) < epoch)
+    ]
+
+
+def make_folder(folder: Path) -> None:
+    """The folder, if need be with those above it, durably; nobody else may look into it."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        fsync_folder(folder.parent)
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make the folder's list of files durable."""
+    if os.name == "nt":
+        return  # Windows neither allows nor needs it
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class _Sink:
+    """A file that counts and sums up what is written to it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.bytes = 0
+        self.checksum = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        self.checksum = zlib.crc32(data, self.checksum)
+        self.bytes += len(data)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def _write_batches(sink: _Sink, batches: Iterable[pa.RecordBatch]) -> int:
+    rows, writer = 0, None
+    for batch in batches:
+        if writer is None:
+            writer = pa.ipc.new_file(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+        writer.write_batch(batch)
+        rows += batch.num_rows
+    if writer is not None:
+        writer.close()
+    return rows
+
+
+def _damaged(where: str, segment: Segment, folder: Path, what: str) -> StateCorruptError:
+    return StateCorruptError(
+        f"{where}: file {segment.name} of its snapshot at txid {segment.txid} is damaged ({what}); restore the file in "
+        f"{folder} from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
+    )

@@ -1,0 +1,207 @@
+"""Snapshots of a memory state: which entries go into the next file, when it is due, and how it is read again.
+
+Only what changed since the last snapshot is written, so that the cost follows the change and not the state. Smaller
+segments behind it are taken in: each segment holds more than twice the rows of the next one, hence there are few of
+them, and together they hold at most about twice as many rows as the state has keys.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+from trident.base.clock import Clock
+from trident.base.errors import FencedError, StateOwnedError, StateShapeError
+from trident_state.keys import hash_keys
+from trident_state.memory.columns import Cells, Slots
+from trident_state.memory.entries import Entries, Triples
+from trident_state.memory.index import Keys
+from trident_state.memory.segments import (
+    FORMAT,
+    Manifest,
+    Segment,
+    delete_segments,
+    read_manifest,
+    read_segment,
+    strays,
+    write_segment,
+)
+from trident_state.store import Home, StateIdentity, StateKind, StateShape
+
+_ROWS = 65_536
+"""Entries a record batch: small enough that no call into Arrow takes long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A copy of the entries changed after some txid, as they stood after batch `txid`."""
+
+    lease: Lease
+    txid: int
+    keys: Keys
+    slots: Slots
+    triples: Triples
+
+
+class Snapshots:
+    """What is durable of one state. Used by one thread at a time."""
+
+    def __init__(
+        self, home: Home, identity: StateIdentity, shape: StateShape, kind: StateKind, clock: Clock, where: str
+    ) -> None:
+        self._home, self._identity, self._shape, self._kind = home, identity, shape, kind
+        self._clock, self._where = clock, where
+        self._text: bytes | None = None
+        self._manifest: Manifest | None = None
+        self._last = clock.monotonic()
+
+    @property
+    def folder(self) -> Path | None:
+        return self._home.folder
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """The manifest in force, as far as this object knows."""
+        return self._manifest
+
+    def refresh(self) -> bool:
+        """Read the manifest anew; tells whether it is another one than before. An empty one stands for none."""
+        text = (self._home.manifest() if self.folder is not None else None) or None
+        if text == self._text:
+            return False
+        self._manifest = read_manifest(text, self._where) if text else None
+        self._text = text
+        return True
+
+    def seconds(self) -> float:
+        """Since the last snapshot (or since the last one was loaded)."""
+        return self._clock.monotonic() - self._last
+
+    def postpone(self) -> None:
+        """Count the seconds from now on: the last try failed."""
+        self._last = self._clock.monotonic()
+
+    def found(self, lease: Lease, birth: int) -> None:
+        """Publish the manifest of an empty state."""
+        if self.folder is not None:
+            self._publish(lease, birth, ())
+
+    def forget(self, lease: Lease | None) -> None:
+        """Delete every file of this state; before that its manifest, if this driver may still publish."""
+        if self.folder is None:
+            return
+        if lease is not None:
+            self._home.publish(b"", lease)
+        self._manifest, self._text = None, None
+        delete_segments(self.folder, strays(self.folder, None, None))
+        if self.folder.is_dir() and not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+    def sweep(self, lease: Lease) -> None:
+        """Delete the files that earlier drivers left half-way."""
+        if self.folder is not None:
+            delete_segments(self.folder, strays(self.folder, self._manifest, lease.epoch))
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def since(self, entries: Entries) -> int:
+        """The txid after which changed entries go into the next segment."""
+        assert self._manifest is not None
+        since, rows = self._manifest.txid, len(entries.changed(self._manifest.txid))
+        for segment in reversed(self._manifest.segments):
+            if rows == 0 or segment.rows > 2 * rows:
+                break
+            since, rows = segment.since, rows + segment.rows
+        return since
+
+    def write(self, cut: Cut, since: int, entries: Entries) -> None:
+        """Write a segment of this cut, publish it, and delete the segments that it takes in."""
+        assert self._manifest is not None and self.folder is not None
+        before = self._manifest.segments
+        kept = tuple(segment for segment in before if segment.txid <= since)
+        if not len(cut.slots):
+            self._publish(cut.lease, cut.txid, before)
+            return
+        segment = write_segment(self.folder, cut.lease, since, cut.txid, _batches(cut, entries))
+        try:
+            self._publish(cut.lease, cut.txid, (*kept, segment))
+        except FencedError:
+            delete_segments(self.folder, [segment.name])
+            raise
+        delete_segments(self.folder, (former.name for former in before if former not in kept))
+
+    def _publish(self, lease: Lease, txid: int, segments: tuple[Segment, ...]) -> None:
+        identity = self._identity
+        manifest = Manifest(
+            FORMAT,
+            identity.topology,
+            identity.name,
+            identity.log,
+            self._shape.fingerprint,
+            self._kind,
+            lease.epoch,
+            lease.token,
+            txid,
+            segments,
+        )
+        text = manifest.encoded()
+        self._home.publish(text, lease)
+        self._manifest, self._text = manifest, text
+        self._last = self._clock.monotonic()
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def load(self) -> Entries:
+        """The entries that the manifest names."""
+        entries = Entries(self._shape.value, self._kind)
+        if self._manifest is None or self.folder is None:
+            return entries
+        self._demand_ours(self._manifest)
+        for segment in self._manifest.segments:
+            for batch in read_segment(self.folder, segment, _schema(entries), self._where):
+                _restore(entries, batch)
+        self._last = self._clock.monotonic()
+        return entries
+
+    def _demand_ours(self, manifest: Manifest) -> None:
+        if manifest.identity != self._identity:
+            raise StateOwnedError(
+                f"{self._where}: the snapshot in its place is of {manifest.identity}, this is {self._identity}"
+            )
+        if (manifest.fingerprint, manifest.kind) != (self._shape.fingerprint, self._kind):
+            raise StateShapeError(
+                f"{self._where}: its snapshot holds {manifest.kind.value} {manifest.fingerprint}, "
+                f"the topology declares {self._kind.value} {self._shape.fingerprint}"
+            )
+
+
+def _schema(entries: Entries) -> pa.Schema:
+    kind = entries.value.kind
+    fields = [("key", pa.binary()), ("txid", pa.int64()), ("value", kind)]
+    return pa.schema(fields if entries.prev is None else [*fields, ("prev", kind)])
+
+
+def _batches(cut: Cut, entries: Entries) -> Iterator[pa.RecordBatch]:
+    schema = _schema(entries)
+    for at in range(0, len(cut.slots), _ROWS):
+        triples = cut.triples[at : at + _ROWS]
+        keys = cut.keys.stored.take(pa.array(cut.slots[at : at + _ROWS])).cast(pa.binary())
+        cells = [triples.values] if triples.prevs is None else [triples.values, triples.prevs]
+        columns = [keys, pa.array(triples.txids), *(entries.value.unpack(column) for column in cells)]
+        yield pa.record_batch(columns, schema=schema)
+
+
+def _restore(entries: Entries, batch: pa.RecordBatch) -> None:
+    keys, txids, *columns = batch.columns
+    hashes = hash_keys(keys)
+    slots = entries.index.keys.find(keys, hashes)
+    before = entries.take(slots)
+    new = slots < 0
+    slots[new] = entries.insert(keys.filter(pa.array(new)), hashes[new])
+    cells: list[Cells] = [entries.value.pack(column) for column in columns]
+    after = Triples(np.asarray(txids), cells[0], cells[1] if entries.prev is not None else None)
+    entries.account(before, after)
+    entries.put(slots, after)

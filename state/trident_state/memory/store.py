@@ -1,0 +1,400 @@
+"""A state in the driver's memory, durable by snapshots under the run's checkpoint."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+from trident.base.clock import Clock, SystemClock
+from trident.base.errors import (
+    FencedError,
+    SnapshotMovedError,
+    StateBehindError,
+    StateCorruptError,
+    StateFullError,
+    StateOwnedError,
+    StateRecoveringError,
+    StateValueError,
+)
+from trident_state.keys import decode_keys, encode_keys, hash_keys
+from trident_state.memory.columns import Slots
+from trident_state.memory.entries import NOTHING, Entries, Triples, pages
+from trident_state.memory.index import Hashes
+from trident_state.memory.snapshots import Cut, Snapshots
+from trident_state.rules import as_of, combined
+from trident_state.store import (
+    Applied,
+    Found,
+    GroupStatus,
+    Home,
+    StateIdentity,
+    StateKind,
+    StateShape,
+    StoreReport,
+    Update,
+)
+
+_log = logging.getLogger("trident.state")
+
+_CHUNK = 32_768
+"""Entries written under one hold of the readers' lock, so that a reader waits well under a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When a snapshot is due: so many bytes of entries were written since the last one, or so many seconds passed."""
+
+    bytes: int = 64 * 2**20
+    seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What an update comes to, before anything is written: the entries to write, and all values after it."""
+
+    encoded: pa.Array
+    hashes: Hashes
+    slots: Slots
+    before: Triples
+    after: Triples
+    values: pa.Array
+
+
+class MemoryStore:
+    """The store of a MemoryMapState (one group). See `trident_state.store.Store` for what each method promises.
+
+    **Durability.** The run's log keeps every frozen batch that is newer than `durable()`. A snapshot moves that txid
+    on: a copy of the entries changed since the last one is taken between two commits (a few milliseconds for
+    100,000 keys), then written, fsynced and published by a thread of its own. It starts by itself, after an `apply` or
+    in `groups_of`, as soon as `pace` says so; `snapshot` takes one at once; `close` takes a last one, so that the next
+    start has nothing to apply again. One that fails is logged, tried again a `pace.seconds` later, and loses nothing.
+    Without a folder nothing survives, and nothing is kept for it.
+
+    **Locks.** The writer's lock is held through an `apply` and while a cut is copied. Readers take another one,
+    for as long as a copy of the entries they ask for takes; an `apply` holds it for one chunk of entries at a time:
+    between two chunks each entry is either before or after the batch, and the triple tells which.
+    """
+
+    def __init__(
+        self,
+        identity: StateIdentity,
+        shape: StateShape,
+        kind: StateKind,
+        home: Home,
+        maxBytes: int | None = None,
+        pace: Pace | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._where = f"state {identity.name!r}"
+        self._identity, self._shape, self._kind = identity, shape, kind
+        self._max_bytes, self._pace = maxBytes, pace or Pace()
+        self._snapshots = Snapshots(home, identity, shape, kind, clock or SystemClock(), self._where)
+        self._writing = threading.RLock()
+        self._triples = threading.Lock()
+        self._entries: Entries | None = None
+        self._lease: Lease | None = None
+        self._marker: int | None = None
+        self._opened: int | None = None
+        self._moved = (-1, 0)  # of which batch how many entries were written; the commit of that batch zeroes it
+        self._unsaved = 0
+        self._fenced: FencedError | None = None
+        self._snapshotting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    # --- start -----------------------------------------------------------------------------------------------
+
+    def report(self) -> StoreReport:
+        with self._writing:
+            if self._entries is None:
+                self._snapshots.refresh()
+            manifest = self._snapshots.manifest
+            if self._entries is None and manifest is not None:
+                found = GroupStatus(manifest.lease, manifest.txid, None)
+                return StoreReport(manifest.identity, manifest.fingerprint, manifest.kind, (found,))
+            if self._marker is None:
+                return StoreReport(None, None, None, self.groups_of())
+            return StoreReport(self._identity, self._shape.fingerprint, self._kind, self.groups_of())
+
+    def create(self, lease: Lease, birth: int) -> None:
+        with self._snapshotting, self._writing:
+            self._load()
+            self._demand_newest(lease)
+            if self._marker is not None:
+                if self._lease == lease:
+                    return
+                raise StateOwnedError(f"{self._where} is there already, at txid {self._marker}: nothing was created")
+            self._snapshots.found(lease, birth)
+            self._lease, self._marker = lease, birth
+
+    def acquire(self, lease: Lease) -> None:
+        with self._snapshotting, self._writing:  # a manifest just being published must not look like another driver's
+            self._load()
+            self._demand_newest(lease)
+            self._lease, self._opened, self._fenced = lease, None, None
+            self._snapshots.sweep(lease)
+
+    def _load(self) -> Entries:
+        """The entries as they are, or from the last snapshot if that is none of this object's making."""
+        if self._snapshots.refresh() or self._entries is None:
+            manifest = self._snapshots.manifest
+            self._entries = self._snapshots.load()
+            self._lease, self._marker = (manifest.lease, manifest.txid) if manifest else (None, None)
+            self._opened, self._moved, self._unsaved = None, (-1, 0), 0
+        return self._entries
+
+    def _ready(self) -> Entries:
+        if self._entries is None:
+            with self._writing:
+                return self._load() if self._entries is None else self._entries
+        return self._entries
+
+    def _demand_newest(self, lease: Lease) -> None:
+        held = self._lease
+        if held is not None and held != lease and held.epoch >= lease.epoch:
+            raise FencedError(
+                f"{self._where} belongs to the driver of epoch {held.epoch}, this one has epoch {lease.epoch}"
+                + (" too" if held.epoch == lease.epoch else "")
+            )
+
+    # --- write -----------------------------------------------------------------------------------------------
+
+    def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
+        with self._writing:
+            entries = self._ready()
+            marker = self._demand_turn(lease, update.txid)
+            if marker >= update.txid:
+                found = self.read(update.keys, update.txid).values if values else None
+                return Applied(found, 0, len(update.deltas))
+            change = self._change(entries, update)
+            self._demand_room(entries, change)
+            self._opened = update.txid
+            moved = self._write(entries, change, update.txid)
+            if moved != len(update.deltas):
+                raise StateCorruptError(
+                    f"{self._where}: batch {update.txid} names {len(update.deltas)} keys, but {moved} were written: "
+                    f"it was begun with other content"
+                )
+            self._marker, self._opened, self._moved = update.txid, None, (-1, 0)
+            written = len(change.slots)
+            self._unsaved += written * (entries.bytes // max(1, len(entries)))
+        self._snapshot_if_due()
+        return Applied(change.values if values else None, written, len(update.deltas) - written)
+
+    def _demand_turn(self, lease: Lease, txid: int) -> int:
+        """The marker, if this driver may commit `txid` now."""
+        if self._fenced is not None:
+            raise FencedError(str(self._fenced))
+        self._demand_newest(lease)
+        marker = -1 if self._marker is None else self._marker
+        if self._lease != lease:
+            raise StateBehindError(f"{self._where} was not acquired by the driver of epoch {lease.epoch}", marker)
+        if marker < txid - 1:
+            raise StateBehindError(f"{self._where} stands at txid {marker}, batch {txid} cannot be next", marker)
+        return marker
+
+    def _change(self, entries: Entries, update: Update) -> _Change:
+        encoded, hashes = self._encoded(update.keys)
+        self._demand_shape(update, encoded, hashes)
+        slots = entries.index.keys.find(encoded, hashes)
+        before = entries.take(slots)
+        if (last := int(before.txids.max(initial=NOTHING))) > update.txid:
+            raise StateCorruptError(
+                f"{self._where}: a key was changed by batch {last}, the state's marker is {self._marker}: "
+                f"batch {update.txid} cannot be applied"
+            )
+        stored = entries.value.unpack(before.values)
+        rows = np.flatnonzero(before.txids != update.txid)
+        if len(rows) == len(slots):
+            after = self._combined(stored, update.deltas)
+            return _Change(encoded, hashes, slots, before, _moved(entries, before, after, update.txid), after)
+        # a commit of this very batch was interrupted: what it wrote stays, the rest follows
+        some = pa.array(rows)
+        after = self._combined(stored.take(some), update.deltas.take(some))
+        place = np.arange(len(slots))
+        place[rows] = len(slots) + np.arange(len(rows))
+        whole = pa.concat_arrays([stored, after]).take(pa.array(place))
+        left = before[rows]
+        moved = _moved(entries, left, after, update.txid)
+        return _Change(encoded.take(some), hashes[rows], slots[rows], left, moved, whole)
+
+    def _combined(self, stored: pa.Array, deltas: pa.Array) -> pa.Array:
+        return combined(self._shape.combine, stored, deltas, self._where)
+
+    def _write(self, entries: Entries, change: _Change, txid: int) -> int:
+        """Write the entries; returns how many of this batch are written, with those of interrupted tries."""
+        slots, new = change.slots, change.slots < 0
+        if new.any():
+            slots = slots.copy()
+            slots[new] = entries.insert(change.encoded.filter(pa.array(new)), change.hashes[new])
+        for at in range(0, len(slots), _CHUNK):
+            part = slice(at, at + _CHUNK)
+            with self._triples:
+                entries.put(slots[part], change.after[part])
+                before = self._moved[1] if self._moved[0] == txid else 0
+                self._moved = (txid, before + len(slots[part]))
+        entries.account(change.before, change.after)
+        return self._moved[1] if self._moved[0] == txid else 0
+
+    def _demand_room(self, entries: Entries, change: _Change) -> None:
+        growth = entries.growth(change.encoded, change.before, change.after)
+        if self._max_bytes is not None and growth > 0 and entries.bytes + growth > self._max_bytes:
+            raise StateFullError(
+                f"{self._where} holds {entries.bytes:,} bytes in {len(entries):,} keys; {growth:,} more for this batch "
+                f"go beyond maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes or use RedisMapState"
+            )
+
+    def _demand_shape(self, update: Update, encoded: pa.Array, hashes: Hashes) -> None:
+        if len(encoded) != len(update.deltas) or update.deltas.type != self._shape.value:
+            raise StateValueError(
+                f"{self._where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
+                f"for {len(encoded)} keys; the state holds {self._shape.value}"
+            )
+        ordered = np.sort(hashes)
+        if np.any(ordered[1:] == ordered[:-1]) and len(encoded.unique()) != len(encoded):
+            raise StateValueError(f"{self._where}: batch {update.txid} names a key twice; nothing of it was applied")
+
+    def _encoded(self, keys: pa.Table) -> tuple[pa.Array, Hashes]:
+        if keys.schema.types != self._shape.keys.types:
+            raise StateValueError(
+                f"{self._where}: the keys given are ({_shown(keys.schema)}), "
+                f"those of the state are ({_shown(self._shape.keys)})"
+            )
+        encoded = encode_keys(keys)
+        return encoded, hash_keys(encoded)
+
+    # --- read ------------------------------------------------------------------------------------------------
+
+    def groups_of(self) -> tuple[GroupStatus, ...]:
+        self._snapshot_if_due()
+        return (GroupStatus(self._lease, self._marker, self._opened),)
+
+    def read(self, keys: pa.Table, asOf: int | None) -> Found:
+        entries = self._ready()
+        encoded, hashes = self._encoded(keys)
+        marker = self._demand_reached(asOf)  # before the look-up, which must see the keys of that batch
+        slots = entries.index.keys.find(encoded, hashes)
+        return Found(self._visible(entries, slots, asOf), marker if asOf is None or not self._versioned else asOf)
+
+    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        entries = self._ready()
+        self._demand_reached(asOf)
+        keys = entries.index.keys
+        for page in pages(keys, pageRows):
+            values = self._visible(entries, page, asOf)
+            there = values.is_valid()
+            stored = keys.stored[page].filter(there).cast(pa.binary())
+            if len(stored):
+                yield decode_keys(stored, self._shape.keys).append_column("value", values.filter(there))
+
+    def _visible(self, entries: Entries, slots: Slots | slice, asOf: int | None) -> pa.Array:
+        with self._triples:
+            triples = entries.take(slots)
+            marker = self._marker
+        values = entries.value.unpack(triples.values)
+        if asOf is None or triples.prevs is None:
+            return values
+        if marker is not None and marker > asOf + 1:
+            raise SnapshotMovedError(f"{self._where} cannot be read as of txid {asOf}: it stands at {marker} already")
+        return as_of(asOf, triples.txids, values, entries.value.unpack(triples.prevs), self._where)
+
+    def _demand_reached(self, asOf: int | None) -> int:
+        marker = -1 if self._marker is None else self._marker
+        if asOf is not None and marker < asOf:
+            raise StateRecoveringError(f"{self._where} stands at txid {marker}, a read as of {asOf} has to wait")
+        return marker
+
+    @property
+    def _versioned(self) -> bool:
+        return self._kind is not StateKind.NON_TRANSACTIONAL
+
+    # --- snapshots -------------------------------------------------------------------------------------------
+
+    def durable(self) -> int:
+        if self._snapshots.folder is None:
+            return -1 if self._marker is None else self._marker
+        manifest = self._snapshots.manifest
+        return -1 if manifest is None else manifest.txid
+
+    def snapshot(self) -> int:
+        """Take a snapshot now, if the state has gone on since the last one; returns `durable()`.
+
+        Waits for one under way. Raises OSError, FencedError or what the log raises.
+        """
+        with self._snapshotting:
+            self._save()
+        return self.durable()
+
+    def _snapshot_if_due(self) -> None:
+        if not self._dirty() or not (
+            self._unsaved >= self._pace.bytes or self._snapshots.seconds() >= self._pace.seconds
+        ):
+            return
+        if self._snapshotting.acquire(blocking=False):
+            self._thread = threading.Thread(target=self._save_aside, name=f"snapshot of {self._where}", daemon=True)
+            self._thread.start()
+
+    def _dirty(self) -> bool:
+        gone_on = self._marker is not None and self._marker > self.durable()
+        return gone_on and self._entries is not None and self._fenced is None
+
+    def _save_aside(self) -> None:
+        try:
+            self._save()
+        except FencedError as error:
+            _log.warning("%s: no snapshot was taken: %s", self._where, error)
+        except Exception:
+            self._snapshots.postpone()
+            _log.exception("%s: the snapshot failed; the log keeps what it lacks, and it is tried again", self._where)
+        finally:
+            self._snapshotting.release()
+
+    def _save(self) -> None:
+        if not self._dirty():
+            return
+        entries = self._ready()
+        since = self._snapshots.since(entries)
+        cut = self._cut(entries, since)
+        if cut is None:
+            return
+        try:
+            self._snapshots.write(cut, since, entries)
+        except FencedError as error:
+            self._fenced = error
+            raise
+
+    def _cut(self, entries: Entries, since: int) -> Cut | None:
+        with self._writing:
+            if self._lease is None or self._marker is None or self._opened is not None:
+                return None
+            slots = entries.changed(since)
+            self._unsaved = 0
+            return Cut(self._lease, self._marker, entries.index.keys, slots, entries.take(slots))
+
+    # --- end -------------------------------------------------------------------------------------------------
+
+    def drop(self) -> None:
+        with self._snapshotting, self._writing:
+            lease = self._lease if self._entries is not None and self._fenced is None else None
+            self._snapshots.forget(lease)
+            self._entries, self._marker, self._lease, self._opened = None, None, None, None
+
+    def close(self) -> None:
+        with self._snapshotting:
+            try:
+                self._save()
+            except Exception as error:
+                _log.warning("%s: no last snapshot was taken (%s); the log keeps what it lacks", self._where, error)
+
+
+def _moved(entries: Entries, before: Triples, after: pa.Array, txid: int) -> Triples:
+    """The triples after batch `txid` gave these values."""
+    prevs = None if entries.prev is None else before.values
+    return Triples(np.full(len(after), txid, np.int64), entries.value.pack(after), prevs)
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

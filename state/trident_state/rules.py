@@ -1,0 +1,147 @@
+"""The rule of every stored value, as plain functions over whole columns.
+
+A null is nothing: a stored null is like a key that was never there, here and in reads and scans.
+The rule itself, and why "unchanged" is right for both kinds, stands in ``docs/guide/state.md``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
+
+from trident.base.callsite import site_of
+from trident.base.errors import SnapshotMovedError, StateValueError, UserFunctionError
+from trident.base.values import NotAccepted, to_arrow, to_python, type_name
+from trident_state.store import Combine
+
+Merge = Callable[[pa.Array, pa.Array], pa.Array]
+
+
+def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = "a state") -> pa.Array:
+    """The values after a batch, row by row: ``combine(stored, delta)``; the delta as it is where nothing is stored.
+
+    By the native form where there is one for the type (a null delta then changes nothing, as in SQL), else by the
+    Python function, which gets values as every function of a topology sees them, fresh for each call.
+
+    Raises
+    ------
+    StateValueError
+        The result does not fit the state's type: a sum out of range, or a function that gave something else.
+    UserFunctionError
+        The function raised; names the aggregator, its file and line, and the two values' types.
+
+    >>> count = Combine("Count", lambda a, b: a + b, "sum")
+    >>> combined(count, pa.array([3, None]), pa.array([2, 1])).to_pylist()
+    [5, 1]
+    """
+    native = _native(combine, deltas.type)
+    if native is None:
+        return _by_function(combine, stored, deltas, where)
+    try:
+        return native(stored, deltas)
+    except pa.ArrowInvalid:
+        row = _first_failing(native, stored, deltas)
+        raise StateValueError(
+            f"{where}: {combine.name} of the stored {stored[row].as_py()!r} and the batch's {deltas[row].as_py()!r} "
+            f"does not fit its type {type_name(deltas.type)}; nothing of the batch was applied. "
+            f"Declare a wider type for the aggregator's output"
+        ) from None
+
+
+def as_of(
+    asOf: int, txids: npt.NDArray[np.int64], values: pa.Array, prevs: pa.Array, where: str = "a state"
+) -> pa.Array:
+    """The values as they stood after batch `asOf`: the value of a key last changed by then, prev of one changed by
+    the batch right after. A key without an entry has a txid below every batch's, and null.
+
+    Raises
+    ------
+    SnapshotMovedError
+        A key has been changed by a later batch than that.
+
+    >>> as_of(5, np.array([4, 6]), pa.array([10, 20]), pa.array([1, 2])).to_pylist()
+    [10, 2]
+    """
+    if (last := int(txids.max(initial=asOf))) > asOf + 1:
+        raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: a key was changed by txid {last} already")
+    late = txids > asOf
+    return pc.if_else(pa.array(late), prevs, values) if late.any() else values
+
+
+def _native(combine: Combine, kind: pa.DataType) -> Merge | None:
+    nested = kinds.is_nested(kind) or kinds.is_null(kind)
+    if combine.native == "sum" and kinds.is_decimal(kind):
+        return _decimal_sum
+    if combine.native == "sum" and (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_duration(kind)):
+        return _sum
+    if combine.native == "min" and not nested:
+        return lambda stored, deltas: _chosen(_exceeds(stored, deltas), stored, deltas)
+    if combine.native == "max" and not nested:
+        return lambda stored, deltas: _chosen(_exceeds(deltas, stored), stored, deltas)
+    return None
+
+
+def _sum(stored: pa.Array, deltas: pa.Array) -> pa.Array:
+    return pc.coalesce(pc.add_checked(stored, deltas), stored, deltas)
+
+
+def _decimal_sum(stored: pa.Array, deltas: pa.Array) -> pa.Array:
+    kind = deltas.type
+    wide = pa.decimal256(kind.precision, kind.scale)
+    return pc.coalesce(pc.add_checked(stored.cast(wide), deltas.cast(wide)).cast(kind), stored, deltas)
+
+
+def _exceeds(a: pa.Array, b: pa.Array) -> pa.Array:
+    """Whether a is greater than b in Spark's order, in which NaN is greater than every number."""
+    greater = pc.greater(a, b)
+    if kinds.is_floating(a.type):
+        greater = pc.or_(greater, pc.and_(pc.is_nan(a), pc.invert(pc.is_nan(b))))
+    return greater
+
+
+def _chosen(deltas_win: pa.Array, stored: pa.Array, deltas: pa.Array) -> pa.Array:
+    return pc.coalesce(pc.if_else(deltas_win, deltas, stored), stored, deltas)
+
+
+def _first_failing(merge: Merge, stored: pa.Array, deltas: pa.Array) -> int:
+    low, high = 0, len(deltas)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            merge(stored[low:middle], deltas[low:middle])
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
+
+
+def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str) -> pa.Array:
+    function, results = combine.function, list[Any]()
+    before, after = to_python(stored), to_python(deltas)
+    try:
+        for a, b in zip(before, after, strict=True):
+            results.append(b if a is None else function(a, b))
+    except Exception as error:
+        a, b = before[len(results)], after[len(results)]
+        raise UserFunctionError(
+            f"{where}: combine of {combine.name}, {site_of(function)}, raised {type(error).__name__}: {error}; "
+            f"it was called with the stored {_kind(a)} and the batch's {_kind(b)}; nothing of the batch was applied"
+        ) from error
+    try:
+        return to_arrow(results, deltas.type)
+    except NotAccepted as error:
+        raise StateValueError(
+            f"{where}: combine of {combine.name}, {site_of(function)}, gave {_kind(error.value)}, "
+            f"the state holds {type_name(deltas.type)}{f' ({error.why})' if error.why else ''}; "
+            f"nothing of the batch was applied"
+        ) from error
+
+
+def _kind(value: object) -> str:
+    """A value's type, and the value where it is short: errors are no place for user data of any size."""
+    shown = repr(value)
+    return f"{type(value).__name__} {shown}" if len(shown) <= 80 else type(value).__name__
