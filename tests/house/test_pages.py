@@ -1,0 +1,39 @@
+"""What the papers show runs, and what they link to is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.pages import program_of, run_page
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.spark
+def test_the_readmes_example_runs_and_says_what_it_says(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("the cow jumped over the dog\nthe man and the dog and the cat\n")
+    (tmp_path / "corpus" / "b.txt").write_text("The dog and the man\nhow the cat met the dog\n" + "the\n")
+    run_page(ROOT / "README.md")
+    assert capsys.readouterr().out.splitlines() == ["[Row(sum=18)]", "4"]
+
+
+def test_a_pages_program_keeps_the_pages_line_numbers(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n```python\nx = 1\n```\n\nand\n\n```python\nraise KeyError(x)\n```\n")
+    assert program_of(page).splitlines()[9] == "raise KeyError(x)"
+    with pytest.raises(KeyError) as caught:
+        run_page(page)
+    assert caught.traceback[-1].lineno + 1 == 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_within_the_project_leads_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
