@@ -16,20 +16,16 @@ from trident.base.errors import (
     StateUnavailableError,
 )
 from trident.base.names import did_you_mean
-from trident.compiler.arrow import compile_request
 from trident.compiler.program import RequestPlan
+from trident.compiler.requests import Answer, compile_request
 from trident.drpc.arguments import Arguments
 from trident.drpc.combining import Combining, Late
 from trident.drpc.result import DRPCResult
-from trident.plan.nodes import PersistentAggregate
 from trident.runtime.reading import Commits, Snapshot, consistently
 from trident_state.store import StateKind
 
-Read = Callable[[PersistentAggregate, pa.Table], pa.Array]
-"""One value a key, in the order of the keys, null where nothing is stored."""
-
-Evaluate = Callable[[pa.Table, Read], pa.Table]
-"""Runs several requests at once. Takes and gives a table whose first column numbers the requests."""
+Compile = Callable[[RequestPlan], Answer]
+"""Makes the function that answers a plan's requests, many at once."""
 
 _EVERYBODYS = (
     FencedError,
@@ -47,11 +43,11 @@ REQUEST = pa.field("_request", pa.int64(), nullable=False)
 class _Function:
     """One DRPC function at work: binds, batches and evaluates its requests."""
 
-    def __init__(self, plan: RequestPlan, commits: Commits, compile: Callable[[RequestPlan], Evaluate]) -> None:
+    def __init__(self, plan: RequestPlan, commits: Commits, compile: Compile) -> None:
         self._plan = plan
         self._commits = commits
         self._compile = compile
-        self._evaluate: Evaluate | None = None
+        self._evaluate: Answer | None = None
         self._states = list(dict.fromkeys(query.updated.state.name for query in plan.queries))
         self._arguments = Arguments(plan.function, plan.source.schema)
         self._schema = pa.schema([REQUEST, *self._arguments.schema])
@@ -124,27 +120,14 @@ class LocalDRPC:
     [Row(sum=18)]
     """
 
-    def __init__(
-        self,
-        requests: Iterable[RequestPlan],
-        commits: Commits,
-        spark_request: Callable[[RequestPlan], Evaluate] | None = None,
-        compile: Callable[[RequestPlan], Evaluate] = compile_request,
-    ) -> None:
-        """`compile` makes the evaluation of a plan whose operations all have a Python form, `spark_request` that of
-        any other; once for each function, at its first request."""
+    def __init__(self, requests: Iterable[RequestPlan], commits: Commits, spark_request: Compile | None = None) -> None:
+        """`spark_request` compiles the plans that have an operation which only Spark can run; without it their requests
+        end with MissingSessionError. A plan is compiled at its first request."""
 
-        def compiled(plan: RequestPlan) -> Evaluate:
-            if plan.python:
-                return compile(plan)
-            if spark_request is None:
-                raise MissingSessionError(
-                    f"DRPC {plan.function!r} has operations that only Spark can run, and this run has no session; "
-                    f"write them as Python functions, or start the topology with a session"
-                )
-            return spark_request(plan)
+        def compile(plan: RequestPlan) -> Answer:
+            return compile_request(plan) if plan.python or spark_request is None else spark_request(plan)
 
-        self._functions = {plan.function: _Function(plan, commits, compiled) for plan in requests}
+        self._functions = {plan.function: _Function(plan, commits, compile) for plan in requests}
 
     @property
     def functions(self) -> tuple[str, ...]:
