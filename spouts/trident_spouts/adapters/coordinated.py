@@ -1,0 +1,62 @@
+"""A TridentSpout at work."""
+
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import SpoutContractError
+from trident.base.types import arrow_schema
+from trident_spouts.emission import ArrowEmission
+from trident_spouts.executor import Emission, Metadata
+from trident_spouts.usercode import call, emission_of, json_of
+
+
+class CoordinatedExecutor:
+    """The coordinator names a batch, the emitter emits it."""
+
+    plans_ahead = True
+
+    def __init__(self, spout: Any, schema: StructType) -> None:
+        self._name = type(spout).__name__
+        self._schema = schema
+        self._coordinator = call(spout, "getCoordinator")
+        self._emitter = call(spout, "getEmitter")
+        self._planned: dict[int, Metadata] = {}
+        self._attempts: dict[int, TransactionAttempt] = {}
+
+    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+        if not call(self._coordinator, "isReady", txid):
+            return None
+        before = None if previous is None else self._own(previous)
+        given = call(self._coordinator, "initializeTransaction", txid, before, self._planned.get(txid))
+        self._planned[txid] = json_of(given, f"{self._name}: the metadata of txid {txid}")
+        return {"metadata": self._planned[txid]}
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        self._attempts[attempt.txid] = attempt
+        rows = call(self._emitter, "emitBatch", attempt, self._own(metadata))
+        emission = emission_of(rows, self._schema, f"{self._name}, batch {attempt}")
+        return emission or ArrowEmission(arrow_schema(self._schema).empty_table())
+
+    def success(self, txid: int, metadata: Metadata) -> None:
+        attempt = self._attempts.get(txid, TransactionAttempt(txid, 0))
+        call(self._emitter, "success", attempt)
+        call(self._coordinator, "success", txid)
+        self._planned = {later: kept for later, kept in self._planned.items() if later > txid}
+        self._attempts = {later: kept for later, kept in self._attempts.items() if later > txid}
+
+    def fail(self, attempt: TransactionAttempt) -> None:
+        """The emitter is asked again."""
+
+    def close(self) -> None:
+        call(self._emitter, "close")
+        call(self._coordinator, "close")
+
+    def _own(self, metadata: Metadata) -> Metadata:
+        if not isinstance(metadata, dict) or "metadata" not in metadata:
+            raise SpoutContractError(
+                f"{self._name}: the log's metadata is none of its own ({metadata!r}); was it another spout before?"
+            )
+        inner: Metadata = metadata["metadata"]
+        return inner

@@ -1,0 +1,98 @@
+"""Arrow columns of a cousin type (another width, unit or encoding) to the declared one, if no value changes."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
+
+
+class NotCast(ValueError):
+    """A column whose type or values the declared type cannot hold unchanged."""
+
+
+def cast_column(
+    column: pa.Array | pa.ChunkedArray, kind: pa.DataType, *, floats_to_integers: bool = False
+) -> pa.Array | pa.ChunkedArray:
+    """The column as `kind`.
+
+    >>> cast_column(pa.array([1, 2], pa.int32()), pa.int64()).type
+    DataType(int64)
+    >>> cast_column(pa.array(["1"]), pa.int64())
+    Traceback (most recent call last):
+    trident_spouts.casting.NotCast: the column is string
+    """
+    if column.type.equals(kind):
+        return column
+    if kinds.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not (_cousins(column.type, kind) or (floats_to_integers and kinds.is_floating(column.type))):
+        raise NotCast(f"the column is {column.type}{_hint(column.type, kind)}")
+    try:
+        return pc.cast(column, kind)
+    except pa.ArrowException as error:
+        raise NotCast(f"the column is {column.type} and {error}") from None
+
+
+def _family(kind: pa.DataType) -> str:
+    for name, test in _FAMILIES:
+        if test(kind):
+            return name
+    return str(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    tests = (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view, kinds.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind))
+
+
+_FAMILIES = [
+    ("null", kinds.is_null),
+    ("text", _is_text),
+    ("bytes", _is_bytes),
+    ("integer", kinds.is_integer),
+    ("float", kinds.is_floating),
+    ("bool", kinds.is_boolean),
+    ("decimal", kinds.is_decimal),
+    ("date", kinds.is_date),
+    ("instant", lambda kind: kinds.is_timestamp(kind) and kind.tz is not None),
+    ("wall time", kinds.is_timestamp),
+    ("duration", kinds.is_duration),
+    ("list", _is_list),
+    ("map", kinds.is_map),
+    ("struct", kinds.is_struct),
+]
+
+
+def _cousins(given: pa.DataType, declared: pa.DataType) -> bool:
+    ours, theirs = _family(declared), _family(given)
+    if theirs == "null" or (ours, theirs) == ("float", "integer"):
+        return True
+    if ours != theirs:
+        return False
+    if ours == "list":
+        return _cousins(given.value_type, declared.value_type)
+    if ours == "map":
+        return _cousins(given.key_type, declared.key_type) and _cousins(given.item_type, declared.item_type)
+    if ours == "struct":
+        names = [given.field(at).name for at in range(given.num_fields)]
+        declared_fields = [declared.field(at) for at in range(declared.num_fields)]
+        return names == [field.name for field in declared_fields] and all(
+            _cousins(given.field(at).type, field.type) for at, field in enumerate(declared_fields)
+        )
+    return True
+
+
+def _hint(given: pa.DataType, declared: pa.DataType) -> str:
+    pair = (_family(declared), _family(given))
+    if pair == ("instant", "wall time"):
+        return ", which has no time zone; give it one, or declare timestamp_ntz"
+    if pair == ("wall time", "instant"):
+        return ", which has a time zone; declare timestamp"
+    return ""

@@ -1,0 +1,116 @@
+"""What a spout hands to the engine for one attempt: a table in memory, or several emissions as one."""
+
+import functools
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
+
+from trident.base.types import arrow_schema, spark_schema
+from trident_spouts.executor import Emission, Metadata
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+INLINE_BYTES = 4 << 20
+"""Below this a table travels inside the plan; above it, as a Parquet file (1M short strings: 0.03 s instead of 1 s)."""
+
+_ROW_GROUPS = 8
+_GLOB_SIGNS = re.compile(r"([\\{}\[\]*?])")
+
+
+def spark_path(path: str) -> str:
+    """A local path as Spark reads it literally, whatever Spark's default file system is.
+
+    >>> spark_path("/data/a[1].txt")
+    'file:///data/a\\\\[1\\\\].txt'
+    """
+    return "file://" + _GLOB_SIGNS.sub(r"\\\1", path)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowEmission:
+    """A table in the driver's memory.
+
+    >>> ArrowEmission(pa.table({"n": [1, 2]})).rows
+    2
+    """
+
+    table: pa.Table
+    after: Metadata = None
+
+    @property
+    def rows(self) -> int:
+        """How many tuples."""
+        return int(self.table.num_rows)
+
+    def arrow(self) -> pa.Table:
+        """The table itself."""
+        return self.table
+
+    def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
+        """A DataFrame of the table: inside the plan where it is small, else written to `scratch` and read back."""
+        schema = spark_schema(self.table.schema)
+        if self.table.nbytes < INLINE_BYTES or not _fits_parquet(self.table.schema):
+            return spark.createDataFrame(self.table, schema=schema)
+        path = scratch.absolute() / f"emission-{uuid.uuid4().hex}.parquet"
+        rows = max(16_384, -(-self.table.num_rows // _ROW_GROUPS))
+        pq.write_table(self.table, path, row_group_size=rows, compression="lz4", store_schema=False)
+        return spark.read.schema(schema).parquet(spark_path(str(path)))
+
+
+def _fits_parquet(schema: pa.Schema) -> bool:
+    return not any(pa.types.is_null(kind) or pa.types.is_duration(kind) for kind in map(_leaf, schema.types))
+
+
+def _leaf(kind: pa.DataType) -> pa.DataType:
+    """The first null or duration within a type, else the type."""
+    inner = [kind.field(at).type for at in range(kind.num_fields)]
+    for found in map(_leaf, inner):
+        if pa.types.is_null(found) or pa.types.is_duration(found):
+            return found
+    return kind
+
+
+@dataclass(frozen=True, slots=True)
+class UnionEmission:
+    """Several emissions of equal fields, one after the other."""
+
+    parts: tuple[Emission, ...]
+    after: Metadata = None
+
+    @property
+    def rows(self) -> int | None:
+        """How many tuples, where every part knows."""
+        known = [part.rows for part in self.parts]
+        return None if any(rows is None for rows in known) else sum(rows for rows in known if rows is not None)
+
+    def arrow(self) -> pa.Table:
+        """The parts' tuples, in their order."""
+        return pa.concat_tables([part.arrow() for part in self.parts])
+
+    def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
+        """The union of the parts' DataFrames."""
+        return functools.reduce(
+            lambda left, right: left.unionAll(right), [part.dataframe(spark, scratch) for part in self.parts]
+        )
+
+
+def one_emission(parts: Sequence[Emission], schema: StructType, after: Metadata = None) -> Emission:
+    """The parts as one emission: what is in memory becomes one table, what is by reference stays so.
+
+    >>> one_emission([], spark_schema(pa.schema([("n", pa.int64())]))).rows
+    0
+    """
+    tables = [part.arrow() for part in parts if isinstance(part, ArrowEmission) and part.rows]
+    others = [part for part in parts if not isinstance(part, ArrowEmission)]
+    table = pa.concat_tables([arrow_schema(schema).empty_table(), *tables]).combine_chunks()
+    if not others:
+        return ArrowEmission(table, after)
+    return UnionEmission((*others, ArrowEmission(table)) if tables else tuple(others), after)

@@ -1,0 +1,185 @@
+"""A source that the program itself feeds, from any thread."""
+
+import logging
+import threading
+import uuid
+from typing import NoReturn
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import FeedTimeoutError, SpoutContractError, SpoutError
+from trident.base.types import arrow_schema, ddl
+from trident_spouts.emission import ArrowEmission
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.rows import RowsLike, read_schema, table_of
+
+_log = logging.getLogger(__name__)
+
+
+class FeederBatchSpout:
+    """Each ``feed`` is a batch; while nothing is fed, the topology is idle.
+
+    Within the process it behaves as a transactional spout: a batch is kept until it is committed, and every replay
+    emits the same tuples. **Nothing of it survives the process**: batches that were fed and not yet committed when it
+    died are gone unless the program feeds them again, and one whose ``feed(wait=True)`` had not returned may have been
+    committed. That is why its kind is non-transactional: what it emits lands once, but over a restart the source may
+    lose or repeat. Where that matters, put the input into files or a log and read those.
+
+    Parameters
+    ----------
+    fields : str or StructType
+        The fields with their types, ``"line string"``.
+
+    Examples
+    --------
+    >>> spout = FeederBatchSpout("line string")
+    >>> spout.feed(["the cow jumped", "over the moon"])
+    >>> spout
+    FeederBatchSpout('line string', 1 batch fed, 0 committed)
+
+    Notes
+    -----
+    Meaning: ``org.apache.storm.trident.testing.FeederBatchSpout``, whose ``feed`` always waits for the commit.
+    """
+
+    def __init__(self, fields: str | StructType) -> None:
+        self._schema = read_schema(fields)
+        self._id = uuid.uuid4().hex
+        self._changed = threading.Condition()
+        self._waiting: dict[int, pa.Table] = {}
+        self._fed = 0
+        self._committed = 0
+        self._finished = False
+        self._closed = 0
+
+    @property
+    def kind(self) -> SpoutKind:
+        """Non-transactional: see the class."""
+        return SpoutKind.NON_TRANSACTIONAL
+
+    @property
+    def schema(self) -> StructType:
+        """The declared fields."""
+        return self._schema
+
+    def feed(self, rows: RowsLike, wait: bool = False, timeout: float | None = None) -> None:
+        """Give one batch: a list of tuples, scalars, dicts or Rows, an Arrow table or pandas. An empty one counts.
+
+        With ``wait=True`` this returns when the batch is committed, after at most `timeout` seconds (None: any time).
+
+        Raises
+        ------
+        SpoutContractError
+            A value that is not of its field's type; nothing was fed.
+        FeedTimeoutError
+            The batch was not committed in time; it stays fed.
+        SpoutError
+            ``finish`` was called before, or the topology closed the spout while this waited.
+        """
+        table = table_of(rows, self._schema, f"FeederBatchSpout, batch {self._fed}")
+        with self._changed:
+            if self._finished:
+                raise SpoutError("FeederBatchSpout: finish() was called; feed before it, or make another spout")
+            index, closed = self._fed, self._closed
+            self._waiting[index] = table
+            self._fed += 1
+            if wait:
+                self._await_commit(index, closed, timeout)
+
+    def finish(self) -> None:
+        """Say that nothing more comes; what was fed is still emitted."""
+        with self._changed:
+            self._finished = True
+
+    def open(self) -> SpoutExecutor:
+        """Begin to work for one run: from the first batch that is not committed."""
+        return _FeederExecutor(self)
+
+    def _await_commit(self, index: int, closed: int, timeout: float | None) -> None:
+        done = self._changed.wait_for(lambda: self._committed > index or self._closed > closed, timeout)
+        if self._committed > index:
+            return
+        if not done:
+            raise FeedTimeoutError(
+                f"FeederBatchSpout: batch {index} was not committed within {timeout} s; it stays fed "
+                f"({self._committed} of {self._fed} batches are committed). Is the topology running?"
+            )
+        raise SpoutError(f"FeederBatchSpout: the topology stopped before batch {index} was committed; it stays fed")
+
+    def __repr__(self) -> str:
+        batches = f"{self._fed} batch{'' if self._fed == 1 else 'es'}"
+        return f"FeederBatchSpout({ddl(self._schema)!r}, {batches} fed, {self._committed} committed)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a FeederBatchSpout is fed in this process and cannot be pickled")
+
+    # --- for the executor -----------------------------------------------------------------------------------------
+
+    def _index_after(self, previous: Metadata) -> int:
+        index = self._index_of(previous)
+        return 0 if index is None else index + 1
+
+    def _index_of(self, metadata: Metadata) -> int | None:
+        """The index that metadata names; None where another process fed that batch."""
+        if metadata is None:
+            return None
+        if not isinstance(metadata, dict) or not {"feeder", "index"} <= metadata.keys():
+            raise SpoutContractError(
+                f"FeederBatchSpout: {metadata!r} names none of its batches; the log belongs to another spout"
+            )
+        return int(metadata["index"]) if metadata["feeder"] == self._id else None
+
+    def _plan(self, previous: Metadata) -> Metadata:
+        with self._changed:
+            index = max(self._index_after(previous), self._committed)
+            return {"feeder": self._id, "index": index} if index < self._fed else None
+
+    def _table(self, metadata: Metadata) -> pa.Table | None:
+        with self._changed:
+            index = self._index_of(metadata)
+            return None if index is None else self._waiting.get(index)
+
+    def _commit(self, metadata: Metadata) -> None:
+        with self._changed:
+            index = self._index_of(metadata)
+            if index is None:
+                return
+            for done in [waiting for waiting in self._waiting if waiting <= index]:
+                del self._waiting[done]
+            self._committed = max(self._committed, index + 1)
+            self._changed.notify_all()
+
+    def _close(self) -> None:
+        with self._changed:
+            self._closed += 1
+            self._changed.notify_all()
+
+
+class _FeederExecutor:
+    plans_ahead = True
+
+    def __init__(self, spout: FeederBatchSpout) -> None:
+        self._spout = spout
+
+    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+        return self._spout._plan(previous)
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        table = self._spout._table(metadata)
+        if table is None:
+            _log.warning(
+                "FeederBatchSpout: what was fed for txid %d died with an earlier process; feed it again", attempt.txid
+            )
+            table = arrow_schema(self._spout.schema).empty_table()
+        return ArrowEmission(table)
+
+    def success(self, txid: int, metadata: Metadata) -> None:
+        self._spout._commit(metadata)
+
+    def fail(self, attempt: TransactionAttempt) -> None:
+        """The batch is kept until it is committed."""
+
+    def close(self) -> None:
+        self._spout._close()

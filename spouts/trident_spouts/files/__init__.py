@@ -1,0 +1,1 @@
+"""Files as a transactional source: listing, planning, and reading on the workers."""

@@ -1,0 +1,207 @@
+"""JSON: one object a line, read into declared fields."""
+
+import base64
+import binascii
+import datetime
+import decimal
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+import pyarrow as pa
+import pyarrow.json as pj
+from pyspark.sql.types import StringType, StructField, StructType
+
+from trident.base.errors import MalformedInputError
+from trident.base.types import arrow_schema
+from trident.base.values import to_arrow, type_name
+from trident_spouts.files.lines import EncodingErrors, check_encoding, to_lines
+
+Malformed = Literal["fail", "keep"]
+CORRUPT = "_corrupt"
+
+
+def with_corrupt_field(schema: StructType) -> StructType:
+    """The fields and, behind them, the one that takes a line that cannot be read."""
+    kept = [field for field in schema.fields if field.name != CORRUPT]
+    return StructType([*kept, StructField(CORRUPT, StringType())])
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormat:
+    """Objects by field name: a missing field is null, one that is not declared is passed over, no value is converted
+    except as its type's text (dates and times in ISO 8601, binary in base64, decimals also as strings)."""
+
+    schema: StructType
+    malformed: Malformed
+    encoding_errors: EncodingErrors
+
+    def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
+        """The tuples of these lines."""
+        data = check_encoding(data, path, offset, self.encoding_errors)
+        fields = StructType([field for field in self.schema.fields if not self._is_corrupt(field)])
+        target = arrow_schema(fields)
+        table = read_plain(data, target)
+        corrupt: list[str | None] | None = None
+        if table is None:
+            table, corrupt = self._by_line(data, fields, path, offset)
+        if self.malformed == "keep":
+            column = pa.nulls(table.num_rows, pa.string()) if corrupt is None else pa.array(corrupt, pa.string())
+            table = table.append_column(pa.field(CORRUPT, pa.string()), column)
+        return table
+
+    def _is_corrupt(self, field: StructField) -> bool:
+        return self.malformed == "keep" and field.name == CORRUPT
+
+    def _by_line(self, data: bytes, fields: StructType, path: str, offset: int) -> tuple[pa.Table, list[str | None]]:
+        target = arrow_schema(fields)
+        rows: list[dict[str, Any]] = []
+        corrupt: list[str | None] = []
+        for number, line in enumerate(to_lines(data).to_pylist()):
+            if not line.strip():
+                continue
+            try:
+                rows.append(read_object(line, target))
+                corrupt.append(None)
+            except ValueError as error:
+                if self.malformed == "fail":
+                    self._fail(path, offset, number, error)
+                rows.append({})
+                corrupt.append(line)
+        columns = [to_arrow([row.get(field.name) for row in rows], field.type) for field in target]
+        return pa.table(columns, schema=target), corrupt
+
+    @staticmethod
+    def _fail(path: str, offset: int, number: int, error: ValueError) -> NoReturn:
+        raise MalformedInputError(
+            f"{path}:{_lines_before(path, offset) + number + 1}: {error}; "
+            f'mend the line, or read with malformed="keep" to have such lines in the field {CORRUPT}'
+        ) from None
+
+
+def _lines_before(path: str, offset: int) -> int:
+    with open(path, "rb") as file:
+        return sum(file.read(min(1 << 20, offset - at)).count(b"\n") for at in range(0, offset, 1 << 20))
+
+
+# --- the fast way: whole stretches in C++ -------------------------------------------------------------------------
+
+
+def read_plain(data: bytes, target: pa.Schema) -> pa.Table | None:
+    """The objects in `data`, where every type is one that Arrow's reader takes as strictly as `read_object` does and
+    every line is right; else None, and they are read line by line."""
+    if not data.strip() or not all(_plain(field.type) and field.nullable for field in target):
+        return None
+    try:
+        table = pj.read_json(
+            pa.BufferReader(data),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            parse_options=pj.ParseOptions(explicit_schema=target, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowException:
+        return None
+    return table if table.num_rows == _objects(data) and table.schema.equals(target) else None
+
+
+def _objects(data: bytes) -> int:
+    return sum(1 for line in data.split(b"\n") if line.strip())
+
+
+def _plain(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_struct(kind):
+        return all(_plain(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(kind in (pa.string(), pa.bool_(), pa.float64()) or pa.types.is_signed_integer(kind))
+
+
+# --- the exact way: line by line ----------------------------------------------------------------------------------
+
+
+def read_object(line: str, target: pa.Schema) -> dict[str, Any]:
+    """One line's values by field name; raises ValueError that says what is wrong with it.
+
+    >>> read_object('{"n": 1, "more": [2]}', pa.schema([("n", pa.int64()), ("at", pa.date32())]))
+    {'n': 1, 'at': None}
+    """
+    try:
+        found = json.loads(line, parse_float=_Number, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON object: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("no JSON object: nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"no JSON object: {_short(found)}")
+    return {field.name: _read_field(found.get(field.name), field) for field in target}
+
+
+class _Number(float):
+    """A number with a point or an exponent, and its text for decimals."""
+
+    def __new__(cls, text: str) -> "_Number":
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    text: str
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"no JSON object: {text} is no JSON value")
+
+
+def _read_field(value: Any, field: pa.Field) -> Any:
+    if value is None:
+        if not field.nullable:
+            raise ValueError(f"field {field.name!r}: a null where NOT NULL is declared")
+        return None
+    try:
+        given = _convert(value, field.type)
+        to_arrow([given], field.type)
+    except (ValueError, decimal.InvalidOperation):
+        raise ValueError(f"field {field.name!r}: {_short(value)} is no {type_name(field.type)}") from None
+    return given
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _convert(value: Any, kind: pa.DataType) -> Any:
+    """A JSON value as the Python value of the declared type; what does not fit is left for the type check."""
+    if value is None:
+        return None
+    if pa.types.is_list(kind) and isinstance(value, list):
+        return [_convert(item, kind.value_type) for item in value]
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        inner = [kind.field(at) for at in range(kind.num_fields)]
+        return {field.name: _convert(value.get(field.name), field.type) for field in inner}
+    if pa.types.is_map(kind) and isinstance(value, dict):
+        return {_convert(key, kind.key_type): _convert(item, kind.item_type) for key, item in value.items()}
+    for test, read in _TEXTS:
+        if test(kind) and isinstance(value, str | _Number if test is pa.types.is_decimal else str):
+            return read(value)
+    if isinstance(value, _Number) and pa.types.is_floating(kind):
+        return float(value)
+    return value
+
+
+def _decimal(value: Any) -> decimal.Decimal:
+    return decimal.Decimal(value.text if isinstance(value, _Number) else value)
+
+
+def _binary(value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None
+
+
+_TEXTS: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]]] = [
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_timestamp, datetime.datetime.fromisoformat),
+    (pa.types.is_date, datetime.date.fromisoformat),
+    (pa.types.is_binary, _binary),
+]

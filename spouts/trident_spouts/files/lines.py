@@ -1,0 +1,99 @@
+"""Lines of a text file: where they begin, and stretches of bytes as Arrow strings."""
+
+from collections.abc import Iterator
+from typing import BinaryIO, Literal
+
+import numpy
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.errors import MalformedInputError
+
+EncodingErrors = Literal["strict", "replace"]
+
+_SCAN = 64 << 10
+_CHUNK = 4 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+def line_start(file: BinaryIO, position: int, end: int) -> int:
+    """The first beginning of a line at or after `position`; `end` where no line begins before it.
+
+    Only the bytes up to that newline are read.
+    """
+    if position <= 0:
+        return 0
+    at = position - 1
+    file.seek(at)
+    while at < end:
+        block = file.read(min(_SCAN, end - at))
+        if not block:
+            break
+        newline = block.find(b"\n")
+        if newline >= 0:
+            return at + newline + 1
+        at += len(block)
+    return end
+
+
+def whole_lines_end(file: BinaryIO, start: int, end: int) -> int:
+    """The end of the last line between `start` and `end` that has its newline; `start` where none has."""
+    at = end
+    while at > start:
+        block_start = max(start, at - _SCAN)
+        file.seek(block_start)
+        newline = file.read(at - block_start).rfind(b"\n")
+        if newline >= 0:
+            return block_start + newline + 1
+        at = block_start
+    return start
+
+
+def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """The bytes from `start` to `end`, both beginnings of lines, in chunks of whole lines: (offset, bytes)."""
+    file.seek(start)
+    at, rest = start, b""
+    while at + len(rest) < end:
+        block = file.read(min(_CHUNK, end - at - len(rest)))
+        if not block:
+            raise EOFError(at + len(rest))
+        rest += block
+        cut = len(rest) if at + len(rest) == end else rest.rfind(b"\n") + 1
+        if cut:
+            yield at, rest[:cut]
+            at, rest = at + cut, rest[cut:]
+
+
+def check_encoding(data: bytes, name: str, offset: int, errors: EncodingErrors) -> bytes:
+    """The bytes, proved to be UTF-8, without the mark at the beginning of the file that some editors write.
+
+    Raises MalformedInputError with the file and the byte, or puts U+FFFD in the place of what is invalid.
+    """
+    if offset == 0 and data.startswith(_BOM):
+        data, offset = data[len(_BOM) :], len(_BOM)
+    try:
+        str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        if errors == "replace":
+            return data.decode("utf-8", "replace").encode()
+        raise MalformedInputError(
+            f"{name}: invalid UTF-8 at byte {offset + error.start} ({data[error.start : error.start + 1].hex()}: "
+            f'{error.reason}); convert the file, or read it with encodingErrors="replace"'
+        ) from None
+    return data
+
+
+def to_lines(data: bytes) -> pa.Array:
+    r"""Whole lines as an Arrow string array, without their ends (``\n`` or ``\r\n``).
+
+    >>> to_lines(b"the cow\r\n\nmoon").to_pylist()
+    ['the cow', '', 'moon']
+    """
+    if not data:
+        return pa.array([], pa.string())
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
+    text = data.removesuffix(b"\n")
+    offsets = numpy.array([0, len(text)], dtype=numpy.int32)
+    whole = pa.StringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(text))
+    return pc.split_pattern(whole, "\n").values

@@ -1,0 +1,114 @@
+"""Which files there are: the stable order in which a file spout reads them."""
+
+import glob
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from trident.base.errors import SourceUnreadableError, TopologyError
+
+_GLOB = "*?["
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Found:
+    """A file as it was when it was listed; sorted by modification time (ns), then by name below the root."""
+
+    mtime: int
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where files come from: names are relative to `root`, so that folder and checkpoint can move together."""
+
+    root: str
+    pattern: str
+    """Below the root; empty: every file of the folder `root`."""
+
+    def path(self, name: str) -> str:
+        """The whole path of a file."""
+        return os.path.join(self.root, name)
+
+    def __str__(self) -> str:
+        return os.path.join(self.root, self.pattern) if self.pattern else self.root
+
+
+def absolute(path: str | PurePath) -> str:
+    """The path, independent of where the program stands; refuses what is not a local or mounted path.
+
+    >>> absolute("file:///data/*.txt")
+    '/data/*.txt'
+    """
+    text = os.fspath(path)
+    if text.startswith("file:"):
+        text = "/" + text.removeprefix("file:").lstrip("/")
+    if "://" in text:
+        raise TopologyError(
+            f"FileSpout reads paths that the driver and all workers mount, not {text!r}; mount it, or copy it to one"
+        )
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def place_of(path: str) -> Place:
+    """The place that an absolute path names: a folder, a file or a glob.
+
+    >>> place_of("/data/2024-*/part?.txt")
+    Place(root='/data', pattern='2024-*/part?.txt')
+    """
+    if os.path.isdir(path):
+        return Place(path, "")
+    if os.path.exists(path):
+        return Place(os.path.dirname(path), glob.escape(os.path.basename(path)))
+    parts = PurePath(path).parts
+    wild = [at for at, part in enumerate(parts) if any(sign in part for sign in _GLOB)]
+    if not wild:
+        raise SourceUnreadableError(f"FileSpout: there is no file or folder {path}")
+    return Place(str(PurePath(*parts[: wild[0]])), str(PurePath(*parts[wild[0] :])))
+
+
+def find(place: Place) -> list[Found]:
+    """The files there are now, in the order in which they are read.
+
+    Names that begin with ``_`` or ``.`` are left out, as in Spark: writers hide unfinished files behind them.
+    """
+    return sorted(_found(place))
+
+
+def _found(place: Place) -> Iterator[Found]:
+    try:
+        if not place.pattern:
+            yield from _in_folder(place.root)
+            return
+        for name in glob.iglob(place.pattern, root_dir=place.root, recursive=True):
+            status = None if _hidden(os.path.basename(name)) else _status(place.path(name))
+            if status is not None:
+                yield Found(status.st_mtime_ns, name, status.st_size)
+    except OSError as error:
+        raise SourceUnreadableError(f"FileSpout: cannot list {place}: {error.strerror or error}") from error
+
+
+def _in_folder(root: str) -> Iterator[Found]:
+    with os.scandir(root) as entries:
+        for entry in entries:
+            if _hidden(entry.name):
+                continue
+            try:
+                if entry.is_file():
+                    status = entry.stat()
+                    yield Found(status.st_mtime_ns, entry.name, status.st_size)
+            except FileNotFoundError:  # deleted since the folder was opened
+                continue
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path) if os.path.isfile(path) else None
+    except FileNotFoundError:
+        return None
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith(("_", "."))

@@ -1,0 +1,127 @@
+"""Stretches of text and JSON files read where they are: on the workers, one Spark partition a share."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from trident.base.errors import SourceUnreadableError, SpoutContractError
+from trident.base.types import arrow_schema
+from trident_spouts.executor import Metadata
+from trident_spouts.files.lines import line_start, read_whole_lines
+from trident_spouts.parallelism import parallelism
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SHARE_BYTES = 4 << 20
+"""Less than this is not worth a Python task of its own."""
+
+
+class LineFormat(Protocol):
+    """How lines become tuples. Picklable: it travels to the workers."""
+
+    @property
+    def schema(self) -> StructType: ...
+
+    def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
+        """The tuples of whole lines that begin at byte `offset` of the file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of one file. `start` and `end` begin lines; `first` and `last` cut anywhere between them: this stretch
+    has the lines that begin at or after `first` and before `last`."""
+
+    path: str
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
+    """The stretches cut into at most `count` shares of about equal bytes, in order."""
+    total = sum(stretch.last - stretch.first for stretch in stretches)
+    size = max(1, -(-total // count))
+    found: list[list[Stretch]] = [[]]
+    room = size
+    for stretch in stretches:
+        first = stretch.first
+        while first < stretch.last:
+            if not room:
+                found.append([])
+                room = size
+            last = min(stretch.last, first + room)
+            found[-1].append(Stretch(stretch.path, stretch.start, stretch.end, first, last))
+            room -= last - first
+            first = last
+    return found
+
+
+def read_stretch(stretch: Stretch, form: LineFormat) -> Iterator[pa.Table]:
+    """The stretch's tuples, a few megabytes at a time."""
+    try:
+        with open(stretch.path, "rb") as file:
+            first, last = (
+                edge if edge in (stretch.start, stretch.end) else line_start(file, edge, stretch.end)
+                for edge in (stretch.first, stretch.last)
+            )
+            for offset, data in read_whole_lines(file, first, last):
+                yield form.parse(data, stretch.path, offset)
+    except EOFError as error:
+        raise SpoutContractError(
+            f"FileSpout: {stretch.path} ends at byte {error}, the batch was planned to byte {stretch.end}; "
+            f"a file must not change after it was listed, only grow"
+        ) from None
+    except OSError as error:
+        if isinstance(error, SourceUnreadableError):
+            raise
+        raise SourceUnreadableError(f"FileSpout: cannot read {stretch.path}: {error.strerror or error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ShareReader:
+    """What a worker runs: a row is the number of a share."""
+
+    shares: tuple[tuple[Stretch, ...], ...]
+    form: LineFormat
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The tuples of the shares whose numbers come."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for stretch in self.shares[number]:
+                    for table in read_stretch(stretch, self.form):
+                        yield from table.to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class LinesEmission:
+    """Stretches of text files, read by the workers."""
+
+    stretches: tuple[Stretch, ...]
+    form: LineFormat
+    after: Metadata = None
+
+    @property
+    def rows(self) -> int | None:
+        """Not known before it is read."""
+        return None
+
+    def arrow(self) -> pa.Table:
+        """The tuples in the driver's memory."""
+        tables = [table for stretch in self.stretches for table in read_stretch(stretch, self.form)]
+        return pa.concat_tables([arrow_schema(self.form.schema).empty_table(), *tables])
+
+    def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
+        """As many partitions as there are cores or, in a small batch, shares of 4 MB."""
+        total = sum(stretch.last - stretch.first for stretch in self.stretches)
+        count = max(1, min(-(-total // SHARE_BYTES), parallelism(spark)))
+        cut = tuple(tuple(share) for share in shares(self.stretches, count))
+        numbers = spark.range(0, len(cut), 1, len(cut))
+        return numbers.mapInArrow(ShareReader(cut, self.form), self.form.schema)

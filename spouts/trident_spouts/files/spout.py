@@ -1,0 +1,250 @@
+"""Files as a spout."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+from time import monotonic
+from typing import Any, Literal, TypeVar, get_args
+
+from pyspark.sql.types import StringType, StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import SpoutContractError, TopologyError, TypeDeclarationError
+from trident.base.types import ddl, parse_schema
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_field
+from trident_spouts.files.lines import EncodingErrors
+from trident_spouts.files.listing import Found, Place, absolute, find, place_of
+from trident_spouts.files.parquet import FilesEmission, count_rows, footer_schema
+from trident_spouts.files.planner import Limits, Planner
+from trident_spouts.files.ranges import FileRange, check_unchanged
+from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
+from trident_spouts.files.seen import Seen
+from trident_spouts.files.text import TextFormat
+from trident_spouts.rows import read_schema
+
+_T = TypeVar("_T")
+FileFormat = Literal["text", "json", "parquet"]
+
+_LISTING_SECONDS = 1.0
+"""A listing that still has unread files is good for this long: a folder of 100,000 files takes longer to list."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class FileSpout:
+    """The files of a folder or glob, and those that appear there while the topology runs.
+
+    Transactional: a batch's metadata is the exact list of its files with size, modification time and, in text and
+    JSON, the byte range; the workers read the bytes. Files come in the order of modification time, then name; each is
+    read once, also over a restart.
+
+    Parameters
+    ----------
+    path : str or path
+        A file, a folder (its own files; names that begin with ``_`` or ``.`` are left out) or a glob (``**`` goes into
+        folders). The driver and all workers must see it under the same path. In the log, files are named relative to
+        the part before the first wildcard, so that a folder can be moved together with the checkpoint.
+    format : "text", "json" or "parquet"
+        * text: each line is a tuple ``line string``. Lines end in ``\\n`` or ``\\r\\n``.
+        * json: one object a line; needs `schema`. A missing field is null, others are passed over. Dates and times are
+          ISO 8601, binary is base64.
+        * parquet: the fields of the first file, or those of `schema`.
+    schema : str or StructType, optional
+        The fields with their types. For text at most another name for the one string field.
+    maxBytesPerBatch : int
+        Bytes of files in one batch. Longer text and JSON files are cut at line starts; a longer Parquet file is a
+        batch of its own.
+    maxFilesPerBatch : int, optional
+        Files in one batch; default 1,000.
+    encodingErrors : "strict" or "replace"
+        What becomes of bytes that are no UTF-8: MalformedInputError with file and byte, or U+FFFD in their place.
+    malformed : "fail" or "keep"
+        What becomes of a JSON line that cannot be read: MalformedInputError with file and line, or a tuple whose
+        additional field ``_corrupt string`` holds the line, all others null.
+    completeAfterSecs : float
+        A file that was modified less than this many seconds ago may still be written to: of text and JSON only whole
+        lines are read, Parquet not at all. With 0 a file is complete when it appears (moved in, as most writers do).
+
+    Raises
+    ------
+    SourceUnreadableError
+        No such file or folder, or one that cannot be read; a planned file that has vanished.
+    SpoutContractError
+        A file that changed between plan and replay, or after it was read.
+    MalformedInputError
+        Invalid UTF-8; a malformed line of JSON.
+
+    Examples
+    --------
+    >>> FileSpout("/data/books/*.txt", maxBytesPerBatch=16_000_000)
+    FileSpout('/data/books/*.txt', maxBytesPerBatch=16000000)
+    >>> FileSpout("/data/clicks", format="json", schema="user long, page string").schema.names
+    ['user', 'page']
+
+    Notes
+    -----
+    A text or JSON file may grow by whole lines after it was read; reading goes on where it ended. Any other change to
+    a file that was read is an error, not a second reading. The 1,000 latest files are remembered by name (all that are
+    being written to besides); older ones by "read up to this time and name": do not touch those, and do not move files
+    in that are older than the last thousand read ones.
+    """
+
+    path: str
+    format: FileFormat
+    maxBytesPerBatch: int
+    maxFilesPerBatch: int | None
+    encodingErrors: EncodingErrors
+    malformed: Malformed
+    completeAfterSecs: float
+    _declared: StructType | None
+
+    def __init__(
+        self,
+        path: str | PurePath,
+        format: FileFormat = "text",
+        schema: str | StructType | None = None,
+        maxBytesPerBatch: int = 64 << 20,
+        maxFilesPerBatch: int | None = None,
+        encodingErrors: EncodingErrors = "strict",
+        malformed: Malformed = "fail",
+        completeAfterSecs: float = 0,
+    ) -> None:
+        _one_of("format", format, get_args(FileFormat))
+        _one_of("encodingErrors", encodingErrors, get_args(EncodingErrors))
+        _one_of("malformed", malformed, get_args(Malformed))
+        for name, limit in (("maxBytesPerBatch", maxBytesPerBatch), ("maxFilesPerBatch", maxFilesPerBatch)):
+            if limit is not None and (not isinstance(limit, int) or limit < 1):
+                raise TopologyError(f"FileSpout: {name}={limit!r} is no positive number")
+        set_ = object.__setattr__
+        set_(self, "path", absolute(path))
+        set_(self, "format", format)
+        set_(self, "maxBytesPerBatch", maxBytesPerBatch)
+        set_(self, "maxFilesPerBatch", maxFilesPerBatch)
+        set_(self, "encodingErrors", encodingErrors)
+        set_(self, "malformed", malformed)
+        set_(self, "completeAfterSecs", completeAfterSecs)
+        set_(self, "_declared", _declared(format, schema, malformed))
+
+    @property
+    def kind(self) -> SpoutKind:
+        """Transactional."""
+        return SpoutKind.TRANSACTIONAL
+
+    @property
+    def schema(self) -> StructType:
+        """The fields: as declared, or those of the first Parquet file."""
+        if self._declared is not None:
+            return self._declared
+        place = place_of(self.path)
+        first = next((found for found in find(place) if found.size), None)
+        if first is None:
+            raise TypeDeclarationError(
+                f"FileSpout: no Parquet file at {self.path} yet whose fields could be read; give them: "
+                f'schema="word string, n long"'
+            )
+        return footer_schema(place.path(first.name))
+
+    def open(self) -> SpoutExecutor:
+        """Begin to work for one run."""
+        return _FileExecutor(self, place_of(self.path))
+
+    def __repr__(self) -> str:
+        defaults = {"format": "text", "maxBytesPerBatch": 64 << 20, "maxFilesPerBatch": None, "malformed": "fail"}
+        defaults |= {"encodingErrors": "strict", "completeAfterSecs": 0}
+        shown = [repr(self.path)]
+        shown += [f"{name}={getattr(self, name)!r}" for name, usual in defaults.items() if getattr(self, name) != usual]
+        if self.format != "text" and self._declared is not None:
+            shown.insert(2, f"schema={ddl(self._declared)!r}")
+        return f"FileSpout({', '.join(shown)})"
+
+
+def _one_of(name: str, given: object, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise TopologyError(f"FileSpout: {name}={given!r} is not one of {', '.join(map(repr, known))}")
+
+
+def _declared(format: FileFormat, schema: str | StructType | None, malformed: Malformed) -> StructType | None:
+    if schema is None:
+        if format == "json":
+            raise TypeDeclarationError('FileSpout: format="json" needs the fields: schema="user long, page string"')
+        return parse_schema("line string") if format == "text" else None
+    fields = read_schema(schema)
+    if format == "text" and [type(each.dataType) for each in fields.fields] != [StringType]:
+        raise TypeDeclarationError(
+            f'FileSpout: format="text" gives one string a line, not ({ddl(fields)}); write schema="line string", '
+            f"and take the line apart with each(...)"
+        )
+    return with_corrupt_field(fields) if format == "json" and malformed == "keep" else fields
+
+
+class _FileExecutor:
+    plans_ahead = True
+
+    def __init__(self, spout: FileSpout, place: Place) -> None:
+        self._spout = spout
+        self._place = place
+        self._by_lines = spout.format != "parquet"
+        limits = Limits(spout.maxBytesPerBatch, spout.maxFilesPerBatch, spout.completeAfterSecs)
+        self._planner = Planner(place, limits, self._by_lines)
+        self._listing: list[Found] = []
+        self._listed = float("-inf")
+        self._schema: StructType | None = None
+
+    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+        seen = Seen() if previous is None else _seen(previous)
+        ranges: list[FileRange] = []
+        if monotonic() - self._listed < _LISTING_SECONDS:
+            ranges, after = self._planner.next(seen, self._listing, time)
+        if not ranges:
+            self._listing, self._listed = find(self._place), monotonic()
+            ranges, after = self._planner.next(seen, self._listing, time)
+        if not ranges:
+            return None
+        return {"files": [each.to_json() for each in ranges], "seen": after.encode()}
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        ranges = _ranges(metadata)
+        for each in ranges:
+            check_unchanged(each, self._place.path(each.name), attempt.txid, grows=self._by_lines)
+        if self._by_lines:
+            stretches = [
+                Stretch(self._place.path(each.name), each.start, each.end, each.start, each.end) for each in ranges
+            ]
+            return LinesEmission(tuple(stretches), self._line_format())
+        if self._schema is None:
+            self._schema = self._spout.schema
+        paths = tuple(self._place.path(each.name) for each in ranges)
+        return FilesEmission(paths, self._schema, sum(count_rows(path, self._schema) for path in paths))
+
+    def _line_format(self) -> LineFormat:
+        spout = self._spout
+        if spout.format == "text":
+            return TextFormat(spout.schema, spout.encodingErrors)
+        return JsonFormat(spout.schema, spout.malformed, spout.encodingErrors)
+
+    def success(self, txid: int, metadata: Metadata) -> None:
+        """Nothing to let go: what was read is in the metadata."""
+
+    def fail(self, attempt: TransactionAttempt) -> None:
+        """Nothing to do: a replay reads the same ranges."""
+
+    def close(self) -> None:
+        """No file stays open."""
+
+
+def _seen(metadata: Metadata) -> Seen:
+    return _read(metadata, "seen", Seen.decode)
+
+
+def _ranges(metadata: Metadata) -> list[FileRange]:
+    return _read(metadata, "files", lambda files: [FileRange(*each) for each in files])
+
+
+def _read(metadata: Metadata, key: str, read: Callable[[Any], _T]) -> _T:
+    try:
+        return read(metadata[key])  # type: ignore[index, call-overload]
+    except (KeyError, TypeError, ValueError, zlib.error) as error:
+        raise SpoutContractError(
+            f"FileSpout: the log's metadata is none of its own ({error!r}); was it another spout before?"
+        ) from None

@@ -1,0 +1,20 @@
+"""Text: every line a tuple of one string field."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from trident_spouts.files.lines import EncodingErrors, check_encoding, to_lines
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """Lines as they are, without their ends."""
+
+    schema: StructType
+    encoding_errors: EncodingErrors
+
+    def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
+        """The lines."""
+        return pa.table([to_lines(check_encoding(data, path, offset, self.encoding_errors))], self.schema.names)

@@ -1,0 +1,120 @@
+"""Batches that are known from the start: for tests, notebooks and examples."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import SpoutContractError
+from trident.base.types import ddl
+from trident_spouts.emission import ArrowEmission
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.rows import RowsLike, read_schema, table_of
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class FixedBatchSpout:
+    """Emits the given batches in their order, then nothing; with ``cycle=True`` from the beginning again, for ever.
+
+    Transactional: a batch's metadata is its index, so that a replay, also after a restart, emits the same tuples.
+
+    Parameters
+    ----------
+    fields : str or StructType
+        The fields with their types, ``"line string"``.
+    batches : iterable of batches
+        Each one a list of tuples, of scalars (where there is one field), of dicts or Rows, an Arrow table or pandas.
+        An empty batch is one too: it gets a txid like any other.
+    cycle : bool
+        Whether the first batch follows the last one.
+
+    Raises
+    ------
+    SpoutContractError
+        A value that is not of its field's type; names batch, row, field and value.
+
+    Examples
+    --------
+    >>> spout = FixedBatchSpout("word string, n long", [[("cow", 1), ("moon", 2)], []])
+    >>> spout
+    FixedBatchSpout('word string, n bigint', 2 batches, 2 rows)
+    >>> FixedBatchSpout("line string", [["the cow"], [None, 5]])
+    Traceback (most recent call last):
+    trident.base.errors.SpoutContractError: FixedBatchSpout, batch 1, row 1, field 'line': 5 (int) is no string
+
+    Notes
+    -----
+    Meaning: ``org.apache.storm.trident.testing.FixedBatchSpout``, whose batches came from one list cut by a maximal
+    size and did not survive a restart.
+    """
+
+    schema: StructType
+    tables: tuple[pa.Table, ...]
+    cycle: bool
+
+    def __init__(self, fields: str | StructType, batches: Iterable[RowsLike], cycle: bool = False) -> None:
+        schema = read_schema(fields)
+        if isinstance(batches, str | bytes | pa.Table | pa.RecordBatch) or not isinstance(batches, Iterable):
+            raise SpoutContractError(
+                f"FixedBatchSpout takes a list of batches, not one {type(batches).__name__}; write [batch, batch]"
+            )
+        tables = (table_of(rows, schema, f"FixedBatchSpout, batch {at}") for at, rows in enumerate(batches))
+        object.__setattr__(self, "schema", schema)
+        object.__setattr__(self, "tables", tuple(tables))
+        object.__setattr__(self, "cycle", cycle)
+
+    @property
+    def kind(self) -> SpoutKind:
+        """Transactional."""
+        return SpoutKind.TRANSACTIONAL
+
+    def open(self) -> SpoutExecutor:
+        """Begin to work for one run."""
+        return _FixedExecutor(self)
+
+    def __repr__(self) -> str:
+        rows = sum(table.num_rows for table in self.tables)
+        cycle = ", cycle=True" if self.cycle else ""
+        return f"FixedBatchSpout({ddl(self.schema)!r}, {len(self.tables)} batches, {rows} rows{cycle})"
+
+
+class _FixedExecutor:
+    plans_ahead = True
+
+    def __init__(self, spout: FixedBatchSpout) -> None:
+        self._spout = spout
+
+    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+        count = len(self._spout.tables)
+        following = 0 if previous is None else self._index(previous) + 1
+        if self._spout.cycle and count:
+            return following % count
+        return following if following < count else None
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        index = self._index(metadata)
+        if index >= len(self._spout.tables):
+            raise SpoutContractError(
+                f"FixedBatchSpout: txid {attempt.txid} was planned as batch {index}, but there are now "
+                f"{len(self._spout.tables)} batches; give the batches of the first start again, or reset the topology"
+            )
+        return ArrowEmission(self._spout.tables[index])
+
+    def success(self, txid: int, metadata: Metadata) -> None:
+        """Nothing to let go: the batches are the spout's own."""
+
+    def fail(self, attempt: TransactionAttempt) -> None:
+        """Nothing to do: a replay reads the same batch."""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+    @staticmethod
+    def _index(metadata: Metadata) -> int:
+        if isinstance(metadata, bool) or not isinstance(metadata, int):
+            raise SpoutContractError(
+                f"FixedBatchSpout: {metadata!r} names none of its batches; the log belongs to another spout"
+            )
+        return metadata

@@ -1,0 +1,172 @@
+"""Any Python iterable as a source without promises."""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from trident.base.callsite import site_of
+from trident.base.errors import TopologyError, TridentError, UserFunctionError
+from trident.base.types import ddl
+from trident_spouts.adapters.batch import BatchExecutor
+from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.rows import read_schema
+from trident_spouts.usercode import run
+
+
+@dataclass(frozen=True, init=False, repr=False, eq=False)
+class IterableSpout:
+    """The rows of an iterable, `batchSize` at a time: a generator, a queue's ``iter``, a file object, a list.
+
+    Non-transactional. Within the process a replay has the same tuples; over a restart the rows that were taken and not
+    yet committed are lost, and a list or a function that makes the iterator begins at the start again.
+
+    Parameters
+    ----------
+    fields : str or StructType
+        The fields with their types, ``"line string"``.
+    rows : iterable, or function without arguments that gives one
+        Of tuples, of scalars (where there is one field), of dicts or Rows. A function is called once a run. What is no
+        list or range is read by a thread of its own, at most two batches ahead, so that it may wait for its input.
+    batchSize : int
+        Rows in a batch, at most.
+    maxDelaySecs : float
+        How long a batch waits to become full; then what is there goes, or, if nothing is, the topology stays idle.
+
+    Examples
+    --------
+    >>> IterableSpout("n long", range(10), batchSize=4)
+    IterableSpout('n bigint', range, batchSize=4)
+
+    Notes
+    -----
+    Plays the part of ``IRichSpout`` in Trident (a spout wrapped as non-transactional) for what Python has: iterators.
+    """
+
+    schema: StructType
+    rows: Iterable[Any] | Callable[[], Iterable[Any]]
+    batchSize: int
+    maxDelaySecs: float
+
+    def __init__(
+        self,
+        fields: str | StructType,
+        rows: Iterable[Any] | Callable[[], Iterable[Any]],
+        batchSize: int = 1000,
+        maxDelaySecs: float = 0.1,
+    ) -> None:
+        if not callable(rows) and (isinstance(rows, str | bytes) or not isinstance(rows, Iterable)):
+            raise TopologyError(f"IterableSpout takes an iterable of rows or a function, not {rows!r}")
+        if not isinstance(batchSize, int) or batchSize < 1:
+            raise TopologyError(f"IterableSpout: batchSize={batchSize!r} is no positive number")
+        object.__setattr__(self, "schema", read_schema(fields))
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "batchSize", batchSize)
+        object.__setattr__(self, "maxDelaySecs", maxDelaySecs)
+
+    @property
+    def kind(self) -> SpoutKind:
+        """Non-transactional."""
+        return SpoutKind.NON_TRANSACTIONAL
+
+    def open(self) -> SpoutExecutor:
+        """Begin to work for one run."""
+        return BatchExecutor(_Batches(self), self.schema, "IterableSpout")
+
+    def __repr__(self) -> str:
+        of = site_of(self.rows).name if callable(self.rows) else type(self.rows).__name__
+        return f"IterableSpout({ddl(self.schema)!r}, {of}, batchSize={self.batchSize})"
+
+
+class _Batches:
+    """The iterable as a BatchSpout."""
+
+    def __init__(self, spout: IterableSpout) -> None:
+        self._spout = spout
+        self._source: _Slices | _Reader | None = None
+
+    def open(self) -> None:
+        rows = self._spout.rows
+        rows = run("IterableSpout", rows) if callable(rows) else rows
+        if isinstance(rows, Sequence):
+            self._source = _Slices(rows)
+        else:
+            self._source = _Reader(iter(rows), 2 * self._spout.batchSize, f"{self._spout!r}")
+
+    def emitBatch(self, batchId: int) -> list[Any]:
+        assert self._source is not None
+        return self._source.take(self._spout.batchSize, self._spout.maxDelaySecs)
+
+    def ack(self, batchId: int) -> None:
+        """What is committed is let go by the executor."""
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+
+
+class _Slices:
+    """Rows that are all there."""
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self._rows = iter(rows)
+
+    def take(self, count: int, seconds: float) -> list[Any]:
+        return list(itertools.islice(self._rows, count))
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class _Reader:
+    """Rows that come when they come: a thread reads them, so that nobody waits who has other things to do."""
+
+    def __init__(self, rows: Iterator[Any], ahead: int, name: str) -> None:
+        self._rows = rows
+        self._ahead = ahead
+        self._name = name
+        self._changed = threading.Condition()
+        self._read: list[Any] = []
+        self._error: BaseException | None = None
+        self._ended = self._closed = False
+        threading.Thread(target=self._run, name=f"trident-{name}", daemon=True).start()
+
+    def take(self, count: int, seconds: float) -> list[Any]:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._read) >= count or self._ended, seconds)
+            taken, self._read = self._read[:count], self._read[count:]
+            self._changed.notify_all()
+            if not taken and self._error is not None:
+                raise self._failure(self._error)
+            return taken
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        try:
+            for row in self._rows:
+                with self._changed:
+                    self._changed.wait_for(lambda: len(self._read) < self._ahead or self._closed)
+                    if self._closed:
+                        return
+                    self._read.append(row)
+                    self._changed.notify_all()
+        except BaseException as error:  # handed to the thread that takes
+            self._error = error
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _failure(self, error: BaseException) -> TridentError:
+        if isinstance(error, TridentError):
+            return error
+        failure = UserFunctionError(f"{self._name}: its iterator raised {type(error).__name__}: {error}")
+        failure.__cause__ = error
+        return failure

@@ -1,0 +1,171 @@
+"""Rows as users give them (tuples, scalars, dicts, Rows, Arrow, pandas), made into Arrow tables of declared types."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import pandas
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.types import StructType
+
+from trident.base.errors import SpoutContractError
+from trident.base.types import arrow_schema, ddl, parse_schema, schema_of, type_ddl
+from trident.base.values import NotAccepted, to_arrow
+from trident_spouts.casting import NotCast, cast_column
+
+RowsLike: TypeAlias = pa.Table | pa.RecordBatch | pandas.DataFrame | Iterable[Any]
+"""A batch as users write it: a list of tuples, of scalars (one field), of dicts or Rows; an Arrow table; pandas."""
+
+
+def read_schema(fields: str | StructType) -> StructType:
+    """The declared fields: DDL text, or a schema that is one already.
+
+    >>> read_schema("line string").names
+    ['line']
+    """
+    return parse_schema(fields) if isinstance(fields, str) else schema_of(fields.fields)
+
+
+def table_of(rows: RowsLike, schema: StructType, where: str) -> pa.Table:
+    """An Arrow table of exactly `schema`; `where` begins each error ("FixedBatchSpout, batch 3").
+
+    Arrow tables and pandas match by field name and may come in another order; their types may be cousins (another
+    width or unit) as long as no value changes. Python values are neither rounded nor parsed.
+
+    >>> table_of([("a", 1), {"word": "b", "n": None}], read_schema("word string, n long"), "here").to_pylist()
+    [{'word': 'a', 'n': 1}, {'word': 'b', 'n': None}]
+    >>> table_of(["a", 7], read_schema("word string"), "FixedBatchSpout, batch 0")
+    Traceback (most recent call last):
+    trident.base.errors.SpoutContractError: FixedBatchSpout, batch 0, row 1, field 'word': 7 (int) is no string
+    """
+    if isinstance(rows, pandas.DataFrame):
+        table = _from_pandas(rows, schema, where)
+    elif isinstance(rows, pa.Table | pa.RecordBatch):
+        table = _from_arrow(rows, schema, where)
+    else:
+        table = _from_python(rows, schema, where)
+    _check_nulls(table, schema, where)
+    return table
+
+
+def _check_nulls(table: pa.Table, schema: StructType, where: str) -> None:
+    for at, field in enumerate(schema.fields):
+        column = table.column(at)
+        if not field.nullable and column.null_count:
+            row = column.is_null().to_pylist().index(True)
+            raise SpoutContractError(f"{where}, row {row}, field {field.name!r}: a null where NOT NULL is declared")
+
+
+def _columns_by_name(names: Sequence[Any], schema: StructType, where: str) -> None:
+    if sorted(map(str, names)) != sorted(schema.names):
+        raise SpoutContractError(
+            f"{where}: its columns are ({', '.join(map(str, names))}), declared are ({ddl(schema)}); rename or select"
+        )
+
+
+def _from_arrow(given: pa.Table | pa.RecordBatch, schema: StructType, where: str) -> pa.Table:
+    _columns_by_name(given.schema.names, schema, where)
+    columns = []
+    for field in arrow_schema(schema):
+        try:
+            columns.append(cast_column(given.column(field.name), field.type))
+        except NotCast as error:
+            raise _column_error(where, schema, field.name, error) from None
+    return pa.table(columns, schema=arrow_schema(schema))
+
+
+def _from_pandas(given: pandas.DataFrame, schema: StructType, where: str) -> pa.Table:
+    _columns_by_name(list(given.columns), schema, where)
+    columns = []
+    for field in arrow_schema(schema):
+        series = given[field.name]
+        if series.dtype == object:
+            values = [None if _missing(value) else value for value in series]
+            columns.append(_column(values, field, schema, where))
+            continue
+        try:
+            integral = pa.types.is_integer(field.type)  # pandas keeps integers with gaps as floats
+            columns.append(cast_column(pa.Array.from_pandas(series), field.type, floats_to_integers=integral))
+        except (NotCast, pa.ArrowException) as error:
+            raise _column_error(where, schema, field.name, error) from None
+    return pa.table(columns, schema=arrow_schema(schema))
+
+
+def _missing(value: Any) -> bool:
+    return value is None or value is pandas.NA or value is pandas.NaT or (isinstance(value, float) and value != value)
+
+
+def _from_python(rows: Iterable[Any], schema: StructType, where: str) -> pa.Table:
+    if isinstance(rows, str | bytes | dict) or not isinstance(rows, Iterable):
+        raise SpoutContractError(
+            f"{where} is {_shown(rows)}; a batch is a list of rows (tuples, dicts, Rows, or scalars for one field), "
+            f"an Arrow table or a pandas DataFrame"
+        )
+    rows = list(rows)
+    target = arrow_schema(schema)
+    columns = _split_rows(rows, schema, target, where)
+    arrays = [_column(values, field, schema, where) for values, field in zip(columns, target, strict=True)]
+    return pa.table(arrays, schema=target)
+
+
+def _column(values: Sequence[Any], field: pa.Field, schema: StructType, where: str) -> pa.Array:
+    try:
+        return to_arrow(list(values), field.type)
+    except NotAccepted as error:
+        declared = type_ddl(schema[field.name].dataType)
+        why = f"; {error.why}" if error.why else ""
+        raise SpoutContractError(
+            f"{where}, row {error.row}, field {field.name!r}: {_shown(error.value)} is no {declared}{why}"
+        ) from None
+
+
+def _split_rows(rows: list[Any], schema: StructType, target: pa.Schema, where: str) -> list[Sequence[Any]]:
+    """The rows turned into columns, as Python values."""
+    width = len(schema.names)
+    if {*map(type, rows)} <= {tuple} and {*map(len, rows)} <= {width}:
+        return list(zip(*rows, strict=True)) if rows else [()] * width
+    cells = [_cells(row, schema, target, f"{where}, row {at}") for at, row in enumerate(rows)]
+    return list(zip(*cells, strict=True))
+
+
+def _cells(row: Any, schema: StructType, target: pa.Schema, where: str) -> Sequence[Any]:
+    names = schema.names
+    if isinstance(row, Row) and hasattr(row, "__fields__"):
+        row = row.asDict()
+    if isinstance(row, dict) and not _is_value(row, target):
+        return _cells_by_name(row, schema, where)
+    if isinstance(row, tuple) or (isinstance(row, list) and len(names) > 1):
+        if len(row) != len(names):
+            raise SpoutContractError(
+                f"{where}: {_shown(row)} has {len(row)} values, declared are {len(names)} fields ({ddl(schema)})"
+            )
+        return row
+    if len(names) > 1:
+        raise SpoutContractError(f"{where}: {_shown(row)} is no row of the {len(names)} fields ({ddl(schema)})")
+    return (row,)
+
+
+def _is_value(row: dict[Any, Any], target: pa.Schema) -> bool:
+    """Whether a dict stands for the one field's map or struct, and not for a row by field name."""
+    only = target.field(0)
+    return len(target) == 1 and (pa.types.is_map(only.type) or pa.types.is_struct(only.type)) and [*row] != [only.name]
+
+
+def _cells_by_name(row: dict[Any, Any], schema: StructType, where: str) -> Sequence[Any]:
+    names = schema.names
+    for name in row:
+        if name not in names:
+            raise SpoutContractError(f"{where}: it has {name!r}, the declared fields are ({ddl(schema)})")
+    for name in names:
+        if name not in row:
+            raise SpoutContractError(f"{where}: it lacks {name!r}; write None for a null (fields: {ddl(schema)})")
+    return [row[name] for name in names]
+
+
+def _column_error(where: str, schema: StructType, name: str, error: Exception) -> SpoutContractError:
+    return SpoutContractError(f"{where}, field {name!r}: declared is {type_ddl(schema[name].dataType)}, but {error}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
