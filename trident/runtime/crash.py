@@ -54,6 +54,12 @@ class _Trap:
 _trap = _Trap(os.environ.get(VARIABLE, ""))
 
 
+def arm(text: str) -> None:
+    """Arm this process (``point`` or ``point:count``), or disarm it (``""``)."""
+    global _trap
+    _trap = _Trap(text)
+
+
 def reach(point: str) -> None:
     """Say that this point is reached; if the run is armed for it, the process dies here."""
     if point == _trap.point:

@@ -137,6 +137,9 @@ class GroupRun:
 
     def heal(self, state: str) -> None:
         """Bring a rewound store up again, in the commit turn's thread."""
+        self._queue.put(lambda: self._submit_heal(state))
+
+    def _submit_heal(self, state: str) -> None:
         self._commit_thread.submit(self._heal, state)
 
     # --- the loop ----------------------------------------------------------------------------------------------

@@ -75,6 +75,8 @@ def start_on(
     """Start a topology on the engine that `engine_of` makes."""
     check_name("topology", name)
     program = cut(topology)
+    if not program.groups:
+        raise TopologyError("the topology has no stream from a spout: there is nothing to run; begin with newStream")
     if requireExactlyOnce:
         demand_exactly_once(topology)
     _demand_checkpoint(program, checkpointLocation)

@@ -1,0 +1,80 @@
+"""One driver's life, as a program: word counts with a second and a third state, on the real log and the real states."""
+
+import json
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.faults.source import NumberedSpout
+from trident import Count, Max, Sum, TridentTopology
+from trident.runtime.running import RunningTopology
+from trident.state import MemoryMapState, RedisMapState
+from trident.testing.local import start_local
+from trident_spouts.executor import SpoutKind
+
+NAME = "faults"
+
+
+@dataclass(frozen=True)
+class Case:
+    """What runs: the spout's and the states' kind, where the states live, and how often an operation raises."""
+
+    kind: str
+    checkpoint: str
+    redis: str | None = None
+    total: int = 240
+    failing: float = 0.0
+    pending: int = 3
+    spark: bool = False
+
+
+def topology(case: Case) -> TridentTopology:
+    """Two states in the first stage, one in the second, fed by the first one's new values."""
+    faults = random.Random()
+
+    def sometimes(word: str) -> str:
+        if faults.random() < case.failing:
+            raise RuntimeError("a fault that was asked for")
+        return word[0]
+
+    topology = TridentTopology()
+    spout = NumberedSpout(case.total, SpoutKind.OPAQUE if case.kind == "opaque" else SpoutKind.TRANSACTIONAL)
+    words = topology.newStream("numbers", spout).each("word", sometimes, "letter string").groupBy("word")
+    counts = words.persistentAggregate(_state(case), Count(), "count", name="counts")
+    words.persistentAggregate(_state(case), "seq", Sum(), "sum", name="sums")
+    letters = counts.newValuesStream().each("word", lambda word: word[0], "letter string").groupBy("letter")
+    letters.persistentAggregate(_state(case), "count", Max(), "most", name="letters")
+    return topology
+
+
+def _state(case: Case) -> Any:
+    if case.redis is not None:
+        return getattr(RedisMapState, case.kind)(case.redis, buckets=16)
+    return getattr(MemoryMapState, case.kind)()
+
+
+def run(case: Case) -> dict[str, dict[str, int]]:
+    """Start, process everything, and tell what the states hold."""
+    with start(case) as running:
+        running.processAllAvailable(timeout=60)
+        return {name: dict(running.state(name).items()) for name in ("counts", "sums", "letters")}
+
+
+def start(case: Case) -> RunningTopology:
+    options = {"name": NAME, "checkpointLocation": case.checkpoint, "maxSpoutPending": case.pending, "maxAttempts": 10**6}
+    if case.spark:
+        from tests.support.spark import small_spark
+
+        return topology(case).start(small_spark(), **options)
+    return start_local(topology(case), **options)
+
+
+def lines() -> Iterator[dict[str, Any]]:
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(Case(**json.loads(sys.argv[1])))))

@@ -1,0 +1,65 @@
+"""SIGKILL of the driver at every numbered point of a batch's life, and once more while it recovers; then every count.
+
+The real log, the real states and a real server; the driver-side engine in Spark's place, for speed
+(test_kill_points_spark.py has the same on Spark).
+"""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.drive import Case
+from tests.faults.source import expected
+from tests.faults.zygotes import End, Zygote
+from tests.support.server import RedisServer
+from trident.runtime.crash import POINTS
+
+TOTAL = 600
+ONCE_A_RUN = {point for point in POINTS if point.startswith(("start.", "snapshot.", "trim."))}
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote() as zygote:
+        yield zygote
+
+
+def exact(end: End) -> None:
+    """Nothing lost, nothing twice: counts, their checksums, and what was made of the first state's new values."""
+    assert end.error is None, end.trace
+    assert end.result is not None
+    counts, sums, letters = expected(TOTAL)
+    assert end.result["counts"] == counts
+    assert end.result["sums"] == sums
+    assert end.result["letters"] == letters
+
+
+@pytest.mark.parametrize("home", ["memory", "redis"])
+@pytest.mark.parametrize("kind", ["transactional", "opaque"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_driver_killed_at_this_point_loses_and_doubles_nothing(
+    point: str, kind: str, home: str, zygote: Zygote, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    if home == "redis" and point.startswith("snapshot."):
+        pytest.skip("a state in Redis has no snapshots")
+    case = Case(kind, str(tmp_path), shared_redis.url if home == "redis" else None, TOTAL)
+    first = 1 if point in ONCE_A_RUN else 17
+    assert zygote.run(case, f"{point}:{first}").signal == signal.SIGKILL
+    again = zygote.run(case, f"{point}:1")  # in the recovery too, where it is met there
+    assert again.signal in (signal.SIGKILL, None), again.error
+    exact(zygote.run(case))
+
+
+@pytest.mark.parametrize("home", ["memory", "redis"])
+@pytest.mark.parametrize("kind", ["transactional", "opaque"])
+def test_attempts_that_fail_at_random_while_later_ones_run_lose_and_double_nothing(
+    kind: str, home: str, zygote: Zygote, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    url = shared_redis.url if home == "redis" else None
+    exact(zygote.run(Case(kind, str(tmp_path), url, TOTAL, failing=0.03)))
+
+
+def test_there_are_at_least_twenty_points() -> None:
+    assert len(POINTS) == len(set(POINTS)) >= 20
