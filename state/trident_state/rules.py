@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.callsite import site_of
-from trident.base.errors import SnapshotMovedError, StateValueError, UserFunctionError
+from trident.base.errors import SnapshotMovedError, StateValueError, TridentError, UserFunctionError
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident_state.store import Combine
 
@@ -125,6 +125,8 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
     try:
         for a, b in zip(before, after, strict=True):
             results.append(b if a is None else function(a, b))
+    except TridentError:  # who made the function knows more of where it stands
+        raise
     except Exception as error:
         a, b = before[len(results)], after[len(results)]
         raise UserFunctionError(

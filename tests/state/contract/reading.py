@@ -1,0 +1,180 @@
+"""Read and scan: as of one txid, or not at all."""
+
+import threading
+import time
+
+import pytest
+
+from tests.state.contract.place import (
+    FIRST,
+    KEYS,
+    VERSIONED,
+    Place,
+    Setting,
+    entries,
+    every_kind,
+    every_versioned_kind,
+    marker,
+)
+from trident.base.errors import SnapshotMovedError, StateRecoveringError
+from trident_state.store import StateKind
+
+
+class ReadContract:
+    @every_kind
+    def test_a_key_that_is_not_there_reads_null_and_each_row_is_answered(self, place: Place, kind: StateKind) -> None:
+        setting = Setting(place, kind)
+        store = setting.started()
+        assert setting.read(store, [1, 2], None) == [None, None]
+        setting.apply(store, 1, {1: 10, 2: 20})
+        assert setting.read(store, [2, 9, 1, 2, 9], None) == [20, None, 10, 20, None]
+        assert setting.read(store, [], None) == []
+
+    @every_kind
+    @pytest.mark.parametrize("keys", KEYS)
+    def test_the_latest_read_says_where_the_store_stands(self, place: Place, kind: StateKind, keys: str) -> None:
+        setting = Setting(place, kind, KEYS[keys])
+        store = setting.started(birth=3)
+        setting.apply(store, 4, {0: 1})
+        found = store.read(setting.key_table([0]), None)
+        assert (found.values.to_pylist(), found.asOf) == ([1], 4)
+
+    @every_versioned_kind
+    @pytest.mark.parametrize("keys", KEYS)
+    def test_a_read_sees_the_value_or_the_one_before_it(self, place: Place, kind: StateKind, keys: str) -> None:
+        setting = Setting(place, kind, KEYS[keys])
+        store = setting.started()
+        setting.apply(store, 1, {0: 10})
+        setting.apply(store, 2, {0: 5} if keys == "global" else {0: 5, 1: 7})
+        numbers = [0] if keys == "global" else [0, 1]
+        for as_of, values in ((2, [15, 7]), (1, [10, None])):
+            found = store.read(setting.key_table(numbers), as_of)
+            assert (found.values.to_pylist(), found.asOf) == (values[: len(numbers)], as_of)
+
+    @every_versioned_kind
+    def test_a_key_that_was_left_alone_for_long_is_read_as_it_is(self, place: Place, kind: StateKind) -> None:
+        setting = Setting(place, kind)
+        store = setting.started()
+        setting.apply(store, 1, {1: 10})
+        for txid in range(2, 9):
+            setting.apply(store, txid, {2: 1})
+        assert setting.read(store, [1, 2], 8) == [10, 7]
+        assert setting.read(store, [1, 2], 7) == [10, 6]
+
+    @every_versioned_kind
+    def test_a_read_that_comes_too_late_is_refused(self, place: Place, kind: StateKind) -> None:
+        setting = Setting(place, kind)
+        store = setting.started()
+        for txid in (1, 2, 3):
+            setting.apply(store, txid, {1: 1})
+        with pytest.raises(SnapshotMovedError, match="state 'counts'.*1"):
+            setting.read(store, [1], 1)
+        with pytest.raises(SnapshotMovedError):  # nothing stored tells the marker then, so it is asked
+            setting.read(store, [5], 1)
+        with pytest.raises(SnapshotMovedError):
+            list(store.scan(1))
+        assert setting.read(store, [1], 2) == [2]
+
+    @every_versioned_kind
+    def test_a_read_beyond_the_marker_has_to_wait(self, place: Place, kind: StateKind) -> None:
+        setting = Setting(place, kind)
+        store = setting.started()
+        setting.apply(store, 1, {1: 1})
+        with pytest.raises(StateRecoveringError, match="state 'counts'.*1.*2"):
+            setting.read(store, [1], 2)
+        with pytest.raises(StateRecoveringError):
+            list(store.scan(2))
+
+    # --- scan ------------------------------------------------------------------------------------------------
+
+    @every_kind
+    @pytest.mark.parametrize("keys", KEYS)
+    def test_a_scan_gives_every_entry_once_with_its_keys(self, place: Place, kind: StateKind, keys: str) -> None:
+        setting = Setting(place, kind, KEYS[keys])
+        store = setting.started()
+        assert list(store.scan(None)) == []
+        numbers = [0] if keys == "global" else list(range(2_500))
+        setting.apply(store, 1, {n: n + 1 for n in numbers})
+        columns = [column.to_pylist() for column in setting.key_table(numbers).columns]
+        expected = {tuple(column[row] for column in columns): n + 1 for row, n in enumerate(numbers)}
+        assert entries(store, None) == expected
+        assert entries(store, None, page_rows=100) == expected
+        page = next(iter(store.scan(None, 10)))
+        assert page.schema.names == [*setting.keys.names, "value"]
+        assert page.schema.types == [*setting.keys.types, setting.value]
+
+    @every_versioned_kind
+    def test_a_scan_does_not_see_what_came_later(self, place: Place, kind: StateKind) -> None:
+        setting = Setting(place, kind)
+        store = setting.started()
+        setting.apply(store, 1, {n: 1 for n in range(100)})
+        setting.apply(store, 2, {n: 1 for n in range(50, 150)})
+        assert entries(store, 1) == {(f"w{n}",): 1 for n in range(100)}
+        assert entries(store, 2) == {(f"w{n}",): 2 if 50 <= n < 100 else 1 for n in range(150)}
+        assert entries(store, None) == entries(store, 2)
+
+    @every_versioned_kind
+    def test_each_page_of_a_scan_is_as_of_the_txid_or_refused(self, place: Place, kind: StateKind) -> None:
+        setting = Setting(place, kind)
+        store = setting.started()
+        setting.apply(store, 1, {n: 1 for n in range(3_000)})
+        scan = store.scan(1, 100)
+        seen = next(scan).num_rows
+        setting.apply(store, 2, {n: 1 for n in range(0, 6_000)})
+        page = next(scan)
+        assert set(page["value"].to_pylist()) == {1}, "one batch later, prev is still there"
+        seen += page.num_rows
+        setting.apply(store, 3, {n: 1 for n in range(3_000)})
+        with pytest.raises(SnapshotMovedError):
+            for page in scan:
+                assert set(page["value"].to_pylist()) == {1}
+                seen += page.num_rows
+        assert seen <= 3_000
+
+    def test_a_value_that_is_null_is_no_entry(self, place: Place) -> None:
+        setting = Setting(place)
+        store = setting.started()
+        setting.apply(store, 1, {1: None, 2: 2})
+        assert entries(store, 1) == {("w2",): 2}
+        setting.apply(store, 2, {1: 5})
+        assert entries(store, 2) == {("w1",): 5, ("w2",): 2}
+        assert entries(store, 1) == {("w2",): 2}
+
+    # --- while batches commit --------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("kind", VERSIONED, ids=lambda kind: kind.value)
+    def test_no_reader_ever_sees_half_a_batch(self, place: Place, kind: StateKind) -> None:
+        """Every batch adds 1 to all keys, so as of S every key is S. Three readers, at full speed."""
+        setting = Setting(place, kind)
+        store = setting.started()
+        keys = range(1_500)
+        setting.apply(store, 1, {n: 1 for n in keys})
+        committed, wrong, reads, moved = [1], list[str](), [0, 0, 0], [0]
+        until = time.monotonic() + 1.5
+
+        def reader(at: int) -> None:
+            some = list(keys)[at :: 3 + at * 7]
+            while time.monotonic() < until and not wrong:
+                as_of = committed[0]
+                try:
+                    values = setting.read(store, some, as_of)
+                except SnapshotMovedError:
+                    moved[0] += 1
+                    continue
+                if set(values) != {as_of}:
+                    wrong.append(f"as of {as_of}: {sorted(set(map(str, values)))}")
+                reads[at] += 1
+
+        threads = [threading.Thread(target=reader, args=(at,)) for at in range(3)]
+        for thread in threads:
+            thread.start()
+        txid = 1
+        while time.monotonic() < until:
+            txid += 1
+            store.apply(FIRST, setting.update(txid, {n: 1 for n in keys}))
+            committed[0] = txid
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert min(reads) > 3 and txid > 3, f"{reads} reads, {moved} moved, {txid} batches"
+        assert marker(store) == txid

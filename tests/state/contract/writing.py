@@ -1,0 +1,221 @@
+"""Apply: the rule of values, txids, repeats, refusals."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.state.contract.place import (
+    COUNT,
+    FIRST,
+    JOIN,
+    KEYS,
+    KINDS,
+    VERSIONED,
+    Place,
+    Setting,
+    entries,
+    every_kind,
+    every_versioned_kind,
+    marker,
+    opened,
+)
+from trident.base.errors import StateBehindError, StateError, StateValueError, UserFunctionError
+from trident_state.store import Applied, Combine, StateKind, Update
+
+MANY = 2_500
+"""More than one chunk of any store."""
+
+
+CELLS = [(kind, keys) for kind in KINDS for keys in KEYS]
+
+
+class WriteContract:
+    @pytest.fixture(params=CELLS, ids=lambda cell: f"{cell[0].value}-{cell[1]}")
+    def _cell(self, request: pytest.FixtureRequest) -> tuple[StateKind, str]:
+        return request.param  # type: ignore[no-any-return]
+
+    @pytest.fixture
+    def setting(self, place: Place, _cell: tuple[StateKind, str]) -> Setting:
+        """Each kind of state with each kind of key."""
+        return Setting(place, _cell[0], KEYS[_cell[1]])
+
+    @pytest.fixture
+    def numbers(self, _cell: tuple[StateKind, str]) -> list[int]:
+        return [0] if _cell[1] == "global" else list(range(MANY))
+
+    # --- the rule, line by line ------------------------------------------------------------------------------
+
+    def test_where_nothing_is_stored_the_delta_is_the_value(self, setting: Setting, numbers: list[int]) -> None:
+        store = setting.started()
+        applied = setting.apply(store, 1, {n: n + 5 for n in numbers}, values=True)
+        assert applied.values is not None
+        assert applied.values.to_pylist() == [n + 5 for n in numbers]
+        assert (applied.written, applied.skipped) == (len(numbers), 0)
+        assert setting.read(store, numbers, None) == [n + 5 for n in numbers]
+
+    def test_a_later_batch_combines_with_the_stored_value(self, setting: Setting, numbers: list[int]) -> None:
+        store = setting.started()
+        setting.apply(store, 1, {n: 100 for n in numbers})
+        applied = setting.apply(store, 2, {n: n for n in reversed(numbers)}, values=True)
+        assert applied.values is not None
+        assert applied.values.to_pylist() == [100 + n for n in reversed(numbers)]
+        assert setting.read(store, numbers, None) == [100 + n for n in numbers]
+        if setting.kind is not StateKind.NON_TRANSACTIONAL:
+            assert setting.read(store, numbers, 1) == [100 for _ in numbers]
+
+    def test_the_same_batch_again_changes_nothing_and_is_answered_alike(
+        self, setting: Setting, numbers: list[int]
+    ) -> None:
+        store = setting.started()
+        setting.apply(store, 1, {n: 100 for n in numbers})
+        first = setting.apply(store, 2, {n: n for n in numbers}, values=True)
+        again = setting.apply(store, 2, {n: n for n in numbers}, values=True)
+        assert first.values is not None and again.values is not None
+        assert again.values.equals(first.values)
+        assert (again.written, again.skipped) == (0, len(numbers))
+        assert marker(store) == 2
+        assert setting.read(store, numbers, None) == [100 + n for n in numbers]
+
+    def test_an_older_batch_changes_nothing(self, setting: Setting, numbers: list[int]) -> None:
+        store = setting.started()
+        for txid in (1, 2, 3):
+            setting.apply(store, txid, {n: txid for n in numbers})
+        before = setting.read(store, numbers, None)
+        assert setting.apply(store, 1, {n: 1000 for n in numbers}) == Applied(None, 0, len(numbers))
+        assert marker(store) == 3
+        assert setting.read(store, numbers, None) == before == [6 for _ in numbers]
+
+    def test_a_batch_without_keys_moves_the_marker(self, setting: Setting) -> None:
+        store = setting.started(birth=4)
+        assert setting.apply(store, 5, {}) == Applied(None, 0, 0)
+        applied = setting.apply(store, 6, {}, values=True)
+        assert applied.values is not None and applied.values.to_pylist() == []
+        assert (marker(store), opened(store)) == (6, {None})
+        assert entries(store, None) == {}
+
+    def test_a_gap_is_refused_with_the_marker_and_changes_nothing(self, setting: Setting, numbers: list[int]) -> None:
+        store = setting.started(birth=2)
+        setting.apply(store, 3, {n: 1 for n in numbers})
+        for update in ({n: 5 for n in numbers}, {}):
+            with pytest.raises(StateBehindError, match="state 'counts'.*3.*5") as caught:
+                setting.apply(store, 5, update)
+            assert caught.value.marker == 3
+        assert (marker(store), opened(store)) == (3, {None})
+        assert setting.read(store, numbers, None) == [1 for _ in numbers]
+
+    def test_keys_that_a_batch_does_not_name_stay(self, setting: Setting, numbers: list[int]) -> None:
+        store = setting.started()
+        setting.apply(store, 1, {n: n for n in numbers})
+        some = {n: 1000 for n in numbers[:: len(numbers) // 3 or 1]}
+        setting.apply(store, 2, some)
+        assert setting.read(store, numbers, 2 if setting.kind is not StateKind.NON_TRANSACTIONAL else None) == [
+            n + some.get(n, 0) for n in numbers
+        ]
+
+    # --- answers ---------------------------------------------------------------------------------------------
+
+    @every_kind
+    def test_values_are_given_only_if_asked_for_and_in_the_order_of_the_keys(
+        self, place: Place, kind: StateKind
+    ) -> None:
+        setting = Setting(place, kind)
+        store = setting.started()
+        assert setting.apply(store, 1, {3: 3, 1: 1}).values is None
+        applied = setting.apply(store, 2, {2: 2, 3: 30, 1: 10}, values=True)
+        assert applied.values is not None
+        assert (applied.values.type, applied.values.to_pylist()) == (pa.int64(), [2, 33, 11])
+
+    @every_versioned_kind
+    def test_a_batch_done_before_is_answered_by_what_it_gave(self, place: Place, kind: StateKind) -> None:
+        """Also when the state has gone one batch further: the runtime asks so after a lost COMMITTED."""
+        setting = Setting(place, kind)
+        store = setting.started()
+        setting.apply(store, 1, {1: 10, 2: 20})
+        setting.apply(store, 2, {1: 1})
+        again = setting.apply(store, 1, {1: 10, 2: 20}, values=True)
+        assert again.values is not None
+        assert again.values.to_pylist() == [10, 20]
+
+    # --- Python combiners ------------------------------------------------------------------------------------
+
+    @every_kind
+    def test_a_python_combiner_is_called_with_the_stored_value_first(self, place: Place, kind: StateKind) -> None:
+        setting = Setting(place, kind, value=pa.string(), combine=JOIN)
+        store = setting.started()
+        setting.apply(store, 1, {n: "a" for n in range(MANY)})
+        applied = setting.apply(store, 2, {n: f"b{n}" for n in range(MANY)}, values=True)
+        assert applied.values is not None
+        assert applied.values.to_pylist() == [f"ab{n}" for n in range(MANY)]
+        again = setting.apply(store, 2, {n: f"b{n}" for n in range(MANY)}, values=True)
+        assert again.values is not None and again.values.equals(applied.values)
+
+    @every_kind
+    def test_a_combiner_that_raises_leaves_everything_as_it_was(self, place: Place, kind: StateKind) -> None:
+        broken = [True]
+
+        def combine(stored: int, delta: int) -> int:
+            if broken and delta == 7:
+                raise ZeroDivisionError("seven")
+            return stored + delta
+
+        setting = Setting(place, kind, combine=Combine("Mine", combine))
+        store = setting.started()
+        setting.apply(store, 1, {n: 100 for n in range(MANY)})
+        update = {n: 7 if n == MANY - 1 else 1 for n in range(MANY)}
+        with pytest.raises(UserFunctionError, match=r"Mine.*\(writing\.py:\d+\).*ZeroDivisionError: seven"):
+            setting.apply(store, 2, update)
+        assert marker(store) == 1
+        assert setting.read(store, list(range(MANY)), 1 if kind in VERSIONED else None) == [100] * MANY
+        broken.clear()
+        setting.apply(store, 2, update)
+        assert setting.read(store, [0, MANY - 1], None) == [101, 107]
+
+    @every_kind
+    def test_a_combiner_that_gives_another_type_is_refused(self, place: Place, kind: StateKind) -> None:
+        setting = Setting(place, kind, combine=Combine("Mine", lambda stored, delta: f"{stored}{delta}"))
+        store = setting.started()
+        setting.apply(store, 1, {1: 1})
+        with pytest.raises(StateValueError, match=r"Mine.*(str|'12').*bigint"):
+            setting.apply(store, 2, {1: 2})
+        assert (marker(store), setting.read(store, [1], None)) == (1, [1])
+
+    # --- refusals --------------------------------------------------------------------------------------------
+
+    @every_kind
+    @pytest.mark.parametrize("native", ["sum", None])
+    def test_a_sum_beyond_the_type_is_refused_and_does_not_wrap_around(
+        self, place: Place, kind: StateKind, native: Any
+    ) -> None:
+        setting = Setting(place, kind, combine=Combine("Sum", COUNT.function, native))
+        store = setting.started()
+        setting.apply(store, 1, {1: 1, 2: 2**63 - 2, 3: -(2**63)})
+        applied = setting.apply(store, 2, {1: 2**53, 2: 1}, values=True)
+        assert applied.values is not None
+        assert applied.values.to_pylist() == [2**53 + 1, 2**63 - 1]
+        for deltas in ({1: 5, 2: 1}, {1: 5, 3: -1}):
+            with pytest.raises(StateValueError, match="state 'counts'.*Sum"):
+                setting.apply(store, 3, deltas)
+            assert marker(store) == 2
+            assert setting.read(store, [1, 2, 3], None) == [2**53 + 1, 2**63 - 1, -(2**63)]
+
+    @every_kind
+    def test_a_batch_that_names_a_key_twice_is_not_committed(self, place: Place, kind: StateKind) -> None:
+        setting = Setting(place, kind)
+        store = setting.started()
+        for numbers in ([1, 2, 1], [5, 6, 6]):
+            with pytest.raises(StateError, match="state 'counts'"):
+                store.apply(FIRST, Update(1, setting.key_table(numbers), pa.array([1, 1, 1], pa.int64())))
+        assert marker(store) == 0
+
+    @every_kind
+    def test_values_of_another_type_are_refused(self, place: Place, kind: StateKind) -> None:
+        setting = Setting(place, kind)
+        store = setting.started()
+        for deltas in (pa.array([1.5]), pa.array(["1"]), pa.array([1], pa.int32()), pa.array([1, 2], pa.int64())):
+            with pytest.raises(StateValueError, match="state 'counts'"):
+                store.apply(FIRST, Update(1, setting.key_table([1]), deltas))
+        with pytest.raises(StateError, match="state 'counts'"):
+            store.apply(FIRST, Update(1, pa.table({"word": [1]}), pa.array([1], pa.int64())))
+        assert marker(store) == 0
+        assert entries(store, None) == {}

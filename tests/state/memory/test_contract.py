@@ -1,0 +1,14 @@
+"""The memory store keeps the contract of all stores."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.state.contract import Place, StoreContract
+from tests.state.memory.homes import MemoryPlace
+
+
+class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Place:
+        return MemoryPlace(tmp_path)
