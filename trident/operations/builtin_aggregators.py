@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from pyspark.sql import types as spark
 
 from trident.base.types import ddl, type_ddl
-from trident.operations.aggregators import Native
+from trident.operations.aggregators import CombinerAggregator, Native
 
 _INTEGRAL = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 _NUMERIC = (*_INTEGRAL, spark.FloatType, spark.DoubleType, spark.DecimalType)
@@ -21,7 +21,7 @@ _ORDERED = (
 )
 
 
-class BuiltinAggregator:
+class BuiltinAggregator(CombinerAggregator):
     """What the four have in common: a name that Spark knows, and an output type that follows from the input."""
 
     native: ClassVar[Native]

@@ -72,6 +72,17 @@ def resolve(declared: Declared, operation: Operation, returns: Returns, step: St
     )
 
 
+def keep_names(schema: spark.StructType, operation: Operation, returns: Returns, step: Step) -> spark.StructType:
+    """The outputs of a map that names none: the names it saw, with the types it tells, else those it saw."""
+    if operation.call.native:
+        raise step.error(TypeDeclarationError, "name what it gives, with its type: outputFields='name type'")
+    _check_result(Declared(schema, (False,) * len(schema.names)), operation, returns, step)
+    known = own_types(operation.target, len(schema.names), step) or returns.types(len(schema.names))
+    if known is None:
+        return schema
+    return schema_of(spark.StructField(name, kind) for name, kind in zip(schema.names, known, strict=True))
+
+
 def own_types(target: Any, count: int, step: Step) -> tuple[spark.DataType, ...] | None:
     """The types that an operation itself declares: its ``outputType``, or a udf's return type."""
     written = getattr(target, "outputType", None)

@@ -1,7 +1,7 @@
 """A user's operation, read: what it is, how it will be called, whether the number of arguments fits."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyspark.sql import Column
@@ -37,9 +37,9 @@ _SCALAR_UDFS = (
 )
 
 
-def read_operation(target: Any, step: Step, fields: int | None) -> tuple[Operation, Returns]:
-    """Read `target` for a call with one argument a field (`fields` of them), or with one TridentTuple (None)."""
-    call = call_of(target, step, Call.TUPLE if fields is None else Call.VALUES)
+def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Returns]:
+    """Read `target`; a plain callable is to be called with one TridentTuple (`tuples`), or with one argument a field."""
+    call = call_of(target, step, Call.TUPLE if tuples else Call.VALUES)
     operation = Operation(target, site_of(target), call, call is Call.FUNCTION)
     if call in (Call.VALUES, Call.TUPLE):
         returns = read_returns(target)
@@ -80,18 +80,18 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
     """Refuse a callable whose signature, where it is knowable, cannot take what it will be given."""
     call, target = operation.call, operation.target
     if call is Call.FILTER:
-        _bind(target.isKeep, 1, "isKeep is called with one TridentTuple", step)
+        bind(target.isKeep, 1, "isKeep is called with one TridentTuple", step)
     elif call is Call.FUNCTION:
-        _bind(target.execute, 2, "execute is called with a TridentTuple and a collector", step)
+        bind(target.execute, 2, "execute is called with a TridentTuple and a collector", step)
     elif call is Call.TUPLE:
         fitting = _takes(target, len(names)) and len(names) != 1
         hint = f"; name the fields to give it one argument a field: {', '.join(names)!r}" if fitting else ""
-        _bind(target, 1, f"it is called with one TridentTuple of all fields{hint}", step)
+        bind(target, 1, f"it is called with one TridentTuple of all fields{hint}", step)
     elif call in (Call.VALUES, Call.COLUMN_BUILDER):
         kind = "Column" if call is Call.COLUMN_BUILDER else "argument"
-        _bind(target, len(names), f"it is called with one {kind} a field ({', '.join(names)})", step)
+        bind(target, len(names), f"it is called with one {kind} a field ({', '.join(names)})", step)
     elif call is Call.UDF:
-        _bind(
+        bind(
             getattr(target, "func", target),
             len(names),
             f"it is called with one Column a field ({', '.join(names)})",
@@ -158,15 +158,15 @@ def _takes(target: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def _bind(target: Callable[..., Any], count: int, given: str, step: Step) -> None:
+def bind(target: Callable[..., Any], count: int, given: str, step: Step, keywords: Iterable[str] = ()) -> None:
+    """Refuse a target whose signature, where it is knowable, does not take `count` arguments and these keywords."""
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):  # a builtin that does not tell
         return
     try:
-        signature.bind(*[None] * count)
+        signature.bind(*[None] * count, **dict.fromkeys(keywords))
     except TypeError:
         name = getattr(target, "__name__", type(target).__name__)
-        raise step.error(
-            TopologyError, f"{name}{signature.replace(return_annotation=signature.empty)} does not fit: {given}"
-        ) from None
+        shown = signature.replace(return_annotation=signature.empty)
+        raise step.error(TopologyError, f"{name}{shown} does not fit: {given}") from None

@@ -1,0 +1,115 @@
+"""A topology as text: its steps, the batch groups and stages they run in, its states and what is promised for them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from trident.base.types import ddl, select
+from trident.plan.guarantee import guarantee_of
+from trident.plan.nodes import (
+    Aggregate,
+    Each,
+    Filter,
+    Join,
+    Merge,
+    Node,
+    PersistentAggregate,
+    RequestSource,
+    SpoutSource,
+    StateQuery,
+    sources_of,
+    walk,
+)
+
+_WIDEST = 60
+
+
+def explain_nodes(roots: Sequence[Node], stages: Iterable[str] = (), answers: Mapping[int, str] | None = None) -> str:
+    """The steps below these nodes, stream by stream; then `stages` as they are; then the states.
+
+    `answers` names the DRPC functions whose answer a node (by id) gives.
+    """
+    nodes = walk(*roots)
+    lines: list[str] = []
+    for label, steps in _by_stream(nodes).items():
+        lines += [_headline(label, steps[0]), *_steps(steps, answers or {})]
+    lines += stages
+    updated = [node for node in nodes if isinstance(node, PersistentAggregate)]
+    asked = [node.updated for node in nodes if isinstance(node, StateQuery)]
+    states = list(dict.fromkeys([*updated, *asked]))
+    if states:
+        lines.append("states")
+        for node in states:
+            lines += _state(node)
+    return "\n".join(lines)
+
+
+def about(node: Node) -> str:
+    """What a step does, beside its name: the fields it goes by, the state it meets, the batch it stays within."""
+    match node:
+        case SpoutSource(spout=spout):
+            return spout.kind.value
+        case Each(inputs=inputs) | Filter(inputs=inputs):
+            return f"of {', '.join(inputs)}" if inputs != tuple(node.source.schema.names) else ""
+        case Aggregate(group=group):
+            return f"by {', '.join(group)}" if group else "over the batch"
+        case PersistentAggregate(group=group, state=state):
+            return (f"by {', '.join(group)}, " if group else "") + f"into state {state.name}"
+        case StateQuery(inputs=inputs, updated=updated):
+            return f"asks state {updated.state.name}" + (f" by {', '.join(inputs)}" if inputs else "")
+        case Merge():
+            return "within ONE batch"
+        case Join(keys=keys):
+            return "on " + " = ".join(f"({', '.join(names)})" for names in keys) + ", within ONE batch"
+    return ""
+
+
+def _by_stream(nodes: Sequence[Node]) -> dict[str, list[Node]]:
+    found: dict[str, list[Node]] = {}
+    for node in nodes:
+        found.setdefault(node.step.rpartition("/")[0] if "/" in node.step else node.step, []).append(node)
+    return found
+
+
+def _headline(label: str, first: Node) -> str:
+    if isinstance(first, RequestSource):
+        return f"DRPC function {first.function}({ddl(first.schema)})"
+    return f"stream {label}"
+
+
+def _steps(steps: Sequence[Node], answers: Mapping[int, str]) -> list[str]:
+    width = min(_WIDEST, max(len(step.step) for step in steps))
+    fields = min(_WIDEST, max(len(ddl(step.schema)) for step in steps))
+    lines = []
+    before: Node | None = None
+    for step in steps:
+        notes = [about(step)]
+        if sources_of(step) and sources_of(step) != (before,):
+            notes.append("<- " + ", ".join(_short(source) for source in sources_of(step)))
+        if id(step) in answers:
+            notes.append("is the answer")
+        line = f"  {step.step:<{width}}  {ddl(step.schema):<{fields}}  {'; '.join(note for note in notes if note)}"
+        lines.append(line.rstrip())
+        before = step
+    return lines
+
+
+def _short(node: Node) -> str:
+    """A step's stream and number."""
+    return node.step.partition(":")[0]
+
+
+def _state(node: PersistentAggregate) -> list[str]:
+    guarantee = guarantee_of(node)
+    keys = ddl(select(node.source.schema, node.group))
+    value = ddl(node.schema).removeprefix(keys).removeprefix(", ")
+    spouts = ", ".join(f"{stream} ({kind.value})" for stream, kind in guarantee.spouts)
+    lasts = {
+        "process": "ends with the process",
+        "checkpoint": "survives with a checkpointLocation",
+        "server": "survives on its server",
+    }[node.state.factory.survives]
+    return [
+        f"  {guarantee.state}: {guarantee.kind.value}, {guarantee.store}; ({keys}) -> {value}",
+        f"    promised: {guarantee}; {lasts}",
+        f"    from: {spouts}",
+        f"    Trident: {guarantee.trident}",
+    ]

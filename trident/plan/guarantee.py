@@ -1,0 +1,122 @@
+"""What is promised for the content of each state: computed from its spouts, its kind, and what its store can do.
+
+Only the content of states is promised. What peek, a filter or a function does outside happens again at every replay.
+"""
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from trident.base.errors import GuaranteeError
+from trident.plan.nodes import Node, PersistentAggregate, SpoutSource, walk
+from trident_spouts.executor import SpoutKind
+from trident_state.store import StateKind
+
+
+class Promise(enum.Enum):
+    """How often a tuple of the source is in a state, whatever failed."""
+
+    EXACTLY_ONCE = "exactly-once"
+    BATCHES_ONCE = "each emitted batch once, but the spout may lose or repeat tuples"
+    AT_LEAST_ONCE = "at-least-once"
+    NOTHING = "nothing: the spout may lose or repeat tuples, and a retried commit counts twice"
+
+
+_WEAKEST = (SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.TRANSACTIONAL)
+
+_TRIDENT = {
+    (SpoutKind.TRANSACTIONAL, StateKind.TRANSACTIONAL): "exactly-once",
+    (SpoutKind.TRANSACTIONAL, StateKind.OPAQUE): "exactly-once",
+    (SpoutKind.OPAQUE, StateKind.OPAQUE): "exactly-once, except for keys that only a failed attempt touched",
+    (SpoutKind.OPAQUE, StateKind.TRANSACTIONAL): "not exactly-once: a replay with other tuples is skipped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """What is promised for one state. `spouts` are its streams with their kinds, `condition` what it hangs on ("" if
+    nothing), `trident` what Storm's Trident promises for the same pairing."""
+
+    state: str
+    kind: StateKind
+    store: str
+    spouts: tuple[tuple[str, SpoutKind], ...]
+    promise: Promise
+    condition: str
+    trident: str
+
+    @property
+    def exactlyOnce(self) -> bool:
+        """Whether it is exactly-once without conditions."""
+        return self.promise is Promise.EXACTLY_ONCE and not self.condition
+
+    def __str__(self) -> str:
+        return self.promise.value + (f", {self.condition}" if self.condition else "")
+
+
+class HasSinks(Protocol):
+    """A topology, as far as it matters here."""
+
+    @property
+    def sinks(self) -> tuple[Node, ...]: ...
+
+
+def guarantee_of(node: PersistentAggregate) -> Guarantee:
+    """The guarantee of the state that this step updates."""
+    spouts = tuple((each.stream, each.spout.kind) for each in walk(node) if isinstance(each, SpoutSource))
+    factory = node.state.factory
+    weakest = min((kind for _, kind in spouts), key=_WEAKEST.index, default=SpoutKind.TRANSACTIONAL)
+    promise = _promise(weakest, factory.kind)
+    fenced = getattr(factory, "fenced", True) or promise is not Promise.EXACTLY_ONCE
+    condition = "" if fenced else "as long as one driver lives and the store loses nothing: it has no conditional put"
+    return Guarantee(
+        node.state.name,
+        factory.kind,
+        type(factory).__name__,
+        spouts,
+        promise,
+        condition,
+        _TRIDENT.get((weakest, factory.kind), _tridents_no(weakest)),
+    )
+
+
+def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
+    """The guarantees of all states updated below these nodes."""
+    return tuple(guarantee_of(node) for node in walk(*roots) if isinstance(node, PersistentAggregate))
+
+
+def demand_exactly_once(topology: HasSinks) -> None:
+    """Refuse a topology in which a state is promised less than exactly-once; the error names each and the way out."""
+    weak = [guarantee for guarantee in guarantees(topology.sinks) if not guarantee.exactlyOnce]
+    if weak:
+        lines = [
+            f"  {each.state} ({each.kind.value}, {each.store}) {_from(each)}: {each}; {_way_out(each)}" for each in weak
+        ]
+        raise GuaranteeError("requireExactlyOnce=True, and these states are promised less:\n" + "\n".join(lines))
+
+
+def _promise(spout: SpoutKind, state: StateKind) -> Promise:
+    if state is StateKind.NON_TRANSACTIONAL:
+        return Promise.NOTHING if spout is SpoutKind.NON_TRANSACTIONAL else Promise.AT_LEAST_ONCE
+    return Promise.BATCHES_ONCE if spout is SpoutKind.NON_TRANSACTIONAL else Promise.EXACTLY_ONCE
+
+
+def _tridents_no(spout: SpoutKind) -> str:
+    if spout is SpoutKind.NON_TRANSACTIONAL:
+        return "not exactly-once: a failed batch does not come back as it was"
+    return "not exactly-once: a replayed batch is added again"
+
+
+def _from(guarantee: Guarantee) -> str:
+    return "from " + ", ".join(f"{stream} ({kind.value})" for stream, kind in guarantee.spouts)
+
+
+def _way_out(guarantee: Guarantee) -> str:
+    if guarantee.promise is Promise.AT_LEAST_ONCE:
+        return "make the state transactional or opaque"
+    if guarantee.promise is Promise.EXACTLY_ONCE:
+        return "take a store of this library, or a BackingMap with a conditional put"
+    return "take a transactional or opaque spout" + (
+        ", and a transactional or opaque state" if guarantee.promise is Promise.NOTHING else ""
+    )

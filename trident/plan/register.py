@@ -1,0 +1,87 @@
+"""What a topology has been told so far: names that are taken, steps, and from them what there is to run."""
+
+from collections.abc import Iterable
+
+from trident.base.errors import DuplicateNameError, TopologyError
+from trident.base.step import Step
+from trident.plan.nodes import Debug, Node, Peek, PersistentAggregate, RequestSource, SpoutSource, sources_of, walk
+
+
+class Register:
+    """The steps of one topology, in the order they were made. Every stream of the topology holds it."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, SpoutSource] = {}
+        self.functions: dict[str, RequestSource] = {}
+        self.states: dict[str, PersistentAggregate] = {}
+        self._nodes: list[Node] = []
+        self._counts: dict[str, int] = {}
+
+    def label(self, stream: str, verb: str) -> str:
+        """The name of the next step of a stream."""
+        return f"{stream}/{self._counts.get(stream, 0)}:{verb}"
+
+    def add(self, stream: str, node: Node) -> None:
+        """Take in a step, under the label that it was given."""
+        self._counts[stream] = self._counts.get(stream, 0) + 1
+        self._nodes.append(node)
+        if isinstance(node, SpoutSource):
+            self.streams[node.stream] = node
+        elif isinstance(node, RequestSource):
+            self.functions[node.function] = node
+        elif isinstance(node, PersistentAggregate):
+            self.states[node.state.name] = node
+
+    def check_free(self, name: str, step: Step) -> None:
+        """Refuse a second state of one name."""
+        if name in self.states:
+            first = self.states[name]
+            raise step.error(
+                DuplicateNameError,
+                f"state {name!r} is updated by {first.step} ({first.site.place}) already, and it takes one step; "
+                "merge the streams before it, or give this state another name=",
+            )
+
+    def knows(self, node: Node) -> bool:
+        """Whether this step belongs to this topology."""
+        return any(node is each for each in self._nodes)
+
+    def ends(self) -> list[Node]:
+        """Every step that no other reads, with an effect or without."""
+        read = {id(source) for node in self._nodes for source in sources_of(node)}
+        return [node for node in self._nodes if id(node) not in read]
+
+    def leaves(self) -> tuple[Node, ...]:
+        """Steps with an effect of their own (peek, Debug) that lead to no state and no answer: they run, too."""
+        effects = [node for node in self._nodes if isinstance(node, Peek | Debug)]
+        covered = {id(node) for node in walk(*self.states.values())} | {id(node) for node in self._answering()}
+        for effect in effects:
+            covered |= {id(node) for node in walk(*sources_of(effect))}
+        return tuple(effect for effect in effects if id(effect) not in covered)
+
+    def requests(self) -> dict[str, tuple[RequestSource, Node]]:
+        """Every DRPC function with the step that gives its answer: the one that no other step reads."""
+        return {function: (source, self._answer(function, source)) for function, source in self.functions.items()}
+
+    def _answer(self, function: str, source: RequestSource) -> Node:
+        below = self._below([source])
+        read = {id(each) for node in below for each in sources_of(node)}
+        leaves = [node for node in below if id(node) not in read]
+        if len(leaves) == 1:
+            return leaves[0]
+        places = " and ".join(f"{leaf.step} ({leaf.site.place})" for leaf in leaves)
+        raise TopologyError(
+            f"DRPC function {function!r} has {len(leaves)} answers, {places}: the answer is the one step that "
+            "no other reads. Merge or join them; a cell that ran twice made its steps twice, so begin with a new TridentTopology there"
+        )
+
+    def _answering(self) -> list[Node]:
+        return self._below(self.functions.values())
+
+    def _below(self, sources: Iterable[Node]) -> list[Node]:
+        """These nodes and every step that reads them, however far."""
+        reached = {id(source) for source in sources}
+        for node in self._nodes:  # made in order: each after those it reads
+            if any(id(source) in reached for source in sources_of(node)):
+                reached.add(id(node))
+        return [node for node in self._nodes if id(node) in reached]

@@ -1,0 +1,114 @@
+"""What every stream is: a node of the plan, the topology's register, and the rails around both."""
+
+from typing import TYPE_CHECKING, NoReturn
+
+from pyspark.sql.types import StructType
+
+from trident.base.errors import TopologyError
+from trident.base.names import FieldsLike, did_you_mean
+from trident.base.step import Step, caller
+from trident.base.types import ddl
+from trident.plan import rules
+from trident.plan.nodes import Node
+from trident.plan.register import Register
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+_SPARK_VERBS = {
+    "select": "project(...) keeps fields, each(...) adds them",
+    "withColumn": "each(expr(...), 'name type') adds a field",
+    "where": "filter(...)",
+    "count": "aggregate(Count(), 'count'), or persistentAggregate for a state",
+    "sum": "aggregate('field', Sum(), 'sum'), or persistentAggregate for a state",
+    "collect": "take(n) shows what the first batch gives; start the topology to run it",
+    "union": "merge(...)",
+    "persist": "persistentAggregate(...)",
+    "columns": "fields",
+    "dtypes": "schema",
+}
+
+
+class Rails:
+    """What a stream is not: neither a truth value nor a sequence of tuples."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a stream is a description of what happens to every batch, it is neither true nor false")
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("a stream has no end and cannot be iterated; take(n) gives tuples of its spout's first batch")
+
+    def __getitem__(self, name: object) -> NoReturn:
+        raise TypeError(
+            f"a field of a stream is no object of its own: name {name!r} in a verb, such as project({name!r})"
+        )
+
+
+class StreamBase(Rails):
+    """An immutable description of what happens to every batch; each verb gives a new stream."""
+
+    __slots__ = ("_label", "_node", "_register")
+
+    def __init__(self, register: Register, node: Node, label: str) -> None:
+        self._register = register
+        self._node = node
+        self._label = label
+
+    @property
+    def schema(self) -> StructType:
+        """The fields of the tuples with their types."""
+        return self._node.schema
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields."""
+        return tuple(self._node.schema.names)
+
+    def _step(self, verb: str) -> Step:
+        return Step(self._register.label(self._label, verb), caller(verb))
+
+    def _then(self, node: Node) -> "Stream":
+        from trident.stream.stream import Stream
+
+        self._register.add(self._label, node)
+        return Stream(self._register, node, self._label)
+
+    def _inputs(self, given: FieldsLike | None, step: Step) -> tuple[str, ...]:
+        """The input fields as named, or all of them."""
+        return self.fields if given is None else rules.known_fields(self.schema, given, step)
+
+    def _named(self, fields: tuple[FieldsLike, ...], step: Step) -> tuple[str, ...]:
+        """The fields of a verb that takes nothing but fields, one or more arguments of them."""
+        names = [name for each in fields for name in rules.known_fields(self.schema, each, step)]
+        return rules.known_fields(self.schema, names, step)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._node.step}: {ddl(self.schema)})"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(unknown_verb(self, name, self.fields), name=name, obj=self)
+
+
+def unknown_verb(subject: object, name: str, fields: tuple[str, ...] = ()) -> str:
+    """The message for an attribute that is not there: what may have been meant."""
+    message = f"{type(subject).__name__!r} has no verb {name!r}"
+    if name.startswith("_"):
+        return message
+    if name in fields:
+        return f"{message}; {name!r} is a field: name it in a verb, such as project({name!r})"
+    verbs = [verb for verb in dir(type(subject)) if not verb.startswith("_")]
+    near = did_you_mean(name, verbs)
+    return message + (
+        near or (f"; use {_SPARK_VERBS[name]}" if name in _SPARK_VERBS else f"; it has {', '.join(verbs)}")
+    )
+
+
+def same_topology(register: Register, others: "list[StreamBase]", step: Step) -> None:
+    """Refuse to connect streams of two topologies."""
+    for other in others:
+        if not isinstance(other, StreamBase):
+            raise step.error(TopologyError, f"{other!r} is no stream")
+        if other._register is not register:
+            raise step.error(TopologyError, f"{other!r} belongs to another topology")

@@ -1,0 +1,92 @@
+"""Several streams to one, within one batch: merge and join."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trident.base.callsite import CallSite
+from trident.base.errors import TopologyError
+from trident.base.names import FieldsLike
+from trident.base.step import Step, caller
+from trident.operations.outputs import OutputsLike
+from trident.plan import nodes, rules
+from trident.plan.register import Register
+from trident.stream.base import StreamBase
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+
+class CombineVerbs(StreamBase):
+    """Verbs that bring streams together; they stand on the topology too."""
+
+    __slots__ = ()
+
+    def merge(self, *others: "Stream", outputFields: OutputsLike | None = None) -> "Stream":
+        """The tuples of this stream and the others, WITHIN ONE BATCH: ``topology.merge(this, *others)``."""
+        return merged(self._register, [self, *others], outputFields)
+
+    def join(
+        self,
+        other: "Stream",
+        keys: FieldsLike,
+        outputFields: OutputsLike | None = None,
+        *,
+        otherKeys: FieldsLike | None = None,
+    ) -> "Stream":
+        """Pairs of tuples with equal keys, WITHIN ONE BATCH: ``topology.join([this, other], [keys, otherKeys])``.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> topology = TridentTopology()
+        >>> clicks = topology.newStream("clicks", FixedBatchSpout("user long, url string", [[(1, "/a")]]))
+        >>> users = topology.newStream("users", FixedBatchSpout("id long, name string", [[(1, "Ann")]]))
+        >>> clicks.join(users, "user", otherKeys="id")
+        Stream(clicks-users/0:join(user): user bigint, url string, name string)
+        """
+        return joined(self._register, [self, other], [keys, keys if otherKeys is None else otherKeys], outputFields)
+
+
+def merged(register: Register, streams: Sequence[StreamBase], outputFields: OutputsLike | None) -> "Stream":
+    """A merge of streams of one topology."""
+    label, step = _begin(register, "merge", streams)
+    rules.one_batch([stream._node for stream in streams], step)
+    schema = rules.merged([stream.schema for stream in streams], outputFields, step)
+    sources = tuple(stream._node for stream in streams)
+    return _made(register, label, nodes.Merge(sources, step=step.label, site=step.called, schema=schema))
+
+
+def joined(
+    register: Register, streams: Sequence[StreamBase], keys: object, outputFields: OutputsLike | None
+) -> "Stream":
+    """An inner join of streams of one topology."""
+    label, step = _begin(register, "join", streams)
+    rules.one_batch([stream._node for stream in streams], step)
+    schemas = [stream.schema for stream in streams]
+    found = rules.join_keys(schemas, keys, step)
+    step = Step(f"{step.label}({', '.join(found[0])})", step.called)
+    schema = rules.joined(schemas, found, outputFields, step)
+    sources = tuple(stream._node for stream in streams)
+    return _made(register, label, nodes.Join(sources, found, step=step.label, site=step.called, schema=schema))
+
+
+def _begin(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
+    """The name of the new stream, made of its sources' names, and the step."""
+    called: CallSite = caller(verb)
+    for stream in streams:
+        if not isinstance(stream, StreamBase):
+            grouped = type(stream).__name__ == "GroupedStream"
+            hint = "; its toStream() is one" if grouped else ""
+            raise Step(verb, called).error(TopologyError, f"{stream!r} is no stream{hint}")
+        if stream._register is not register:
+            raise Step(verb, called).error(TopologyError, f"{stream!r} belongs to another topology")
+    if len(streams) < 2:
+        raise Step(verb, called).error(TopologyError, f"a {verb} needs two streams at least, not {len(streams)}")
+    label = "-".join(dict.fromkeys(stream._label for stream in streams if isinstance(stream, StreamBase)))
+    return label, Step(register.label(label, verb), called)
+
+
+def _made(register: Register, label: str, node: nodes.Node) -> "Stream":
+    from trident.stream.stream import Stream
+
+    register.add(label, node)
+    return Stream(register, node, label)

@@ -1,0 +1,176 @@
+"""What happens to a tuple that stays: each, filter, peek, project."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from trident.base.errors import TopologyError
+from trident.base.names import FieldsLike
+from trident.operations.annotations import Returns
+from trident.operations.builtin_functions import Debug
+from trident.operations.functions import Call, Operation
+from trident.operations.outputs import OutputsLike, read_outputs, resolve
+from trident.operations.reading import check_arguments, check_predicate, read_operation
+from trident.plan import nodes, rules
+from trident.stream.base import StreamBase
+from trident.stream.call import Arguments, read_arguments
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+_EACH = "each([inputFields,] function, outputFields), or each([inputFields,] filter)"
+
+
+class EachVerbs(StreamBase):
+    """Verbs that add to a tuple, keep it, or look at it."""
+
+    __slots__ = ()
+
+    def each(
+        self,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        function: object = None,
+        filter: object = None,
+        outputFields: OutputsLike | None = None,
+    ) -> "Stream":
+        """Append what a function gives to every tuple; without output fields keep the tuples that a filter keeps.
+
+        Meaning: ``org.apache.storm.trident.Stream.each``. Omitted input fields mean all fields (Trident: none).
+
+        Parameters
+        ----------
+        inputFields : str or list of str, optional
+            The fields that the operation sees, one positional argument each. Omitted: a callable gets one TridentTuple
+            of all fields.
+        function, filter : callable, Function, Filter, expr, Column or udf
+            A callable gives one value; a tuple is several, None a null. A generator, or an ``Iterator`` annotation,
+            gives any number of tuples; none drops the input tuple. ``Debug()`` shows the tuples that pass.
+        outputFields : str, list of str or StructType, optional
+            New names, with types where the function's annotations do not tell them: ``"word string"``.
+
+        Raises
+        ------
+        FieldNotFoundError, DuplicateFieldError, TypeDeclarationError, TopologyError
+            Where the call cannot mean anything.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> lines = TridentTopology().newStream("lines", FixedBatchSpout("line string", [[("a dog",)]]))
+        >>> lines.each("line", lambda line: line.split(), "words array<string>")
+        Stream(lines/1:each(<lambda>): line string, words array<string>)
+        >>> lines.each("line", lambda line: len(line) > 3).fields
+        ('line',)
+        """
+        call = read_arguments(
+            self._step("each"), _EACH, args, {"function": function, "filter": filter}, inputFields, outputFields
+        )
+        if isinstance(call.operation, Debug):
+            return self._debug(call, call.operation)
+        if call.outputs is None:
+            return self._filtered(call)
+        if filter is not None:
+            raise call.step.error(TopologyError, f"a filter has no outputFields; write {_EACH}")
+        inputs, operation, outputs = self._function(call)
+        schema = rules.appended(self.schema, outputs, call.step)
+        step = call.step
+        return self._then(
+            nodes.Each(self._node, inputs, operation, outputs, step=step.label, site=step.called, schema=schema)
+        )
+
+    def filter(self, *args: object, inputFields: FieldsLike | None = None, filter: object = None) -> "Stream":
+        """Keep the tuples that a filter keeps: a callable that gives a bool, a Filter, ``expr("n > 3")``.
+
+        With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
+        Meaning: ``org.apache.storm.trident.Stream.filter``.
+
+        >>> from trident import TridentTopology, expr
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
+        >>> words.filter(lambda t: t.n > 1).filter("word", str.isalpha).filter(expr("n < 9"))
+        Stream(words/3:filter(expr): word string, n bigint)
+        """
+        return self._filtered(
+            read_arguments(self._step("filter"), "filter([inputFields,] filter)", args, {"filter": filter}, inputFields)
+        )
+
+    def project(self, *fields: FieldsLike) -> "Stream":
+        """Keep these fields, in this order. Meaning: ``org.apache.storm.trident.Stream.project``.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
+        >>> words.project("n", "word")
+        Stream(words/1:project: n bigint, word string)
+        """
+        step = self._step("project")
+        names = self._named(fields, step)
+        schema = rules.chosen(self.schema, names, step)
+        return self._then(nodes.Project(self._node, names, step=step.label, site=step.called, schema=schema))
+
+    def peek(self, *args: object, inputFields: FieldsLike | None = None, action: object = None) -> "Stream":
+        """Do something with every tuple and leave it as it is. It is done where the tuple is, and again at a replay.
+
+        With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
+        Meaning: ``org.apache.storm.trident.Stream.peek``.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
+        >>> words.peek(print)
+        Stream(words/1:peek(print): word string, n bigint)
+        """
+        step = self._step("peek")
+        call = read_arguments(step, "peek([inputFields,] action)", args, {"action": action}, inputFields)
+        if isinstance(call.operation, Debug):
+            return self._debug(call, call.operation)
+        inputs, operation, _ = self._operation(call, tuples=call.inputs is None)
+        step = call.step
+        if operation.call not in (Call.VALUES, Call.TUPLE) or operation.many:
+            raise step.error(TopologyError, "peek takes a plain callable, whose result means nothing")
+        if call.outputs is not None:
+            raise step.error(TopologyError, "peek has no outputFields; each(function, outputFields) appends fields")
+        return self._then(
+            nodes.Peek(self._node, inputs, operation, step=step.label, site=step.called, schema=self.schema)
+        )
+
+    # --- shared ---------------------------------------------------------------------------------------------------
+
+    def _operation(self, call: Arguments, tuples: bool) -> tuple[tuple[str, ...], Operation, Returns]:
+        """The input fields, and the operation read and checked for a call with them."""
+        inputs = self._inputs(call.inputs, call.step)
+        operation, returns = read_operation(call.operation, call.step, tuples)
+        check_arguments(operation, inputs, call.step)
+        return inputs, operation, returns
+
+    def _function(self, call: Arguments) -> tuple[tuple[str, ...], Operation, StructType]:
+        """A function that gives the declared output fields."""
+        inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
+        if operation.call is Call.FILTER:
+            raise call.step.error(TopologyError, "it is a Filter, which gives no fields; leave out the outputFields")
+        assert call.outputs is not None
+        return inputs, operation, resolve(read_outputs(call.outputs, call.step), operation, returns, call.step)
+
+    def _filtered(self, call: Arguments) -> "Stream":
+        step = call.step
+        if call.outputs is not None:
+            raise step.error(
+                TopologyError, f"a filter has no outputFields, {call.outputs!r}; to append fields use each"
+            )
+        inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
+        check_predicate(operation, returns, step)
+        return self._then(
+            nodes.Filter(self._node, inputs, operation, step=step.label, site=step.called, schema=self.schema)
+        )
+
+    def _debug(self, call: Arguments, debug: Debug) -> "Stream":
+        step = call.step
+        if call.outputs is not None:
+            raise step.error(TopologyError, "Debug has no outputFields")
+        inputs = self._inputs(call.inputs, step)
+        label = debug.label or step.label
+        return self._then(
+            nodes.Debug(self._node, inputs, label, debug.limit, step=step.label, site=step.called, schema=self.schema)
+        )

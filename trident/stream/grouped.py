@@ -1,0 +1,153 @@
+"""A stream in groups: what comes next happens to each group by itself."""
+
+from typing import TYPE_CHECKING, NoReturn
+
+from pyspark.sql.types import StructType
+
+from trident.base.errors import TopologyError
+from trident.base.names import FieldsLike
+from trident.base.types import ddl
+from trident.operations.outputs import OutputsLike
+from trident.stream.aggregate import aggregated
+from trident.stream.base import Rails, unknown_verb
+from trident.stream.persist import TridentState, persisted
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+
+class GroupedStream(Rails):
+    """What `groupBy` gives. Meaning: ``org.apache.storm.trident.fluent.GroupedStream``."""
+
+    __slots__ = ("_group", "_stream")
+
+    def __init__(self, stream: "Stream", group: tuple[str, ...]) -> None:
+        self._stream = stream
+        self._group = group
+
+    @property
+    def schema(self) -> StructType:
+        """The fields of the tuples with their types."""
+        return self._stream.schema
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the fields."""
+        return self._stream.fields
+
+    @property
+    def groupFields(self) -> tuple[str, ...]:
+        """The names of the fields by which tuples are grouped."""
+        return self._group
+
+    def toStream(self) -> "Stream":
+        """The same tuples without groups."""
+        return self._stream
+
+    def aggregate(
+        self,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        aggregator: object = None,
+        outputFields: OutputsLike | None = None,
+    ) -> "Stream":
+        """One tuple for each group of the batch: the group fields, then the aggregator's value. See `Stream.aggregate`.
+
+        Meaning: ``org.apache.storm.trident.fluent.GroupedStream.aggregate``.
+
+        >>> from trident import Sum, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
+        >>> words.groupBy("word").aggregate("n", Sum(), "total")
+        Stream(words/1:aggregate(Sum): word string, total bigint)
+        """
+        return aggregated(self._stream, self._group, args, inputFields, aggregator, outputFields)
+
+    def persistentAggregate(
+        self,
+        stateFactory: object,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        aggregator: object = None,
+        outputFields: OutputsLike | None = None,
+        name: str | None = None,
+    ) -> TridentState:
+        """Combine each group's aggregate of every batch into the state's value under the group's key.
+
+        The parameters are those of `Stream.persistentAggregate`.
+        Meaning: ``org.apache.storm.trident.fluent.GroupedStream.persistentAggregate``.
+
+        >>> from trident import Count, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [[("dog",)]]))
+        >>> words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        TridentState('counts': word string, count bigint; opaque)
+        """
+        return persisted(self._stream, self._group, stateFactory, args, inputFields, aggregator, outputFields, name)
+
+    def stateQuery(
+        self,
+        state: TridentState,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        function: object = None,
+        outputFields: OutputsLike | None = None,
+    ) -> "Stream":
+        """Append to every tuple what a query function finds in a state; the tuples leave without groups.
+
+        The parameters are those of `Stream.stateQuery`.
+        Meaning: ``org.apache.storm.trident.fluent.GroupedStream.stateQuery``.
+        """
+        return self._stream.stateQuery(
+            state, *args, inputFields=inputFields, function=function, outputFields=outputFields
+        )
+
+    def each(
+        self,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        function: object = None,
+        filter: object = None,
+        outputFields: OutputsLike | None = None,
+    ) -> "GroupedStream":
+        """`Stream.each`, and the groups stay. Meaning: ``org.apache.storm.trident.fluent.GroupedStream.each``."""
+        stream = self._stream.each(
+            *args, inputFields=inputFields, function=function, filter=filter, outputFields=outputFields
+        )
+        return GroupedStream(stream, self._group)
+
+    def filter(self, *args: object, inputFields: FieldsLike | None = None, filter: object = None) -> "GroupedStream":
+        """`Stream.filter`, and the groups stay."""
+        return GroupedStream(self._stream.filter(*args, inputFields=inputFields, filter=filter), self._group)
+
+    def peek(self, *args: object, inputFields: FieldsLike | None = None, action: object = None) -> "GroupedStream":
+        """`Stream.peek`, and the groups stay."""
+        return GroupedStream(self._stream.peek(*args, inputFields=inputFields, action=action), self._group)
+
+    def project(self, *fields: FieldsLike) -> "GroupedStream":
+        """`Stream.project`, and the groups stay: the group fields must be among the fields."""
+        step = self._stream._step("project")
+        kept = self._stream._named(fields, step)
+        missing = [name for name in self._group if name not in kept]
+        if missing:
+            raise step.error(
+                TopologyError, f"the group field {missing[0]!r} must stay; toStream() gives the stream without groups"
+            )
+        return GroupedStream(self._stream.project(*fields), self._group)
+
+    def explain(self) -> None:
+        """Print the steps that lead here; see `Stream.explain`."""
+        self._stream.explain()
+
+    def __repr__(self) -> str:
+        return f"GroupedStream({self._stream._node.step}: {ddl(self.schema)}; by {', '.join(self._group)})"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        from trident.stream.stream import Stream
+
+        if not name.startswith("_") and hasattr(Stream, name):
+            message = f"'GroupedStream' has no verb {name!r}; the stream without groups has: toStream().{name}"
+        else:
+            message = unknown_verb(self, name, self.fields)
+        raise AttributeError(message, name=name, obj=self)

@@ -1,0 +1,77 @@
+"""Looking at a stream: show, take, explain, draw, and how it shows itself in a notebook."""
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Row
+
+from trident.base.errors import TopologyError
+from trident.plan import draw, rules
+from trident.plan.explain import explain_nodes
+from trident.plan.nodes import PersistentAggregate, StateQuery, walk
+from trident.stream.base import StreamBase
+from trident.stream.table import text_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class LookVerbs(StreamBase):
+    """Verbs that change nothing and start nothing."""
+
+    __slots__ = ()
+
+    def take(self, n: int, spark: "SparkSession | None" = None) -> list[Row]:
+        """The first `n` tuples that the spout's first batch comes to here.
+
+        Runs the part without state by Spark; no txid is used, no state and no position is touched.
+
+        Raises
+        ------
+        TopologyError
+            On a stream that has read a state, or that carries DRPC requests: there is no first batch to look at.
+        """
+        from trident.compiler import preview
+
+        if not isinstance(n, int) or n < 0:
+            raise TopologyError(f"{self._node.step}: take(n) needs a number of tuples, not {n!r}")
+        self._check_visible("take")
+        return list(preview.take(self._node, n, spark=spark))
+
+    def show(self, n: int = 20, truncate: bool | int = True, spark: "SparkSession | None" = None) -> None:
+        """Print the first `n` tuples that the spout's first batch comes to here, as `DataFrame.show` does.
+
+        `truncate`: cut what is longer than 20 characters, or than this number of them.
+        """
+        width = 20 if truncate is True else int(truncate)
+        self._check_visible("show")
+        print(text_table(self.fields, self.take(n, spark=spark), width))
+
+    def explain(self) -> None:
+        """Print the steps that lead here, where each is written, and the states on the way with what is promised.
+
+        Starts no JVM.
+        """
+        print(explain_nodes([self._node]))
+
+    def draw(self, format: str = "svg") -> str:
+        """The steps that lead here as a picture: "svg", "mermaid", "dot" or "json", as text."""
+        return draw.write(draw.picture([self._node]), format)
+
+    def _repr_svg_(self) -> str:
+        return self.draw("svg")
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "image/svg+xml": self.draw("svg")}
+
+    def _check_visible(self, verb: str) -> None:
+        if rules.is_request(self._node):
+            raise TopologyError(
+                f"{self._node.step}: {verb} looks at a spout's first batch, and this stream carries DRPC requests; "
+                "start the topology and ask running.drpc.execute(...)"
+            )
+        for node in walk(self._node):
+            if isinstance(node, PersistentAggregate | StateQuery):
+                raise TopologyError(
+                    f"{self._node.step}: {verb} runs no state, and {node.step} ({node.site.place}) is one; "
+                    f"{verb} the stream before it, or start the topology"
+                )

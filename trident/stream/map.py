@@ -1,0 +1,139 @@
+"""What makes new tuples: map, flatMap, transform."""
+
+from typing import TYPE_CHECKING, Any
+
+from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.names import FieldsLike
+from trident.base.step import Step
+from trident.base.types import select
+from trident.operations.annotations import Returns, several_of, type_of
+from trident.operations.functions import Call, Operation
+from trident.operations.outputs import OutputsLike, keep_names, read_outputs, resolve, shown
+from trident.operations.reading import bind
+from trident.plan import nodes
+from trident.stream.call import Arguments, operation_site, read_arguments
+from trident.stream.each import EachVerbs
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+_USAGE = "([inputFields,] function[, outputFields])"
+
+
+class MapVerbs(EachVerbs):
+    """Verbs that replace a tuple, and `transform` that replaces a batch."""
+
+    __slots__ = ()
+
+    def map(
+        self,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        function: object = None,
+        outputFields: OutputsLike | None = None,
+    ) -> "Stream":
+        """Replace every tuple by what a function gives for it: a scalar is one value, a tuple several.
+
+        With input fields a callable gets one positional argument each, without one TridentTuple of all fields. Without
+        output fields the fields that it saw keep their names.
+        Meaning: ``org.apache.storm.trident.Stream.map``.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
+        >>> words.map(lambda t: (t.word.upper(), t.n + 1))
+        Stream(words/1:map(<lambda>): word string, n bigint)
+        >>> words.map("n", lambda n: n / 2, "half double").fields
+        ('half',)
+        """
+        step = self._step("map")
+        call = read_arguments(step, "map" + _USAGE, args, {"function": function}, inputFields, outputFields)
+        return self._mapped(call, many=False)
+
+    def flatMap(
+        self,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        function: object = None,
+        outputFields: OutputsLike | None = None,
+    ) -> "Stream":
+        """Replace every tuple by all that a function gives for it: a list, a generator, anything that can be iterated.
+
+        With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
+        Meaning: ``org.apache.storm.trident.Stream.flatMap``.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> lines = TridentTopology().newStream("lines", FixedBatchSpout("line string", [[("a dog",)]]))
+        >>> lines.flatMap("line", str.split, "word string")
+        Stream(lines/1:flatMap(str.split): word string)
+        """
+        step = self._step("flatMap")
+        call = read_arguments(step, "flatMap" + _USAGE, args, {"function": function}, inputFields, outputFields)
+        return self._mapped(call, many=True)
+
+    def transform(self, function: Any, outputFields: OutputsLike | None = None, **frames: Any) -> "Stream":
+        """The way out to the whole DataFrame API: ``function(batch, **frames)`` gives the new batch, as a DataFrame.
+
+        Only Spark can run it. `frames` are static DataFrames, handed on by keyword. Omitted output fields mean that the
+        fields stay as they are.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
+        >>> words.transform(lambda df: df.dropDuplicates(["word"]))
+        Stream(words/1:transform(<lambda>): word string, n bigint)
+        """
+        site = operation_site(function)
+        step = self._step("transform").with_function(site)
+        if not callable(function):
+            raise step.error(TopologyError, f"{function!r} is no callable from DataFrame to DataFrame")
+        bind(function, 1, "it is called with the batch's DataFrame and the static ones by keyword", step, tuple(frames))
+        schema = self.schema
+        if outputFields is not None:
+            operation = Operation(function, site, Call.FRAME)
+            schema = resolve(read_outputs(outputFields, step), operation, Returns(), step)
+        operation = Operation(function, site, Call.FRAME)
+        frozen = tuple(frames.items())
+        return self._then(
+            nodes.Transform(self._node, operation, frozen, step=step.label, site=step.called, schema=schema)
+        )
+
+    def _mapped(self, call: Arguments, many: bool) -> "Stream":
+        step = call.step
+        inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
+        operation, returns = _as_many(operation, returns, step) if many else _as_one(operation, returns, step)
+        if call.outputs is None:
+            schema = keep_names(select(self.schema, inputs), operation, returns, step)
+        else:
+            schema = resolve(read_outputs(call.outputs, step), operation, returns, step)
+        return self._then(nodes.Map(self._node, inputs, operation, step=step.label, site=step.called, schema=schema))
+
+
+def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
+    """An operation that gives exactly one tuple for each."""
+    if operation.call is Call.FILTER:
+        raise step.error(TopologyError, "it is a Filter; use filter")
+    if operation.call is Call.FUNCTION:
+        raise step.error(TopologyError, "it is a Function, which emits any number of tuples; use each or flatMap")
+    if operation.many:
+        raise step.error(TypeDeclarationError, "it gives many tuples for one, and map exactly one; use flatMap")
+    return operation, returns
+
+
+def _as_many(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
+    """An operation whose result is all tuples for one: its elements are the tuples."""
+    if operation.call is Call.FILTER:
+        raise step.error(TopologyError, "it is a Filter; use filter")
+    if operation.call is Call.UDF:
+        raise step.error(TopologyError, "a udf gives one value a row; use map, or expr('explode(...)')")
+    if operation.call.native or operation.many:
+        return operation, returns
+    if returns.eager:
+        returns = returns.element
+    elif returns.known and (type_of(returns.hint) is not None or several_of(returns.hint) is not None):
+        raise step.error(
+            TypeDeclarationError,
+            f"it is annotated to return {shown(returns)}, and flatMap wants many; yield them, or return a list",
+        )
+    return Operation(operation.target, operation.site, operation.call, many=True), returns

@@ -1,0 +1,18 @@
+"""The fluent skin, put together from its families of verbs."""
+
+from trident.stream.aggregate import AggregateVerbs
+from trident.stream.combine import CombineVerbs
+from trident.stream.look import LookVerbs
+from trident.stream.map import MapVerbs
+from trident.stream.persist import PersistVerbs
+from trident.stream.repartition import RepartitionVerbs
+
+
+class Stream(MapVerbs, RepartitionVerbs, AggregateVerbs, PersistVerbs, CombineVerbs, LookVerbs):
+    """A description of what happens to every batch; `TridentTopology.newStream` begins one.
+
+    Immutable: each verb gives a new stream, and a stream may be used as often as you like. Nothing runs before
+    `TridentTopology.start`. Meaning: ``org.apache.storm.trident.Stream``.
+    """
+
+    __slots__ = ()

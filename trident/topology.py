@@ -1,0 +1,283 @@
+"""The topology: where streams begin, where they meet, and where they are set to work."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from trident.base.errors import DuplicateNameError, TopologyError
+from trident.base.names import check_name
+from trident.base.step import Step, caller
+from trident.operations.outputs import OutputsLike, read_outputs
+from trident.plan import draw
+from trident.plan.explain import explain_nodes
+from trident.plan.nodes import Node, PersistentAggregate, RequestSource, SpoutSource, walk
+from trident.plan.register import Register
+from trident.stream import Stream
+from trident.stream.base import unknown_verb
+from trident.stream.combine import joined, merged
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from trident.runtime.running import RunningTopology
+    from trident_spouts.executor import Spout
+
+
+class TridentTopology:
+    """Streams, and the states that they update: written once, then run batch by batch.
+
+    Nothing here needs a JVM before `start`. Meaning: ``org.apache.storm.trident.TridentTopology``.
+
+    >>> from trident import Count, TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> from trident.state import MemoryMapState
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", FixedBatchSpout("word string", [[("dog",), ("cat",)]]))
+    >>> words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    TridentState('counts': word string, count bigint; opaque)
+    >>> topology
+    TridentTopology(streams: words; states: counts)
+    """
+
+    def __init__(self) -> None:
+        self._register = Register()
+
+    # --- where streams begin --------------------------------------------------------------------------------------
+
+    def newStream(self, name: str, spout: "Spout") -> Stream:
+        """Begin a stream with the batches of a spout.
+
+        `name` is the stream's identity in the transaction log, so it must stay the same over restarts: letters, digits,
+        ``-``, ``_`` and ``.``. Meaning: ``org.apache.storm.trident.TridentTopology.newStream``.
+
+        Raises
+        ------
+        DuplicateNameError
+            Where a stream of this name begins already.
+        """
+        step = Step(f"{name}/0:newStream", caller("newStream"))
+        self._check_name("a stream", name, self._register.streams, step)
+        if not all(hasattr(spout, each) for each in ("kind", "schema", "open")) or isinstance(spout, type):
+            raise step.error(
+                TopologyError,
+                f"{spout!r} is no spout; give one such as FileSpout(path) or FixedBatchSpout(fields, batches)",
+            )
+        label = f"{name}/0:newStream({type(spout).__name__})"
+        node = SpoutSource(name, spout, step=label, site=step.called, schema=spout.schema)
+        self._register.add(name, node)
+        return Stream(self._register, node, name)
+
+    def newDRPCStream(self, function: str, arguments: OutputsLike = "args string") -> Stream:
+        """Begin a stream with the requests to a DRPC function: one tuple each, of these arguments.
+
+        The function's answer is what leaves the last step of the stream, the one that no other step reads.
+        Meaning: ``org.apache.storm.trident.TridentTopology.newDRPCStream``.
+
+        >>> TridentTopology().newDRPCStream("lookup", "user long, day date")
+        Stream(lookup()/0:newDRPCStream: user bigint, day date)
+        """
+        label = f"{function}()"
+        step = Step(f"{label}/0:newDRPCStream", caller("newDRPCStream"))
+        self._check_name("a DRPC function", function, self._register.functions, step)
+        declared = read_outputs(arguments, step)
+        if not all(declared.typed):
+            raise step.error(TopologyError, f"the arguments {arguments!r} need types, such as 'user long, day date'")
+        node = RequestSource(function, step=step.label, site=step.called, schema=declared.schema)
+        self._register.add(label, node)
+        return Stream(self._register, node, label)
+
+    # --- where they meet ------------------------------------------------------------------------------------------
+
+    def merge(self, *streams: Stream, outputFields: OutputsLike | None = None) -> Stream:
+        """The tuples of all these streams, WITHIN ONE BATCH: their spouts share txids from here on.
+
+        By position: the types must be the same, the names are the first stream's unless others are given. No tuple is
+        dropped for being there twice. Meaning: ``org.apache.storm.trident.TridentTopology.merge``.
+
+        >>> from trident.spouts import FixedBatchSpout
+        >>> topology = TridentTopology()
+        >>> a = topology.newStream("a", FixedBatchSpout("word string", [[("dog",)]]))
+        >>> b = topology.newStream("b", FixedBatchSpout("text string", [[("cat",)]]))
+        >>> topology.merge(a, b)
+        Stream(a-b/0:merge: word string)
+        """
+        return merged(self._register, _flat(streams), outputFields)
+
+    def join(self, streams: Sequence[Stream], keys: object, outputFields: OutputsLike | None = None) -> Stream:
+        """All combinations of tuples with equal keys, one of each stream, WITHIN ONE BATCH: an inner join.
+
+        Tuples that arrive in different batches never meet; a state that is asked with `stateQuery` remembers.
+        Null keys meet, as in Trident and unlike SQL.
+        Meaning: ``org.apache.storm.trident.TridentTopology.join``.
+
+        Parameters
+        ----------
+        streams : list of Stream
+            Two or more.
+        keys : list of fields, one for each stream, or one text for all
+            ``["id", "user_id"]``, ``["a, b", ["c", "d"]]``, ``"id"``. They pair up by position and need equal types.
+        outputFields : str or list of str, optional
+            Names for the keys, then every stream's other fields. Needed where two streams share a name.
+
+        Examples
+        --------
+        >>> from trident.spouts import FixedBatchSpout
+        >>> topology = TridentTopology()
+        >>> a = topology.newStream("a", FixedBatchSpout("id long, x string", [[(1, "x")]]))
+        >>> b = topology.newStream("b", FixedBatchSpout("key long, x string", [[(1, "y")]]))
+        >>> topology.join([a, b], ["id", "key"], "id, ax, bx")
+        Stream(a-b/0:join(id): id bigint, ax string, bx string)
+        """
+        return joined(self._register, list(streams), keys, outputFields)
+
+    # --- what there is to run -------------------------------------------------------------------------------------
+
+    @property
+    def states(self) -> tuple[PersistentAggregate, ...]:
+        """The steps that update states."""
+        return tuple(self._register.states.values())
+
+    @property
+    def sinks(self) -> tuple[Node, ...]:
+        """What has an effect: the steps that update states, and those peeks and Debugs that lead to none."""
+        return (*self.states, *self._register.leaves())
+
+    @property
+    def requests(self) -> dict[str, tuple[RequestSource, Node]]:
+        """The DRPC functions: where each begins, and the step whose tuples are its answer.
+
+        Raises TopologyError where two steps could be the answer.
+        """
+        return self._register.requests()
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every step that leads to an effect or to an answer, each after those that it reads."""
+        return tuple(walk(*self.sinks, *(leaf for _, leaf in self.requests.values())))
+
+    # --- setting to work ------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        spark: "SparkSession | None" = None,
+        *,
+        name: str | None = None,
+        checkpointLocation: str | Path | None = None,
+        **options: Any,
+    ) -> "RunningTopology":
+        """Set the topology to work and return its handle at once.
+
+        Parameters
+        ----------
+        spark : SparkSession, optional
+            The session to run on; else the active one, else a local one. Its runtime confs are copied to sessions of
+            the run's own, and it is never changed.
+        name : str, optional
+            The topology's identity: with the names of states and streams it says what belongs together over restarts.
+        checkpointLocation : path, optional
+            Where the transaction log and the memory states live. Without it nothing survives the run.
+        availableNow : bool
+            Run what there is, then stop.
+        processingTime : str or float
+            Begin a batch at most this often: ``"1 second"``, or seconds.
+        requireExactlyOnce : bool
+            Refuse states that are promised less; `explain` shows what each is promised.
+        maxAttempts : int
+            A batch that failed so often stops its group with the cause. Default 5.
+        maxSpoutPending : int
+            How many batches may run at once; they commit one after the other. Default 2.
+        messageTimeoutSecs : float
+            An attempt whose Spark work takes longer is cancelled and tried again. Default 300.
+        replace : bool
+            Stop the topology of this name that runs in this process, and take its place.
+
+        Raises
+        ------
+        GuaranteeError, TopologyActiveError, LogError, StateError
+            Where it cannot start; the message names the way out.
+        """
+        if not self._register.streams:
+            raise TopologyError(
+                "the topology has no stream from a spout, so there is nothing to run; begin with newStream"
+            )
+        if not self.sinks and not self._register.functions:
+            raise TopologyError(
+                "no stream of the topology has an effect: end one in persistentAggregate, or look at it with "
+                "each(Debug()), peek(...) or show()"
+            )
+        from trident.runtime.start import start
+
+        given = {"name": name, "checkpointLocation": checkpointLocation}
+        options |= {key: value for key, value in given.items() if value is not None}
+        return start(self, spark, **options)
+
+    def reset(self, name: str, checkpointLocation: str | Path) -> None:
+        """Drop the transaction log of `name` and every state that this topology declares, together.
+
+        Raises
+        ------
+        TopologyActiveError
+            While it runs in this process.
+        StateOwnedError
+            Where a state's place holds another topology's state; that is not touched.
+        """
+        from trident.runtime.reset import reset
+
+        reset(self, name, checkpointLocation)
+
+    # --- looking at it --------------------------------------------------------------------------------------------
+
+    def explain(self) -> None:
+        """Print every stream's steps, the batch groups and stages they run in, and what each state is promised.
+
+        Starts no JVM.
+        """
+        answers = {id(leaf): function for function, (_, leaf) in self.requests.items()}
+        print(explain_nodes(self._register.ends(), self._stages(), answers))
+
+    def draw(self, format: str = "svg") -> str:
+        """The topology as a picture: "svg", "mermaid", "dot" or "json", as text. No other program is needed for it."""
+        return draw.write(draw.picture(self._register.ends()), format)
+
+    def _repr_svg_(self) -> str:
+        return self.draw("svg")
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": repr(self), "image/svg+xml": self.draw("svg")}
+
+    def __repr__(self) -> str:
+        register = self._register
+        parts = (("streams", [*register.streams]), ("DRPC", [*register.functions]), ("states", [*register.states]))
+        told = "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
+        return f"TridentTopology({told})"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(unknown_verb(self, name), name=name, obj=self)
+
+    def _stages(self) -> list[str]:
+        """The batch groups, and what each stage of them starts from and makes."""
+        from trident.compiler.stages import cut
+
+        lines = []
+        for group in cut(self).groups:
+            lines.append(f"batch group {group.name}")
+            for stage in group.stages:
+                starts = ", ".join(node.step.partition(":")[0] for node in stage.inputs)
+                ends = ", ".join(output.name for output in stage.outputs) or "no state"
+                lines.append(f"  stage {stage.number}: {starts} -> {ends}")
+        return lines
+
+    def _check_name(self, what: str, name: str, taken: dict[str, Any], step: Step) -> None:
+        try:
+            check_name(what, name)
+        except TopologyError as error:
+            raise step.error(TopologyError, str(error)) from None
+        if name in taken:
+            raise step.error(DuplicateNameError, f"{what} of this name begins at {taken[name].site.place} already")
+
+
+def _flat(streams: Sequence[Any]) -> list[Any]:
+    """The streams, also where they came as one list."""
+    if len(streams) == 1 and isinstance(streams[0], list | tuple):
+        return list(streams[0])
+    return list(streams)
