@@ -15,7 +15,7 @@ from trident.operations.builtin_aggregators import Sum
 from trident.plan.nodes import PersistentAggregate, SpoutSource, StateSpec
 from trident.runtime.reading import CommitGate
 from trident_state.memory.store import MemoryStore
-from trident_state.store import Combine, StateIdentity, StateKind, StateShape, Store, Update
+from trident_state.store import Combine, StateFactory, StateIdentity, StateKind, StateShape, Store, Update
 
 SITE = CallSite("test", "test.py", 1)
 LEASE = Lease(1, "mine")
@@ -77,7 +77,9 @@ def shape_of(node: PersistentAggregate) -> StateShape:
 class States:
     """The stores of some batch groups, committed to batch by batch; what reads need of a run (`Commits`)."""
 
-    def __init__(self, groups: Mapping[str, list[PersistentAggregate]]) -> None:
+    def __init__(self, groups: Mapping[str, list[PersistentAggregate]], factory: StateFactory | None = None) -> None:
+        """`factory` makes the stores; without one they are memory's."""
+        self.factory = factory
         self.nodes = {node.state.name: node for nodes in groups.values() for node in nodes}
         self.shapes = {name: shape_of(node) for name, node in self.nodes.items()}
         self.groups = {name: [node.state.name for node in nodes] for name, nodes in groups.items()}
@@ -90,7 +92,11 @@ class States:
     def made(self, name: str) -> Store:
         node = self.nodes[name]
         identity = StateIdentity("topology", name, "log")
-        store = MemoryStore(identity, self.shapes[name], node.state.factory.kind, NoHome())
+        store: Store = (
+            MemoryStore(identity, self.shapes[name], node.state.factory.kind, NoHome())
+            if self.factory is None
+            else self.factory.open(identity, self.shapes[name], NoHome())
+        )
         store.create(LEASE, 0)
         store.acquire(LEASE)
         return store

@@ -1,0 +1,96 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Word count, once
+#
+# A novel is read batch by batch, and every word is counted exactly once, whatever fails. While it is read, the counts
+# can be asked. No server is needed: the counts live in this process.
+
+# %%
+from trident import Count, Debug, FilterNull, MapGet, Sum, TridentTopology
+from trident.demo.words import CORPUS, words
+from trident.spouts import FileSpout
+from trident.state import MemoryMapState
+
+# %% [markdown]
+# ## The topology
+#
+# `words` is a plain Python generator: it takes a line and yields its words. The first stream counts them into a state,
+# the second one answers queries from it. Nothing runs yet, and no Spark is needed to build or draw a topology.
+
+# %%
+topology = TridentTopology()
+counts = (
+    topology.newStream("novel", FileSpout(f"{CORPUS}/*.txt", maxBytesPerBatch=200_000))
+    .each("line", words, "word string")
+    .each("word", Debug("words", limit=2))
+    .groupBy("word")
+    .persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+)
+asked = topology.newDRPCStream("occurrences").each("args", words, "word string").groupBy("word")
+asked.stateQuery(counts, "word", MapGet(), "count").each("count", FilterNull()).aggregate("count", Sum(), "sum")
+topology
+
+# %% [markdown]
+# ## Running it
+#
+# The cell below keeps itself up to date: the last committed batch, its rate, how many keys it touched, and what `Debug`
+# saw of it.
+
+# %%
+running = topology.start(name="wordcount")
+progress = running.showProgress()
+
+# %% [markdown]
+# ## Asking while it runs
+#
+# An answer comes from the state as of one committed batch, in about a millisecond and without a Spark job. Words that
+# nobody has counted yet are simply not there.
+
+# %%
+early = running.drpc.execute("occurrences", "whale ship sea")
+early
+
+# %% [markdown]
+# `processAllAvailable` returns when everything that is there now is counted.
+
+# %%
+running.processAllAvailable()
+whales = running.drpc.execute("occurrences", "whale ship sea")
+whales
+
+# %% [markdown]
+# The state itself can be read like a mapping, or as a whole. Every read is as of one committed batch.
+
+# %%
+state = running.state("counts")
+assert early.asOfTxid <= whales.asOfTxid == state.asOfTxid
+state["whale"], state.get("telephone", 0), state.multiGet(["ahab", "ishmael"])
+
+# %%
+state.toPandas().sort_values("count", ascending=False).head(10)
+
+# %%
+state
+
+# %% [markdown]
+# What happened, batch by batch: `recentProgress` has the last hundred events.
+
+# %%
+running.lastProgress
+
+# %%
+running.stop()
+progress.stop()
+running

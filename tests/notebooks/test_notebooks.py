@@ -1,0 +1,59 @@
+"""Every notebook runs from top to bottom, shows what it promises, and is the pair of its text."""
+
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import pytest
+from nbclient import NotebookClient
+
+from trident.demo.words import CORPUS, count_independently
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+
+def test_there_are_notebooks() -> None:
+    assert [path.stem for path in NOTEBOOKS] == [path.stem for path in sorted(FOLDER.glob("*.py"))] != []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_notebook_is_the_pair_of_its_text_and_holds_no_output(path: Path) -> None:
+    notebook, text = jupytext.read(path), jupytext.read(path.with_suffix(".py"))
+    assert [(c.cell_type, c.source) for c in notebook.cells] == [(c.cell_type, c.source) for c in text.cells]
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
+
+
+def executed(path: Path) -> Any:
+    notebook = jupytext.read(path)
+    resources = {"metadata": {"path": str(path.parent)}}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
+    return notebook
+
+
+def output(notebook: Any, source: str, kind: str = "text/html") -> str:
+    """What the one cell that has this line put out, in this form."""
+    (cell,) = [c for c in notebook.cells if c.cell_type == "code" and source in c.source.splitlines()]
+    found = [o.data[kind] for o in cell.outputs if kind in o.get("data", {})]
+    assert found, f"no {kind} under {source!r}, only {cell.outputs}"
+    return str(found[-1])
+
+
+@pytest.mark.spark
+def test_word_count_shows_picture_progress_debug_output_and_the_right_answers() -> None:
+    notebook = executed(FOLDER / "wordcount.ipynb")
+    truth = count_independently(CORPUS)
+
+    assert "<svg" in output(notebook, "topology", "image/svg+xml")
+    live = output(notebook, "progress = running.showProgress()")
+    assert "<td>novel</td>" in live and "<b>wordcount</b> stopped" in live
+    assert "DEBUG(words)" in live
+    asked = sum(truth[word] for word in ("whale", "ship", "sea"))
+    assert f"<td>{asked}</td>" in output(notebook, "whales")
+    wanted = (truth["whale"], 0, [truth["ahab"], truth["ishmael"]])
+    line = 'state["whale"], state.get("telephone", 0), state.multiGet(["ahab", "ishmael"])'
+    assert output(notebook, line, "text/plain") == repr(wanted)
+    assert "counts" in output(notebook, "state")
+    word, count = truth.most_common(1)[0]
+    assert word in output(notebook, 'state.toPandas().sort_values("count", ascending=False).head(10)')
+    assert str(count) in output(notebook, 'state.toPandas().sort_values("count", ascending=False).head(10)')
