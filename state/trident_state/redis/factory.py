@@ -1,0 +1,99 @@
+"""What users write to keep a state in Redis."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from trident_state.redis.layout import Layout
+from trident_state.redis.link import Address, redacted
+from trident_state.redis.records import ValueForm
+from trident_state.redis.store import RedisStore
+from trident_state.store import Home, StateIdentity, StateKind, StateShape
+
+
+@dataclass(frozen=True, repr=False)
+class RedisMapState:
+    """A state in Redis or Valkey: it outlives the run, and others can read it.
+
+    Make one by `opaque`, `transactional` or `nonTransactional`; what they take is said at `opaque`. Nothing connects
+    before the topology starts. Meaning: ``org.apache.storm.redis.trident.state.RedisMapState``, with fencing, committed
+    reads and compound keys added.
+
+    >>> RedisMapState.opaque("redis://:secret@localhost:6379/0", buckets=256)
+    RedisMapState.opaque('redis://:***@localhost:6379/0', buckets=256)
+    """
+
+    kind: StateKind
+    url: str
+    prefix: str = "trident"
+    buckets: int = 1024
+    groups: int = 1
+    layout: Literal["hash"] = "hash"
+    values: ValueForm = "packed"
+    connectTimeout: float = 5.0
+    socketTimeout: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError(f"url {redacted(self.url)!r}: expected redis://, rediss:// (TLS) or unix://")
+        if self.layout != "hash":
+            raise ValueError(f"layout={self.layout!r}: expected 'hash'")
+        if self.values not in ("packed", "json"):
+            raise ValueError(f"values={self.values!r}: expected 'packed' or 'json'")
+        if not 1 <= self.groups <= self.buckets <= 2**20 or self.buckets % self.groups:
+            raise ValueError(
+                f"buckets={self.buckets}, groups={self.groups}: expected at most 1048576 buckets, "
+                f"a multiple of the number of groups"
+            )
+        if min(self.connectTimeout, self.socketTimeout) <= 0:
+            raise ValueError("connectTimeout and socketTimeout: expected seconds, more than 0")
+
+    @classmethod
+    def opaque(cls, url: str, **options: Any) -> "RedisMapState":
+        """Exact with transactional and opaque spouts: (txid, prev, value).
+
+        Parameters
+        ----------
+        url
+            ``redis://[user:password@]host:port/db``, ``rediss://`` for TLS, ``unix://`` for a socket.
+        prefix
+            What all keys begin with: ``prefix:{topology/state}:...``.
+        buckets
+            Over how many hashes the keys are spread; fixed when the state is created (an existing state keeps its own).
+        groups
+            How many parts commit by themselves, each under a hash tag of its own (Redis Cluster).
+        layout
+            ``"hash"``: buckets of many keys, fast and small.
+        values
+            ``"packed"``, or ``"json"`` for readers that are not this library (slower).
+        connectTimeout, socketTimeout
+            Seconds until a server counts as unreachable.
+        """
+        return cls(StateKind.OPAQUE, url, **options)
+
+    @classmethod
+    def transactional(cls, url: str, **options: Any) -> "RedisMapState":
+        """Exact with transactional and opaque spouts (a batch is frozen before it is applied). As `opaque`."""
+        return cls(StateKind.TRANSACTIONAL, url, **options)
+
+    @classmethod
+    def nonTransactional(cls, url: str, **options: Any) -> "RedisMapState":
+        """Keeps values only: no committed reads, at least once. Parameters as in `opaque`."""
+        return cls(StateKind.NON_TRANSACTIONAL, url, **options)
+
+    @property
+    def survives(self) -> Literal["process", "checkpoint", "server"]:
+        """What the state outlives by its own means."""
+        return "server"
+
+    def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> RedisStore:
+        """The state's store. Connects when it is first used."""
+        address = Address(self.url, self.connectTimeout, self.socketTimeout)
+        layout = Layout(self.prefix, identity, self.buckets, self.groups)
+        return RedisStore(identity, shape, self.kind, address, layout, self.values)
+
+    def __repr__(self) -> str:
+        shown = [repr(redacted(self.url))]
+        for field in fields(self)[2:]:
+            if (value := getattr(self, field.name)) != field.default:
+                shown.append(f"{field.name}={value!r}")
+        return f"RedisMapState.{self.kind.value}({', '.join(shown)})"

@@ -1,0 +1,87 @@
+"""What lies in a state's place before anything is touched: ours, nothing, or something foreign."""
+
+from trident.base.errors import StateOwnedError, StateShapeError
+from trident_state.redis.layout import Layout
+from trident_state.redis.link import Links
+from trident_state.redis.meta import FORMAT, Meta, parse_meta, read_meta
+from trident_state.redis.wire import bulks, command
+from trident_state.store import GroupStatus, StateIdentity, StateKind, StoreReport
+
+
+class Findings:
+    """A look at every key of a state's place. `layout`: as the state was created, else as it is declared."""
+
+    def __init__(self, links: Links, where: str, identity: StateIdentity, form: str, layout: Layout) -> None:
+        self._links, self._where, self._identity, self._form, self.layout = links, where, identity, form, layout
+
+    def report(self) -> StoreReport:
+        """What is there. Raises StateOwnedError for what is not ours, StateShapeError for another layout of ours."""
+        layout = self.layout
+        metas = [layout.meta(group) for group in range(layout.groups)]
+        buckets = [layout.bucket(bucket) for bucket in range(layout.buckets)]
+        there = self._hashes([*metas, *buckets])
+        found = [self._meta(name, there) for name in metas]
+        if all(meta is None for meta in found):
+            self._demand_empty(there)
+        if found[0] is None and all(meta is None or _unused(meta) for meta in found):
+            nothing = GroupStatus(None, None, None)  # or half-founded, by a driver that died over it
+            return StoreReport(None, None, None, (nothing,) * layout.groups)
+        first = next(meta for meta in found if meta is not None)
+        return StoreReport(
+            first.identity,
+            first.fingerprint,
+            StateKind(first.kind) if first.kind else None,
+            tuple(GroupStatus(None, None, None) if meta is None else meta.status(self._where) for meta in found),
+        )
+
+    def _hashes(self, names: list[bytes]) -> set[bytes]:
+        """Which of these keys are there; StateOwnedError if one is no hash."""
+        kinds = self._links.exchange([command(b"TYPE", name) for name in names])
+        for name, kind in zip(names, kinds, strict=True):
+            if kind not in (b"hash", b"none"):
+                raise self._foreign(name, f"is a {kind.decode()}")
+        return {name for name, kind in zip(names, kinds, strict=True) if kind == b"hash"}
+
+    def _meta(self, name: bytes, there: set[bytes]) -> Meta | None:
+        """A meta hash that is ours."""
+        if name not in there:
+            return None
+        meta = parse_meta(self._links.exchange([read_meta(bulks([name]))])[0])
+        if meta.format is None or meta.identity is None:
+            raise self._foreign(name, "is a hash that this library did not write")
+        if meta.format != FORMAT:
+            raise StateShapeError(
+                f"{self._where}: {name.decode()!r} has format {meta.format}, this version reads format {FORMAT}; "
+                f"use the version that wrote it, or reset the topology"
+            )
+        if (meta.topology, meta.state) != (self._identity.topology, self._identity.name):
+            raise self._foreign(name, f"belongs to state {meta.state!r} of topology {meta.topology!r}")
+        self._demand("values", meta.values, self._form)
+        self._demand("groups", meta.groups, str(self.layout.groups))
+        return meta
+
+    def _demand(self, option: str, stored: str | None, declared: str) -> None:
+        if stored != declared:
+            raise StateShapeError(
+                f"{self._where} was created with {option}={stored}, and is declared with {option}={declared}; "
+                f"declare it as it was, or reset the topology"
+            )
+
+    def _demand_empty(self, there: set[bytes]) -> None:
+        """No meta hash: then no bucket either, and none of the same state in another number of groups."""
+        if there:
+            raise self._foreign(min(there), "is there without the state's meta hash")
+        other = self.layout.other_meta()
+        if self._hashes([other]):
+            meta = parse_meta(self._links.exchange([read_meta(bulks([other]))])[0])
+            self._demand("groups", meta.groups, str(self.layout.groups))
+
+    def _foreign(self, name: bytes, what: str) -> StateOwnedError:
+        return StateOwnedError(
+            f"{self._where}: the key {name.decode()!r} {what}; nothing was touched. "
+            f"Choose another prefix (RedisMapState...(prefix=...)), or remove that key if nobody needs it"
+        )
+
+
+def _unused(meta: Meta) -> bool:
+    return meta.keys == "0" and meta.open is None

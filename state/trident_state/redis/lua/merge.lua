@@ -1,0 +1,97 @@
+-- Combine deltas with what is stored: sum, min or max of 64-bit integers or doubles, in records of fixed width
+-- (records.py). KEYS: meta, buckets. ARGV: token, epoch, txid, fields a bucket (4 bytes each), fields (each 4 bytes
+-- length, bytes), deltas (8 bytes each), which deltas are null (a byte each; '' for none), operation, '<i8' or '<d',
+-- '1' if the records are wanted, '1' if the records are bare (no txid, no prev: applied each time).
+-- A key that stands at txid is left as it is. Answers OK, moved, records; else nothing was written.
+local refused = closed()
+if refused then return refused end
+local pack, unpk, rep, sub, byte = struct.pack, struct.unpack, string.rep, string.sub, string.byte
+local txid, op, number, wanted, bare = tonumber(ARGV[3]), ARGV[8], ARGV[9], ARGV[10] == '1', ARGV[11] == '1'
+local whole, sum, max = number == '<i8', op == 'sum', op == 'max'
+local nulls = ARGV[7] ~= '' and ARGV[7]
+local width = bare and 9 or 25
+local record = bare and '<B' .. sub(number, 2) or '<BI8' .. sub(number, 2) .. sub(number, 2)
+local EXACT = 9007199254740992 -- 2^53: below it a double is the integer
+
+-- Two 64-bit integers, as bytes, in halves that doubles hold exactly; nil where the sum has no 64 bits.
+local function wide(a, b)
+  local low, high = unpk('<I4i4', a)
+  local more, above = unpk('<I4i4', b)
+  if not sum then
+    local greater = above > high or (above == high and more > low) -- b > a
+    return (greater == max) and b or a
+  end
+  low, high = low + more, high + above
+  if low >= 4294967296 then low, high = low - 4294967296, high + 1 end
+  if high > 2147483647 or high < -2147483648 then return nil end
+  return pack('<I4i4', low, high)
+end
+
+-- A record of bytes; nil stands for null.
+local function made(old, new)
+  local zero = '\0\0\0\0\0\0\0\0'
+  if bare then return pack('B', new and 0 or 2) .. (new or zero) end
+  return pack('<BI8', (old and 0 or 1) + (new and 0 or 2), txid) .. (old or zero) .. (new or zero)
+end
+
+local counts = {unpk(rep('<I4', #KEYS - 1), ARGV[4])}
+local deltas = {unpk(rep(number, #ARGV[6] / 8), ARGV[6])}
+local writes, answers, n, moved, created = {}, {}, 0, 0, 0
+local at = 1
+for b = 2, #KEYS do
+  local count = counts[b - 1]
+  local fields = {unpk(rep('<I4c0', count), ARGV[5], at)}
+  at = fields[count + 1]
+  local found = redis.call('HMGET', KEYS[b], unpack(fields, 1, count))
+  local out, k = {}, 0
+  for i = 1, count do
+    local j = n + i
+    local stored, delta, put = found[i], deltas[j], nil
+    local absent = nulls and byte(nulls, j) == 1
+    if not stored then
+      created = created + 1
+      put = made(nil, not absent and sub(ARGV[6], 8 * j - 7, 8 * j) or nil)
+    else
+      local flags, t, value, _
+      if bare then t, flags, value = -1, unpk(record, stored) else flags, t, _, value = unpk(record, stored) end
+      if t > txid then return answer('AHEAD') end
+      if t < txid then
+        if absent or flags > 1 then -- a null on one side: the other side it is
+          local old = flags <= 1 and sub(stored, width - 7) or nil
+          put = made(old, absent and old or not absent and sub(ARGV[6], 8 * j - 7, 8 * j) or nil)
+        else
+          local result
+          if sum then
+            result = value + delta
+          elseif max then
+            result = (delta > value or (delta ~= delta and value == value)) and delta or value
+          else
+            result = (value > delta or (value ~= value and delta == delta)) and delta or value
+          end
+          if not whole or (value < EXACT and value > -EXACT and delta < EXACT and delta > -EXACT
+              and result < EXACT and result > -EXACT) then
+            put = bare and pack(record, 0, result) or pack(record, 0, txid, value, result)
+          else
+            local old = sub(stored, width - 7)
+            local new = wide(old, sub(ARGV[6], 8 * j - 7, 8 * j))
+            if not new then return {'OVERFLOW', j} end
+            put = made(old, new)
+          end
+        end
+      end
+    end
+    if put then
+      out[k + 1], out[k + 2] = fields[i], put
+      k = k + 2
+    end
+    if wanted then answers[j] = put or stored end
+  end
+  n, moved = n + count, moved + k / 2
+  writes[b] = out
+end
+for b = 2, #KEYS do
+  if #writes[b] > 0 then redis.call('HSET', KEYS[b], unpack(writes[b])) end
+end
+if moved > 0 then redis.call('HINCRBY', KEYS[1], 'moved', moved) end
+if created > 0 then redis.call('HINCRBY', KEYS[1], 'keys', created) end
+return {'OK', moved, wanted and table.concat(answers) or ''}

@@ -1,0 +1,40 @@
+-- Put whole records, each where the t stands that its writer has read. KEYS: meta, buckets. ARGV: token, epoch, txid,
+-- fields a bucket (4 bytes each), fields (each 4 bytes length, bytes), the t read for each (8 bytes, -1 for nothing;
+-- '' writes without asking), records (like fields), 'json' or 'packed'.
+-- A key that stands at txid is left as it is. Answers OK, moved; else nothing was written.
+local refused = closed()
+if refused then return refused end
+local unpk, rep = struct.unpack, string.rep
+local txid, asks, json = tonumber(ARGV[3]), ARGV[6] ~= '', ARGV[8] == 'json'
+local counts = {unpk(rep('<I4', #KEYS - 1), ARGV[4])}
+local writes, n, moved, created = {}, 0, 0, 0
+local at, from = 1, 1
+for b = 2, #KEYS do
+  local count = counts[b - 1]
+  local fields = {unpk(rep('<I4c0', count), ARGV[5], at)}
+  local records = {unpk(rep('<I4c0', count), ARGV[7], from)}
+  at, from = fields[count + 1], records[count + 1]
+  local found = redis.call('HMGET', KEYS[b], unpack(fields, 1, count))
+  local out, k = {}, 0
+  for i = 1, count do
+    local stored, t = found[i], -1
+    if stored and asks then
+      if json then t = tonumber(string.match(stored, '^{"txid":(%d+)')) else t = unpk('<I8', stored, 2) end
+      if t > txid then return answer('AHEAD') end
+    end
+    if not stored then created = created + 1 end
+    if not asks or t < txid then
+      if asks and t ~= unpk('<i8', ARGV[6], 8 * (n + i) - 7) then return answer('CONFLICT') end
+      out[k + 1], out[k + 2] = fields[i], records[i]
+      k = k + 2
+    end
+  end
+  n, moved = n + count, moved + k / 2
+  writes[b] = out
+end
+for b = 2, #KEYS do
+  if #writes[b] > 0 then redis.call('HSET', KEYS[b], unpack(writes[b])) end
+end
+if asks and moved > 0 then redis.call('HINCRBY', KEYS[1], 'moved', moved) end
+if created > 0 then redis.call('HINCRBY', KEYS[1], 'keys', created) end
+return {'OK', moved}

@@ -1,0 +1,83 @@
+"""The meta hash of a group, read: whose it is, how it is laid out, and where it stands."""
+
+from dataclasses import dataclass
+
+from trident.base.attempt import Lease
+from trident.base.errors import StateCorruptError
+from trident_state.redis.wire import bulks
+from trident_state.store import GroupStatus, StateIdentity, StateKind
+
+FORMAT = "1"
+
+_FIELDS = (
+    *("format", "topology", "state", "log", "fingerprint", "kind", "values", "buckets", "groups"),
+    *("token", "epoch", "marker", "open", "keys"),
+)
+_REQUEST = b"*%d\r\n$5\r\nHMGET\r\n" % (2 + len(_FIELDS))
+_NAMES = bulks([field.encode() for field in _FIELDS])
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What stands in a meta hash. Every field is None where the hash is not there."""
+
+    format: str | None
+    topology: str | None
+    state: str | None
+    log: str | None
+    fingerprint: str | None
+    kind: str | None
+    values: str | None
+    buckets: str | None
+    groups: str | None
+    token: str | None
+    epoch: str | None
+    marker: str | None
+    open: str | None
+    keys: str | None
+
+    @property
+    def absent(self) -> bool:
+        return self.format is None and self.epoch is None and self.marker is None
+
+    @property
+    def identity(self) -> StateIdentity | None:
+        if self.topology is None or self.state is None or self.log is None:
+            return None
+        return StateIdentity(self.topology, self.state, self.log)
+
+    def bucket_count(self, where: str) -> int:
+        """How many buckets the state was created with."""
+        if self.buckets is None or not self.buckets.isdigit() or not 0 < int(self.buckets) <= 2**20:
+            raise StateCorruptError(f"{where}: its meta hash holds no number of buckets")
+        return int(self.buckets)
+
+    def status(self, where: str) -> GroupStatus:
+        """Fence, marker and open record."""
+        try:
+            lease = None if self.epoch is None or self.token is None else Lease(int(self.epoch), self.token)
+            return GroupStatus(lease, _number(self.marker), _number(self.open))
+        except ValueError:
+            raise StateCorruptError(f"{where}: its meta hash holds no numbers where txids belong") from None
+
+
+def read_meta(packed_name: bytes) -> bytes:
+    """The command that reads a meta hash (its name packed as an argument)."""
+    return b"".join([_REQUEST, packed_name, _NAMES])
+
+
+def parse_meta(reply: list[bytes | None]) -> Meta:
+    """Its reply."""
+    return Meta(*[None if value is None else value.decode("utf-8", "replace") for value in reply])
+
+
+def identity_fields(
+    identity: StateIdentity, fingerprint: str, kind: StateKind, values: str, buckets: int, groups: int
+) -> list[bytes]:
+    """The fields of a new meta hash that never change, and their values by turns."""
+    fields = (FORMAT, identity.topology, identity.name, identity.log, fingerprint, kind.value, values, buckets, groups)
+    return [part.encode() for name, value in zip(_FIELDS, fields, strict=False) for part in (name, str(value))]
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)

@@ -1,0 +1,140 @@
+"""Reads: snapshots of a state in one transaction each, checked against fence and marker. No scripts, no writes."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+from trident.base.errors import SnapshotMovedError, StateRecoveringError
+from trident_state.keys import decode_keys
+from trident_state.redis.layout import READ_KEYS, Layout, Placement
+from trident_state.redis.link import Links, Reply
+from trident_state.redis.meta import Meta, parse_meta, read_meta
+from trident_state.redis.records import Records, records_array
+from trident_state.redis.triples import Triples
+from trident_state.redis.wire import Arguments, bulks, command, hmget
+from trident_state.rules import as_of
+from trident_state.store import StateKind, StateShape
+
+_MULTI, _EXEC = command(b"MULTI"), command(b"EXEC")
+_SCAN_COUNT = 1000
+_SCAN_BUCKETS = 1024
+
+
+class LayoutChanged(Exception):
+    """The state was created again with another number of buckets than this reader knew."""
+
+
+class Reader:
+    """Reads one state through connections of its own; any thread."""
+
+    def __init__(self, links: Links, where: str, shape: StateShape, kind: StateKind, records: Records) -> None:
+        self._links, self._where, self._shape, self._records = links, where, shape, records
+        self._bare = kind is StateKind.NON_TRANSACTIONAL
+
+    def metas(self, layout: Layout) -> list[Meta]:
+        """The meta hashes of all groups."""
+        return [parse_meta(reply) for reply in self._links.exchange(list(map(read_meta, layout.packed_metas)))]
+
+    def stored_buckets(self, layout: Layout) -> int | None:
+        """The number of buckets that the state was created with; None where it is not there."""
+        return next((meta.bucket_count(self._where) for meta in self.metas(layout) if meta.buckets is not None), None)
+
+    def current(self, layout: Layout) -> Layout:
+        """This layout, if it is still the state's."""
+        if self.stored_buckets(layout) not in (None, layout.buckets):
+            raise LayoutChanged
+        return layout
+
+    def read(self, keys: Placement, asOf: int | None, lease: Lease | None) -> tuple[pa.Array, int]:
+        """The values of these keys, in their order, and as of which txid. `lease`: what the fence must be, if known."""
+        fields, names = Arguments(keys.keys), keys.layout.packed_buckets
+        parts, as_ofs = [pa.nulls(0, self._shape.value)], list[int]()
+        for chunk in keys.chunks(slice(0, len(keys)), READ_KEYS) if len(keys) else [None]:
+            runs = [] if chunk is None else list(chunk.runs())
+            reads = [hmget(names[bucket], fields[rows], rows.stop - rows.start) for bucket, rows in runs]
+            metas, replies = self._snapshot(keys.layout, reads)
+            as_ofs.append(self._check(keys.layout, metas, asOf, lease))
+            found = [record for reply in replies for record in reply]
+            parts.append(self._values(self._records.unpack(records_array(found)), asOf))
+        return pa.concat_arrays(parts), min(as_ofs)
+
+    def scan(self, layout: Layout, asOf: int | None, lease: Lease | None, rows: int) -> Iterator[pa.Table]:
+        """All entries, page by page."""
+        schema = pa.schema([*self._shape.keys, pa.field("value", self._shape.value)])
+        waiting = deque((bucket, b"0") for bucket in range(layout.buckets))
+        seen: dict[int, set[bytes]] = {}
+        metas = self.metas(layout)
+        while waiting:
+            stored = sum(int(meta.keys or 0) for meta in metas)
+            at_once = min(len(waiting), max(1, rows * layout.buckets // max(1, stored)), _SCAN_BUCKETS)
+            turn = [waiting.popleft() for _ in range(at_once)]
+            reads = [_hscan(layout.packed_buckets[bucket], cursor) for bucket, cursor in turn]
+            metas, replies = self._snapshot(layout, reads)
+            self._check(layout, metas, asOf, lease)
+            entries = list[tuple[bytes, bytes]]()
+            for (bucket, cursor), (following, found) in zip(turn, replies, strict=True):
+                pairs = list(zip(found[::2], found[1::2], strict=True))
+                if cursor != b"0" or following != b"0":  # a hash that is scanned in pieces may show a field twice
+                    before = seen.setdefault(bucket, set())
+                    pairs = [pair for pair in dict(pairs).items() if pair[0] not in before]
+                    before.update(field for field, _ in pairs)
+                if following != b"0":
+                    waiting.appendleft((bucket, following))
+                else:
+                    seen.pop(bucket, None)
+                entries += pairs
+            page = self._page(schema, entries, asOf)
+            for start in range(0, page.num_rows, rows):
+                yield page.slice(start, rows)
+
+    def _page(self, schema: pa.Schema, entries: list[tuple[bytes, bytes]], asOf: int | None) -> pa.Table:
+        values = self._values(self._records.unpack(records_array([record for _, record in entries])), asOf)
+        keys = decode_keys(pa.array([field for field, _ in entries], pa.binary()), self._shape.keys)
+        return pa.table([*keys.columns, values], schema=schema).filter(values.is_valid())
+
+    def _values(self, found: Triples, asOf: int | None) -> pa.Array:
+        if asOf is None or self._bare:
+            return found.values
+        return as_of(asOf, found.txids, found.values, found.prevs, self._where)
+
+    def _snapshot(self, layout: Layout, reads: Sequence[bytes]) -> tuple[list[Meta], list[Reply]]:
+        """Meta of all groups and these reads, as one moment saw them."""
+        *_, replies = self._links.exchange([_MULTI, *map(read_meta, layout.packed_metas), *reads, _EXEC])
+        for reply in replies:
+            self._links.demand(reply)
+        return [parse_meta(reply) for reply in replies[: layout.groups]], replies[layout.groups :]
+
+    def _check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
+        """As of which txid this snapshot can be read; raises where it cannot."""
+        markers = []
+        for meta in metas:
+            if not meta.absent and meta.buckets != str(layout.buckets):
+                raise LayoutChanged
+            status = meta.status(self._where)
+            if asOf is not None and lease is not None and status.lease != lease:
+                self._other_lease(status.lease, lease)
+            if asOf is None:
+                markers.append(-1 if status.marker is None else status.marker)
+                continue
+            if status.marker is None or status.marker < asOf:
+                raise StateRecoveringError(
+                    f"{self._where} stands at txid {status.marker}, a read as of {asOf} has to wait: it is being healed"
+                )
+            if status.marker > asOf + 1 and not self._bare:
+                raise SnapshotMovedError(
+                    f"{self._where} cannot be read as of txid {asOf}: it stands at {status.marker} already"
+                )
+            markers.append(status.marker if self._bare else asOf)
+        return min(markers)
+
+    def _other_lease(self, found: Lease | None, ours: Lease) -> None:
+        if found is None or found.epoch < ours.epoch:
+            raise StateRecoveringError(f"{self._where}: the server has lost our fence (epoch {ours.epoch})")
+        raise SnapshotMovedError(f"{self._where}: another driver has taken it over (epoch {found.epoch})")
+
+
+def _hscan(name: bytes, cursor: bytes) -> bytes:
+    tail = bulks([cursor, b"COUNT", b"%d" % _SCAN_COUNT])
+    return b"".join([b"*5\r\n$5\r\nHSCAN\r\n", name, tail])

@@ -1,0 +1,194 @@
+"""What stands in a field of a bucket: the triple (txid, prev, value) as bytes, in one of three forms.
+
+=========  ==================================================================================================
+fixed      flags (1 byte: 1 prev is null, 2 value is null), txid (8), prev (8), value (8): numbers, booleans,
+           dates, timestamps, intervals; integers or doubles, little endian, so that scripts can combine them
+packed     0, txid (8), length of prev (4), prev, value: every other type, as `trident_state.encoding` writes it
+JSON       ``{"txid":7,"value":3,"prev":2}``, for other readers
+=========  ==================================================================================================
+
+A non-transactional state keeps the value only (``bare``): flags and value, the encoded value, or the value as JSON.
+A null is nothing: a null prev is the same as none. Bytes from the server are not trusted: StateCorruptError.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
+
+from trident.base.errors import StateCorruptError, TypeDeclarationError
+from trident_state.binary import Bytes, Offsets, buffers_of, columns_of, gathered, joined, lengths_of, rows_of
+from trident_state.encoding import (
+    decode_column,
+    encode_column,
+    integers_of,
+    is_fixed,
+    numbers_of,
+    of_integers,
+    unencodable,
+)
+from trident_state.redis.documents import Documents
+from trident_state.redis.triples import NOTHING, Triples
+
+ValueForm = Literal["packed", "json"]
+
+
+class Records(Protocol):
+    """One form of records, for values of one type."""
+
+    @property
+    def number(self) -> bytes | None:
+        """How scripts read a value ("<i8", "<d"); None where they cannot."""
+        ...
+
+    def pack(self, txid: int, values: pa.Array, prevs: pa.Array) -> pa.Array:
+        """One record a row."""
+        ...
+
+    def unpack(self, records: pa.Array) -> Triples:
+        """The triples of these records; a null record is a key that is not there."""
+        ...
+
+
+def records_of(kind: pa.DataType, form: ValueForm, bare: bool) -> Records:
+    """The form in which values of this type are kept; TypeDeclarationError for a type that has none."""
+    if (wrong := unencodable(kind)) is not None:
+        raise TypeDeclarationError(f"a state in Redis cannot hold values of type {kind}: {wrong} has no encoding")
+    if form == "json":
+        return Documents(kind, bare)
+    if is_fixed(kind) and not kinds.is_decimal(kind):
+        return FixedRecords(kind, bare)
+    return PackedRecords(kind, bare)
+
+
+@dataclass(frozen=True)
+class FixedRecords:
+    """Values of eight bytes."""
+
+    kind: pa.DataType
+    bare: bool
+
+    @property
+    def number(self) -> bytes | None:
+        return b"<d" if kinds.is_floating(self.kind) else b"<i8"
+
+    @property
+    def width(self) -> int:
+        """Bytes of a record."""
+        return 9 if self.bare else 25
+
+    def pack(self, txid: int, values: pa.Array, prevs: pa.Array) -> pa.Array:
+        value_null = 2 * nulls_of(values)
+        if self.bare:
+            return rows_of(columns_of(value_null, self.slots(values)))
+        flags, txids = value_null + nulls_of(prevs), np.full(len(values), txid, "<i8")
+        return rows_of(columns_of(flags, txids, self.slots(prevs), self.slots(values)))
+
+    def unpack(self, records: pa.Array) -> Triples:
+        there = records.is_valid().to_numpy(zero_copy_only=False)
+        data, offsets = buffers_of(records)
+        if np.any(np.diff(offsets)[there] != self.width):
+            raise StateCorruptError(f"a record is not {self.width} bytes long")
+        found = self._triples(data)
+        if there.all():
+            return found
+        return found.spread(there)
+
+    def unpack_rows(self, rows: bytes) -> Triples:
+        """The triples of records that stand one after the other."""
+        if len(rows) % self.width:
+            raise StateCorruptError(f"records are not {self.width} bytes long")
+        return self._triples(np.frombuffer(rows, np.uint8))
+
+    def _triples(self, data: Bytes) -> Triples:
+        rows = data.reshape(-1, self.width)
+        flags, values = rows[:, 0], self._column(rows[:, -8:], (rows[:, 0] & 2) != 0)
+        if np.any(flags > 3):
+            raise StateCorruptError("a record has unknown flags")
+        if self.bare:
+            return Triples.bare(values)
+        txids = np.ascontiguousarray(rows[:, 1:9]).view("<i8")[:, 0]
+        return Triples(txids, values, self._column(rows[:, 9:17], (flags & 1) != 0))
+
+    def slots(self, column: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
+        """The values as 8-byte numbers, null as 0."""
+        if kinds.is_floating(self.kind):
+            return np.asarray(numbers_of(column.cast(pa.float64()), np.float64))
+        if kinds.is_boolean(self.kind):
+            column = column.cast(pa.uint8())
+        elif kinds.is_date(self.kind):
+            column = column.cast(pa.date32()).cast(pa.int32())
+        return integers_of(column)
+
+    def _column(self, slots: Bytes, null: npt.NDArray[np.bool_]) -> pa.Array:
+        slots = np.ascontiguousarray(slots)
+        if kinds.is_floating(self.kind):
+            found = pa.array(slots.view("<f8")[:, 0]).cast(self.kind, safe=False)
+        else:
+            numbers = slots.view("<i8")[:, 0]
+            if kinds.is_boolean(self.kind):
+                found = pa.array(numbers != 0)
+            elif kinds.is_date(self.kind):
+                found = of_integers(numbers, pa.int32()).cast(pa.date32()).cast(self.kind)
+            else:
+                found = of_integers(numbers, self.kind)
+        return pc.if_else(pa.array(null), pa.scalar(None, self.kind), found) if null.any() else found
+
+
+@dataclass(frozen=True)
+class PackedRecords:
+    """Values of any length and type."""
+
+    kind: pa.DataType
+    bare: bool
+    number: bytes | None = None
+
+    def pack(self, txid: int, values: pa.Array, prevs: pa.Array) -> pa.Array:
+        packed = encode_column(values, alone=True)
+        if self.bare:
+            return packed
+        before = encode_column(prevs, alone=True)
+        zeros, txids = np.zeros(len(values), np.uint8), np.full(len(values), txid, "<i8")
+        return joined(rows_of(columns_of(zeros, txids, lengths_of(before).astype("<u4"))), before, packed)
+
+    def unpack(self, records: pa.Array) -> Triples:
+        there = records.is_valid().to_numpy(zero_copy_only=False)
+        found = self._triples(records if there.all() else records.drop_null())
+        return found if there.all() else found.spread(there)
+
+    def _triples(self, records: pa.Array) -> Triples:
+        if self.bare:
+            return Triples.bare(decode_column(records, self.kind, alone=True))
+        data, offsets = buffers_of(records)
+        starts, ends = offsets[:-1], offsets[1:]
+        if np.any(ends - starts < 13):
+            raise StateCorruptError("a record is shorter than its head")
+        heads = np.ascontiguousarray(data[starts[:, None] + np.arange(13)])
+        cuts = starts + 13 + np.ascontiguousarray(heads[:, 9:]).view("<u4")[:, 0].astype(np.int64)
+        if np.any(heads[:, 0]) or np.any(cuts > ends):
+            raise StateCorruptError("a record's head does not fit its length")
+        txids = np.ascontiguousarray(heads[:, 1:9]).view("<i8")[:, 0]
+        return Triples(txids, self._column(data, cuts, ends), self._column(data, starts + 13, cuts))
+
+    def _column(self, data: Bytes, starts: Offsets, ends: Offsets) -> pa.Array:
+        return decode_column(gathered(data, starts, ends - starts), self.kind, alone=True)
+
+
+def nulls_of(column: pa.Array) -> npt.NDArray[np.uint8]:
+    """1 for each null."""
+    if column.null_count == 0:
+        return np.zeros(len(column), np.uint8)
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.uint8)
+
+
+def records_array(records: Sequence[bytes | None]) -> pa.Array:
+    """What a server answered, as a column."""
+    return pa.array(records, pa.binary())
+
+
+__all__ = ["NOTHING", "FixedRecords", "PackedRecords", "Records", "Triples", "records_array", "records_of"]

@@ -1,0 +1,46 @@
+"""What a server must be to keep a state, and what it should be."""
+
+from trident.base.errors import StateError, StateUnavailableError
+
+OLDEST = (6, 2)
+
+
+def parse_info(text: bytes) -> dict[str, str]:
+    """The fields of an INFO reply.
+
+    >>> parse_info(b"# Server\\r\\nredis_version:7.2.4\\r\\n")["redis_version"]
+    '7.2.4'
+    """
+    lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines() if line[:1] != "#")
+    return {name: value for name, colon, value in lines if colon}
+
+
+def check_server(info: dict[str, str], where: str) -> tuple[str, ...]:
+    """Refuse a server that cannot keep a state; the warnings about one that could keep it better.
+
+    Raises StateUnavailableError for a replica or a server that is loading (wait, or fail over), StateError for one
+    that is too old or evicts keys.
+    """
+    version = tuple(int(part) for part in info.get("redis_version", "0").split(".")[:2] if part.isdigit())
+    if version < OLDEST:
+        raise StateError(f"{where}: the server is version {info.get('redis_version')}; 6.2 or newer is needed")
+    if info.get("role", "master") != "master":
+        raise StateUnavailableError(f"{where}: the server is a {info['role']}; a state is written to its master")
+    if info.get("loading") == "1":
+        raise StateUnavailableError(f"{where}: the server is still loading its data")
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and not policy.startswith("volatile-"):
+        raise StateError(
+            f"{where}: the server may throw keys away (maxmemory-policy {policy}); "
+            f"set it to noeviction, or keep this state on another server"
+        )
+    return _warnings(info, where)
+
+
+def _warnings(info: dict[str, str], where: str) -> tuple[str, ...]:
+    if info.get("aof_enabled") == "1":
+        return ()
+    return (
+        f"{where}: appendonly is off: a server that crashes loses what it did since its last snapshot. The state is "
+        f"then healed from the log as far back as that reaches; appendonly yes makes the server keep it itself",
+    )

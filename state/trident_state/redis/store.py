@@ -1,0 +1,219 @@
+"""A state in Redis: the store behind a RedisMapState."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.attempt import Lease
+from trident.base.errors import StateValueError
+from trident_state.keys import check_key_types, encode_keys
+from trident_state.redis.findings import Findings
+from trident_state.redis.layout import Layout, place, place_distinct
+from trident_state.redis.link import Address, Link, Links
+from trident_state.redis.meta import identity_fields
+from trident_state.redis.reader import LayoutChanged, Reader
+from trident_state.redis.records import ValueForm, records_of
+from trident_state.redis.scripts import ACQUIRE, CREATE, Script
+from trident_state.redis.server import check_server, parse_info
+from trident_state.redis.verdicts import Answer, refusal
+from trident_state.redis.wire import call, command
+from trident_state.redis.writer import Task, Writer
+from trident_state.store import (
+    Applied,
+    Found,
+    GroupStatus,
+    StateIdentity,
+    StateKind,
+    StateShape,
+    StoreReport,
+    Update,
+)
+
+_log = logging.getLogger("trident.state")
+
+Result = TypeVar("Result")
+
+
+class RedisStore:
+    """The store of a RedisMapState. See `trident_state.store.Store` for what each method promises.
+
+    One connection writes, others read; none is opened before it is needed. Every write is a script that compares the
+    lease and the open txid with the group's meta in the same step that writes.
+    """
+
+    def __init__(
+        self,
+        identity: StateIdentity,
+        shape: StateShape,
+        kind: StateKind,
+        address: Address,
+        layout: Layout,
+        form: ValueForm,
+    ) -> None:
+        check_key_types(shape.keys)
+        self._identity, self._shape, self._kind, self._address, self._form = identity, shape, kind, address, form
+        self._where = f"state {identity.name!r}"
+        self._declared = layout
+        self._known: Layout | None = None
+        self._lease: Lease | None = None
+        self._writing = threading.RLock()
+        self._link = Link(address, self._where, scripts=True)
+        self._links = Links(address, self._where)
+        records = records_of(shape.value, form, bare=kind is StateKind.NON_TRANSACTIONAL)
+        self._writer = Writer(self._link, self._where, shape, kind, records)
+        self._reader = Reader(self._links, self._where, shape, kind, records)
+        self.warnings: tuple[str, ...] = ()
+
+    # --- start -----------------------------------------------------------------------------------------------
+
+    def report(self) -> StoreReport:
+        self.check_server()
+        return self._findings().report()
+
+    def create(self, lease: Lease, birth: int) -> None:
+        self.check_server()
+        self._findings().report()  # refuses what is foreign
+        layout = self._layout()
+        fields = identity_fields(
+            self._identity, self._shape.fingerprint, self._kind, self._form, layout.buckets, layout.groups
+        )
+        self._ask_groups(CREATE, lease, birth, fields, reversed(range(layout.groups)))
+        self._lease = lease
+
+    def acquire(self, lease: Lease) -> None:
+        self.check_server()
+        self._ask_groups(ACQUIRE, lease, 0, [], range(self._layout().groups))
+        self._lease = lease
+
+    def check_server(self) -> tuple[str, ...]:
+        """Refuse a server that cannot keep a state; what it could do better is in `warnings`, and logged once."""
+        (info,) = self._links.exchange([command(b"INFO")])
+        warnings = check_server(parse_info(info), self._where)
+        if warnings != self.warnings:
+            for warning in warnings:
+                _log.warning("%s", warning)
+        self.warnings = warnings
+        return warnings
+
+    def _ask_groups(
+        self, script: Script, lease: Lease, txid: int, more: list[bytes], groups: Iterator[int] | range
+    ) -> None:
+        """Run a script over every group; the first refusal is raised after all were asked."""
+        metas = self._layout().packed_metas
+        fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % txid)
+        with self._writing:
+            self._link.load()
+            replies = self._link.exchange([call(script, [metas[group]], *fence, *more) for group in groups])
+        for reply in replies:
+            self._link.demand(reply)
+            if reply[0] != b"OK":
+                raise refusal(Answer.of(reply), lease, txid, self._where)
+
+    # --- write -----------------------------------------------------------------------------------------------
+
+    def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
+        encoded = self._encoded(update.keys)
+        if len(encoded) != len(update.deltas) or update.deltas.type != self._shape.value:
+            raise StateValueError(
+                f"{self._where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
+                f"for {len(encoded)} keys; the state holds {self._shape.value}"
+            )
+        with self._writing:
+            placed = place_distinct(encoded, self._layout(), f"{self._where}: batch {update.txid}")
+            deltas = update.deltas.take(pa.array(placed.order))
+            written = self._writer.write(Task(lease, update.txid, placed, deltas, values))
+        found = None
+        if values:
+            assert written.values is not None
+            found = written.values
+            if not written.known.all():
+                late = placed.where(~written.known)
+                read, _ = self._reader.read(late, update.txid, lease)
+                found = pc.replace_with_mask(found, pa.array(~written.known), read)
+            found = found.take(pa.array(_inverse(placed.order)))
+        return Applied(found, written.moved, len(encoded) - written.moved)
+
+    # --- read ------------------------------------------------------------------------------------------------
+
+    def groups_of(self) -> tuple[GroupStatus, ...]:
+        return tuple(meta.status(self._where) for meta in self._reader.metas(self._layout()))
+
+    def durable(self) -> int:
+        """The least marker: what the server answers for, as far as its own persistence goes (see `warnings`)."""
+        return min(-1 if group.marker is None else group.marker for group in self.groups_of())
+
+    def read(self, keys: pa.Table, asOf: int | None) -> Found:
+        encoded = self._encoded(keys)
+
+        def attempt(layout: Layout) -> Found:
+            placed = place(encoded, layout)
+            values, as_of = self._reader.read(placed, asOf, self._lease)
+            return Found(values.take(pa.array(_inverse(placed.order))), as_of)
+
+        return self._with_layout(attempt)
+
+    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        layout = self._with_layout(lambda layout: self._reader.current(layout))
+        yield from self._reader.scan(layout, asOf, self._lease, pageRows)
+
+    # --- end -------------------------------------------------------------------------------------------------
+
+    def drop(self) -> None:
+        findings = self._findings()
+        findings.report()  # refuses what is foreign
+        with self._writing:
+            for group in reversed(range(findings.layout.groups)):
+                names = [findings.layout.meta(group), *map(findings.layout.bucket, findings.layout.buckets_of(group))]
+                self._link.demand(self._link.exchange([command(b"UNLINK", *names)])[0])
+            self._known, self._lease = None, None
+
+    def close(self) -> None:
+        self._links.close()
+        with self._writing:
+            self._link.close()
+
+    # --- layout ----------------------------------------------------------------------------------------------
+
+    def _findings(self) -> Findings:
+        self._known = None
+        return Findings(self._links, self._where, self._identity, self._form, self._layout())
+
+    def _layout(self) -> Layout:
+        """How the state is laid out: as it was created, else as declared."""
+        if self._known is None:
+            found = self._reader.stored_buckets(self._declared)
+            if found is None:
+                return self._declared
+            self._known = self._declared.with_buckets(found)
+        return self._known
+
+    def _with_layout(self, attempt: Callable[[Layout], Result]) -> Result:
+        try:
+            return attempt(self._layout())
+        except LayoutChanged:  # dropped and created again since we looked
+            self._known = None
+            return attempt(self._layout())
+
+    def _encoded(self, keys: pa.Table) -> pa.Array:
+        if keys.schema.types != self._shape.keys.types:
+            raise StateValueError(
+                f"{self._where}: the keys given are ({_shown(keys.schema)}), "
+                f"those of the state are ({_shown(self._shape.keys)})"
+            )
+        return encode_keys(keys)
+
+
+def _inverse(order: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Where each row of the batch went."""
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return places
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

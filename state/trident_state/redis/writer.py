@@ -1,0 +1,276 @@
+"""One batch's update of a state: open, put every key, commit, group by group.
+
+Two ways. Sums, minima and maxima of 64-bit numbers are combined by the server: everything goes in one pipeline, one
+round trip. Any other combiner is Python's: open and read in one round trip, combine, put and commit in a second; a
+put names the txid that was read for each key and is refused where another one stands.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import redis
+
+from trident.base.attempt import Lease
+from trident.base.errors import StateCorruptError, StateUnavailableError, StateValueError
+from trident_state.binary import lengths_of, with_lengths
+from trident_state.redis.documents import Documents
+from trident_state.redis.layout import PUT_KEYS, Chunk, Placement
+from trident_state.redis.link import Link, Reply
+from trident_state.redis.records import FixedRecords, Records, nulls_of, records_array
+from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
+from trident_state.redis.triples import Triples
+from trident_state.redis.verdicts import Answer, refusal
+from trident_state.redis.wire import Arguments, Blob, call, hmget
+from trident_state.rules import combined
+from trident_state.store import StateKind, StateShape
+
+_MAX_RECORD = 256 * 1024 * 1024
+_MAX_CONFLICTS = 10
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One update, its keys placed; `deltas` in the order of the placement. `wanted`: the values after it."""
+
+    lease: Lease
+    txid: int
+    keys: Placement
+    deltas: pa.Array
+    wanted: bool
+
+    @property
+    def fence(self) -> tuple[bytes, bytes, bytes]:
+        """What every script demands to be in the group's meta."""
+        return self.lease.token.encode(), b"%d" % self.lease.epoch, b"%d" % self.txid
+
+    @property
+    def groups(self) -> range:
+        return range(self.keys.layout.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How many keys moved, and the values after the update where they were wanted, in the order of the placement;
+    `known`: all but those of groups that were at or past the txid before."""
+
+    moved: int
+    known: Flags
+    values: pa.Array | None
+
+
+class Writer:
+    """Applies updates to one state through one connection."""
+
+    def __init__(self, link: Link, where: str, shape: StateShape, kind: StateKind, records: Records) -> None:
+        self._link, self._where, self._shape, self._records = link, where, shape, records
+        self._bare = kind is StateKind.NON_TRANSACTIONAL
+
+    def write(self, task: Task) -> Written:
+        """Apply one update."""
+        try:
+            return self._write(task)
+        except _ScriptsGone:
+            self._link.load()
+            return self._write(task)
+
+    def _write(self, task: Task) -> Written:
+        if self._merges():
+            return self._merge(task)
+        for _ in range(_MAX_CONFLICTS):
+            if (written := self._combine(task)) is not None:
+                return written
+        raise StateUnavailableError(f"{self._where}: somebody else keeps changing the keys of txid {task.txid}")
+
+    def _merges(self) -> bool:
+        """Whether the server combines: sums of longs and doubles, minima and maxima of everything of eight bytes."""
+        native = self._shape.combine.native
+        if self._records.number is None or native is None:
+            return False
+        return native != "sum" or self._shape.value in (pa.int64(), pa.float64())
+
+    # --- combined by the server ----------------------------------------------------------------------------------
+
+    def _merge(self, task: Task) -> Written:
+        assert isinstance(self._records, FixedRecords) and self._records.number is not None
+        framed = with_lengths(task.keys.keys)
+        fields, ends = Blob(framed), np.cumsum(lengths_of(framed))
+        slots = self._records.slots(task.deltas).tobytes()
+        nulls = nulls_of(task.deltas).tobytes() if task.deltas.null_count else b""
+        native = str(self._shape.combine.native).encode()
+        how = (native, self._records.number, b"%d" % task.wanted, b"%d" % self._bare)
+        chunks = [list(task.keys.chunks(task.keys.group(group), PUT_KEYS, ends)) for group in task.groups]
+
+        def commands() -> Iterator[bytes]:
+            for group in task.groups:
+                yield self._open(task, group)
+                for chunk in chunks[group]:
+                    a, b = chunk.start, chunk.stop
+                    counts = np.array(chunk.counts, "<u4").tobytes()
+                    parts = (counts, fields[a:b], slots[8 * a : 8 * b], nulls[a:b])
+                    yield call(MERGE, _names(task, group, chunk), *task.fence, *parts, *how)
+                yield self._commit(task, group)
+
+        replies = iter(self._link.exchange(commands()))
+        moved, known, rows = 0, np.ones(len(task.keys), np.bool_), list[bytes]()
+        for group in task.groups:
+            opened = self._opened(task, next(replies))
+            puts = [next(replies) for _ in chunks[group]]
+            committed = next(replies)
+            if not opened:
+                known[task.keys.group(group)] = False
+                continue
+            for chunk, reply in zip(chunks[group], puts, strict=True):
+                done = self._merged(task, chunk, reply)
+                moved += int(done[1])
+                rows.append(done[2])
+            self._committed(task, committed)
+        values = None
+        if task.wanted:
+            values = _spread(known, self._records.unpack_rows(b"".join(rows)).values)
+        return Written(moved, known, values)
+
+    def _merged(self, task: Task, chunk: Chunk, reply: Reply) -> list[bytes]:
+        if isinstance(reply, list) and reply[0] == b"OVERFLOW":
+            delta = task.deltas[chunk.start + int(reply[1]) - 1].as_py()
+            raise StateValueError(
+                f"{self._where}: {self._shape.combine.name} of the stored value and the batch's {delta!r} does not fit "
+                f"its type {self._shape.value}; the batch is not committed. "
+                f"Declare a wider type for the aggregator's output"
+            )
+        return self._accepted(task, reply)
+
+    # --- combined here -------------------------------------------------------------------------------------------
+
+    def _combine(self, task: Task) -> Written | None:
+        """None where a put was refused because another txid stood there than was read."""
+        stored, groups = self._read(task)
+        live = np.zeros(len(task.keys), np.bool_)
+        for group in groups:
+            live[task.keys.group(group)] = True
+        late = live & (stored.txids > task.txid)
+        if late.any():
+            txid = int(stored.txids[late].max())
+            raise StateCorruptError(
+                f"{self._where}: a key was changed by txid {txid}, and txid {task.txid} is to be applied"
+            )
+        moving = live if self._bare else live & (stored.txids < task.txid)
+        keys, rows = task.keys.where(moving), np.flatnonzero(moving)
+        before = stored.take(rows)
+        after = combined(self._shape.combine, before.values, task.deltas.take(pa.array(rows)), self._where)
+        records = self._records.pack(task.txid, after, before.values)
+        if (longest := int(lengths_of(records).max(initial=0))) > _MAX_RECORD:
+            raise StateValueError(f"{self._where}: a value of {longest} bytes; at most {_MAX_RECORD} are stored")
+        moved = self._put(task, groups, keys, before.txids, records)
+        if moved is None:
+            return None
+        values = None
+        if task.wanted:
+            values = pc.if_else(pa.array(moving), _spread(moving, after), stored.values)
+        return Written(moved, live, values)
+
+    def _read(self, task: Task) -> tuple[Triples, list[int]]:
+        """Open every group and read what is stored; which groups are open now."""
+        fields, names = Arguments(task.keys.keys), task.keys.layout.packed_buckets
+        runs = [
+            [run for chunk in task.keys.chunks(task.keys.group(group), PUT_KEYS) for run in chunk.runs()]
+            for group in task.groups
+        ]
+
+        def commands() -> Iterator[bytes]:
+            for group in task.groups:
+                yield self._open(task, group)
+                for bucket, rows in runs[group]:
+                    yield hmget(names[bucket], fields[rows], rows.stop - rows.start)
+
+        replies = iter(self._link.exchange(commands()))
+        found, opened = list[bytes | None](), list[int]()
+        for group in task.groups:
+            if self._opened(task, next(replies)):
+                opened.append(group)
+            for _ in runs[group]:
+                found += self._link.demand(next(replies))
+        return self._records.unpack(records_array(found)), opened
+
+    def _put(
+        self, task: Task, groups: list[int], keys: Placement, txids: npt.NDArray[np.int64], records: pa.Array
+    ) -> int | None:
+        """Put these records where these txids stand, and commit. How many keys moved; None where another one stood."""
+        framed_keys, framed = with_lengths(keys.keys), with_lengths(records)
+        fields, packed = Blob(framed_keys), Blob(framed)
+        ends = np.cumsum(lengths_of(framed_keys) + lengths_of(framed))
+        read = b"" if self._bare else txids.astype("<i8").tobytes()
+        form = b"json" if isinstance(self._records, Documents) else b"packed"
+        chunks = {group: list(keys.chunks(keys.group(group), PUT_KEYS, ends)) for group in groups}
+
+        def commands() -> Iterator[bytes]:
+            for group in groups:
+                for chunk in chunks[group]:
+                    a, b = chunk.start, chunk.stop
+                    counts = np.array(chunk.counts, "<u4").tobytes()
+                    parts = (counts, fields[a:b], read[8 * a : 8 * b], packed[a:b], form)
+                    yield call(PUT, _names(task, group, chunk), *task.fence, *parts)
+                yield self._commit(task, group)
+
+        replies = iter(self._link.exchange(commands()))
+        moved = 0
+        for group in groups:
+            puts = [next(replies) for _ in chunks[group]]
+            committed = next(replies)
+            if any(isinstance(reply, list) and reply[0] == b"CONFLICT" for reply in puts):
+                return None
+            moved += sum(int(self._accepted(task, reply)[1]) for reply in puts)
+            self._committed(task, committed)
+        return moved
+
+    # --- scripts and their answers -------------------------------------------------------------------------------
+
+    def _open(self, task: Task, group: int) -> bytes:
+        layout = task.keys.layout
+        return call(OPEN, [layout.packed_metas[group]], *task.fence, b"%d" % layout.buckets)
+
+    def _commit(self, task: Task, group: int) -> bytes:
+        rows = task.keys.group(group)
+        expected = b"" if self._bare else b"%d" % (rows.stop - rows.start)
+        return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, expected)
+
+    def _opened(self, task: Task, reply: Reply) -> bool:
+        """Whether the txid is open now; False where the group is at or past it."""
+        if isinstance(reply, list) and reply[0] == b"DONE":
+            return False
+        self._accepted(task, reply)
+        return True
+
+    def _committed(self, task: Task, reply: Reply) -> None:
+        """Also where a try whose reply was lost has done it meanwhile."""
+        if not (isinstance(reply, list) and reply[0] == b"DONE"):
+            self._accepted(task, reply)
+
+    def _accepted(self, task: Task, reply: Reply) -> list[bytes]:
+        """The reply, if it is a script's consent."""
+        if isinstance(reply, redis.exceptions.NoScriptError):
+            raise _ScriptsGone
+        self._link.demand(reply)
+        if reply[0] != b"OK":
+            raise refusal(Answer.of(reply), task.lease, task.txid, self._where)
+        found: list[bytes] = reply
+        return found
+
+
+class _ScriptsGone(Exception):
+    """The server does not know our scripts: it was restarted, or somebody flushed them."""
+
+
+def _names(task: Task, group: int, chunk: Chunk) -> list[bytes]:
+    layout = task.keys.layout
+    return [layout.packed_metas[group], *[layout.packed_buckets[bucket] for bucket in chunk.buckets]]
+
+
+def _spread(there: Flags, values: pa.Array) -> pa.Array:
+    """These values at the rows that are there, null between them."""
+    return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))

@@ -1,0 +1,44 @@
+"""Where the tests' states lie: a server of their own."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trident.base.attempt import Lease
+from trident_state.redis import RedisMapState, RedisStore
+from trident_state.store import StateIdentity, StateKind, StateShape, Store
+
+
+class NoHome:
+    """A run that lends nothing: a state in a server needs none of it."""
+
+    @property
+    def folder(self) -> Path | None:
+        return None
+
+    def manifest(self) -> bytes | None:
+        return None
+
+    def publish(self, manifest: bytes, lease: Lease) -> None:
+        raise AssertionError("a state in Redis publishes nothing")
+
+
+@dataclass
+class RedisPlace:
+    """A server, and how states are kept there."""
+
+    url: str
+    options: dict[str, Any] = field(default_factory=dict)
+    opened: list[RedisStore] = field(default_factory=list)
+
+    def open(self, identity: StateIdentity, shape: StateShape, kind: StateKind) -> RedisStore:
+        store = RedisMapState(kind, self.url, **self.options).open(identity, shape, NoHome())
+        self.opened.append(store)
+        return store
+
+    def secure(self, store: Store) -> None:
+        pass
+
+    def close(self) -> None:
+        for store in self.opened:
+            store.close()
