@@ -42,6 +42,8 @@ _HOMES = {
     "TridentError": "trident.base.errors",
 }
 
+_MODULES = ("errors", "spouts", "state", "testing")
+
 __all__ = [
     "CombinerAggregator",
     "Count",
@@ -69,8 +71,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "errors":
-        return importlib.import_module("trident.errors")
+    if name in _MODULES:
+        return importlib.import_module(f"trident.{name}")
     if name == "__version__":
         from importlib.metadata import version
 

@@ -41,7 +41,7 @@ def site_of(target: Any) -> CallSite:
     if code is not None:
         name = getattr(target, "__qualname__", code.co_name).rpartition("<locals>.")[2]
         return CallSite(name, code.co_filename, code.co_firstlineno)
-    named = target if isinstance(target, type) or inspect.isbuiltin(target) else type(target)
+    named = target if isinstance(target, type) or inspect.isroutine(target) else type(target)
     name = named.__qualname__.rpartition("<locals>.")[2]
     try:
         source = inspect.getsourcefile(named)

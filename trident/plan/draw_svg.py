@@ -89,9 +89,10 @@ def _cylinder(x: float, y: float, width: float, height: float, fill: str, stroke
 def _arrow(at: int, arrow: Arrow, laid: Laid, mark: str) -> str:
     if at in laid.routes:
         points = laid.routes[at]
-        path, label_at = _down(points), ((points[0][0] + points[1][0]) / 2, (points[0][1] + points[1][1]) / 2)
+        path = _down(points)
     else:
-        path, label_at = _across(laid.boxes[arrow.source], laid.boxes[arrow.target])
+        points = _ends(laid.boxes[arrow.source], laid.boxes[arrow.target])
+        path = _across(*points)
     colour, head = (_READ, "r") if arrow.dashed else (_ARROW, "a")
     dashes = ' stroke-dasharray="5 4"' if arrow.dashed else ""
     drawn = (
@@ -99,8 +100,10 @@ def _arrow(at: int, arrow: Arrow, laid: Laid, mark: str) -> str:
     )
     if not arrow.label:
         return drawn
-    x, y = label_at
-    return drawn + f'<text x="{x + 6:g}" y="{y + 4:g}" fill="{_SOFT}" font-size="10">{escape(arrow.label)}</text>'
+    (x, y), left = points[-1], points[-1][0] < points[0][0]
+    side = "end" if left else "start"
+    where = f'x="{x - 6 if left else x + 6:g}" y="{y - 10:g}" text-anchor="{side}"'
+    return drawn + f'<text {where} fill="{_SOFT}" font-size="10">{escape(arrow.label)}</text>'
 
 
 def _down(points: list[tuple[float, float]]) -> str:
@@ -114,12 +117,15 @@ def _down(points: list[tuple[float, float]]) -> str:
     return path
 
 
-def _across(source: Place, target: Place) -> tuple[str, tuple[float, float]]:
-    """A way between two columns, out at the side and in at the side."""
+def _ends(source: Place, target: Place) -> list[tuple[float, float]]:
+    """Where a way between two columns begins and ends: at the sides that face each other."""
     right = target.middle > source.middle
-    x1 = source.x + source.width if right else source.x
-    x2 = target.x if right else target.x + target.width
-    y1, y2 = source.y + source.height / 2, target.y + target.height / 2
-    pull = max(40.0, abs(x2 - x1) / 2) * (1 if right else -1)
-    path = f"M{x1:g},{y1:g} C{x1 + pull:g},{y1:g} {x2 - pull:g},{y2:g} {x2:g},{y2:g}"
-    return path, ((x1 + x2) / 2, (y1 + y2) / 2)
+    out, into = (source.x + source.width, target.x) if right else (source.x, target.x + target.width)
+    return [(out, source.y + source.height / 2), (into, target.y + target.height / 2)]
+
+
+def _across(begin: tuple[float, float], end: tuple[float, float]) -> str:
+    """A way between two columns, out at the side and in at the side."""
+    (x1, y1), (x2, y2) = begin, end
+    pull = max(40.0, abs(x2 - x1) / 2) * (1 if x2 > x1 else -1)
+    return f"M{x1:g},{y1:g} C{x1 + pull:g},{y1:g} {x2 - pull:g},{y2:g} {x2:g},{y2:g}"

@@ -86,7 +86,7 @@ class _Column:
         self.slots = {box.id: _Slot(*_size(box), box=box.id) for box in boxes}
         layer = self._layers([box.id for box in boxes])
         self.layers: list[list[_Slot]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
-        for box in boxes:
+        for box in sorted(boxes, key=lambda box: box.kind == "state"):  # to the right, where readers stand
             self.layers[layer[box.id]].append(self.slots[box.id])
         self.lanes = {at: self._lane(layer, arrow) for at, arrow in self.arrows}
         for sweep in range(_SWEEPS):
@@ -129,7 +129,7 @@ class _Column:
         """Give every slot an x near its neighbours, without overlaps."""
         for row in self.layers:
             _pack(row, [0.0] * len(row))
-        for sweep in range(2 * _SWEEPS):
+        for sweep in range(2 * _SWEEPS + 1):  # the last one downwards: a chain hangs straight
             for row in self.layers if sweep % 2 == 0 else reversed(self.layers):
                 near = [(slot.above if sweep % 2 == 0 else slot.below) or slot.above or slot.below for slot in row]
                 wanted = [_mean([n.middle for n in each]) for each in near]

@@ -72,7 +72,7 @@ class Register:
         places = " and ".join(f"{leaf.step} ({leaf.site.place})" for leaf in leaves)
         raise TopologyError(
             f"DRPC function {function!r} has {len(leaves)} answers, {places}: the answer is the one step that "
-            "no other reads. Merge or join them; a cell that ran twice made its steps twice, so begin with a new TridentTopology there"
+            "no other reads. Merge or join them; where a cell ran twice, begin it with a new TridentTopology"
         )
 
     def _answering(self) -> list[Node]:
