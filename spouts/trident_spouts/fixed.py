@@ -76,8 +76,8 @@ class FixedBatchSpout:
 
     def __repr__(self) -> str:
         rows = sum(table.num_rows for table in self.tables)
-        cycle = ", cycle=True" if self.cycle else ""
-        return f"FixedBatchSpout({ddl(self.schema)!r}, {len(self.tables)} batches, {rows} rows{cycle})"
+        counts = f"{_count(len(self.tables), 'batch', 'es')}, {_count(rows, 'row')}"
+        return f"FixedBatchSpout({ddl(self.schema)!r}, {counts}{', cycle=True' if self.cycle else ''})"
 
 
 class _FixedExecutor:
@@ -118,3 +118,7 @@ class _FixedExecutor:
                 f"FixedBatchSpout: {metadata!r} names none of its batches; the log belongs to another spout"
             )
         return metadata
+
+
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{'' if number == 1 else plural}"

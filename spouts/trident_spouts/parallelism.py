@@ -26,4 +26,4 @@ def parallelism(spark: "SparkSession") -> int:
 
 
 def _conf(spark: "SparkSession", key: str) -> str:
-    return str(spark.conf.get(key, "") or "")
+    return str(spark.conf.get(key, None) or "")  # "" as default is refused for keys that Spark knows to be numbers

@@ -46,7 +46,7 @@ class PollingSpout:
     ...     start = position or 0
     ...     return list(range(start, start + limit)), start + limit
     >>> PollingSpout("n long", {"numbers": numbers, "typed in": [1, 2, 3]}, maxRows=100)
-    PollingSpout('n bigint', 2 partitions, maxRows=100)
+    PollingSpout('n bigint', {'numbers', 'typed in'}, maxRows=100)
 
     Notes
     -----
@@ -78,8 +78,8 @@ class PollingSpout:
         return OpaqueExecutor(_Polled(self), self.schema, "PollingSpout")
 
     def __repr__(self) -> str:
-        count = "changing" if callable(self.partitions) else str(len(self.partitions))
-        return f"PollingSpout({ddl(self.schema)!r}, {count} partitions, maxRows={self.maxRows})"
+        names = "..." if callable(self.partitions) else ", ".join(map(repr, self.partitions))
+        return f"PollingSpout({ddl(self.schema)!r}, {{{names}}}, maxRows={self.maxRows})"
 
 
 class _Polled(OpaquePartitionedSpout):

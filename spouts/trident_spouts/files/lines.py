@@ -91,9 +91,8 @@ def to_lines(data: bytes) -> pa.Array:
     """
     if not data:
         return pa.array([], pa.string())
-    if b"\r" in data:
-        data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
-    text = data.removesuffix(b"\n")
+    text = data.replace(b"\r\n", b"\n") if b"\r" in data else data
+    text = text[:-1] if text.endswith((b"\n", b"\r")) else text
     offsets = numpy.array([0, len(text)], dtype=numpy.int32)
     whole = pa.StringArray.from_buffers(1, pa.py_buffer(offsets), pa.py_buffer(text))
     return pc.split_pattern(whole, "\n").values

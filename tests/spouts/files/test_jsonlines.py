@@ -1,0 +1,141 @@
+"""JSON lines: the fast reader and the exact one agree, and a bad line is named."""
+
+import datetime
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trident.base.types import arrow_schema
+from trident.errors import MalformedInputError
+from trident_spouts.files.jsonlines import JsonFormat, read_object, read_plain, with_corrupt_field
+from trident_spouts.rows import read_schema
+
+FIELDS = read_schema(
+    "n long, small tinyint, x double, s string, b boolean, a array<long>, o struct<k: string, v: long>"
+)
+TARGET = arrow_schema(FIELDS)
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.integers(-200, 200)
+    | st.floats(allow_nan=True)
+    | st.text(max_size=5)
+    | st.lists(st.none() | st.integers(-3, 3) | st.text(max_size=2), max_size=3)
+    | st.dictionaries(st.sampled_from(["k", "v", "w"]), st.none() | st.integers(0, 5) | st.text(max_size=2), max_size=3)
+)
+OBJECTS = st.dictionaries(st.sampled_from([*FIELDS.names, "other"]), VALUES, max_size=8)
+LINES = st.one_of(
+    OBJECTS.map(json.dumps),
+    OBJECTS.map(lambda found: json.dumps(found, ensure_ascii=False)),
+    st.sampled_from(
+        ["", "  ", "[1]", "3", "null", "{", '{"n": 1} {"n": 2}', '{"n": 1}x', '{"n": 1, "n": 2}', '{"n": 1.0}', "{}"]
+        + ['{"n": 01}', '{"x": 1e999}', '{"x": 5}', '{"s": "\\ud800"}', '{"s": 5}', '{"n": "5"}', '{"n": 1e3}', '"x"']
+        + [
+            '{"n": -0}',
+            '{"x": -0.0}',
+            '{"x": 1E400}',
+            '{"s": "a\\u0000b"}',
+            '{"n":1,}',
+            "{'n':1}",
+            '{"b": 1}',
+            "\t{}\t",
+        ]
+    ),
+)
+
+
+def exactly(lines: list[str]) -> list[dict[str, Any]] | None:
+    """What the exact reader makes of these lines; None where it refuses one."""
+    try:
+        return [read_object(line, TARGET) for line in lines if line.strip()]
+    except ValueError:
+        return None
+
+
+@given(st.lists(LINES.filter(lambda line: "\n" not in line and "\r" not in line), min_size=1, max_size=4))
+def test_the_fast_reader_reads_only_what_the_exact_one_reads_and_the_same(lines: list[str]) -> None:
+    try:
+        data = "\n".join(lines).encode()
+    except UnicodeEncodeError:
+        return
+    table = read_plain(data, TARGET)
+    if table is not None:
+        expected = exactly(lines)
+        assert expected is not None
+        assert table.to_pylist() == pa.Table.from_pylist(expected, TARGET).to_pylist()
+
+
+def test_the_fast_reader_takes_what_is_right() -> None:
+    data = b'{"n": 1, "x": 2.5, "s": "cow", "a": [1, null], "o": {"k": "a", "v": 2}}\n\n{"b": true, "other": {}}\n'
+    table = read_plain(data, TARGET)
+    assert table is not None
+    assert table.column("s").to_pylist() == ["cow", None]
+
+
+def parse(fields: str, text: str, malformed: Any = "fail") -> pa.Table:
+    schema = read_schema(fields)
+    form = JsonFormat(with_corrupt_field(schema) if malformed == "keep" else schema, malformed, "strict")
+    return form.parse(text.encode(), "f.json", 0)
+
+
+def test_types_without_a_json_form_are_read_from_their_text() -> None:
+    table = parse(
+        "d decimal(20, 2), at timestamp, local timestamp_ntz, day date, raw binary, m map<string, decimal(3, 1)>",
+        '{"d": 12345678901234567.89, "at": "2024-01-01T12:00:00+02:00", "local": "2024-01-01 12:00:00", '
+        '"day": "2024-02-29", "raw": "AP8=", "m": {"k": 1.5}}\n{"d": "1.5", "at": "2024-01-01T00:00:00Z"}\n',
+    )
+    first, second = table.to_pylist()
+    assert first["d"] == Decimal("12345678901234567.89")
+    assert first["at"] == datetime.datetime(2024, 1, 1, 10, tzinfo=datetime.UTC)
+    assert first["local"] == datetime.datetime(2024, 1, 1, 12)
+    assert (first["day"], first["raw"]) == (datetime.date(2024, 2, 29), b"\x00\xff")
+    assert dict(first["m"]) == {"k": Decimal("1.5")}
+    assert (second["d"], second["day"]) == (Decimal("1.50"), None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "line", "said"),
+    [
+        ("n long", '{"n": 1', "no JSON object: Expecting ',' delimiter at column 8"),
+        ("n long", "[1, 2]", "no JSON object: [1, 2]"),
+        ("n long", '{"n": NaN}', "no JSON object: NaN is no JSON value"),
+        ("n long", '{"n": "5"}', "field 'n': \"5\" is no bigint"),
+        ("n long", '{"n": 1.0}', "field 'n': 1.0 is no bigint"),
+        ("n tinyint", '{"n": 300}', "field 'n': 300 is no tinyint"),
+        ("n long NOT NULL", '{"m": 5}', "field 'n': a null where NOT NULL is declared"),
+        ("s string", '{"s": 5}', "field 's': 5 is no string"),
+        ("day date", '{"day": "2024-02-30"}', "field 'day': \"2024-02-30\" is no date"),
+        ("at timestamp", '{"at": "2024-01-01T00:00:00"}', "field 'at': \"2024-01-01T00:00:00\" is no timestamp"),
+        ("d decimal(3, 1)", '{"d": 1.25}', "field 'd': 1.25 is no decimal(3,1)"),
+        ("raw binary", '{"raw": "?"}', "field 'raw': \"?\" is no binary"),
+        ("o struct<k: long>", '{"o": {"k": "x"}}', 'field \'o\': {"k": "x"} is no struct<k:bigint>'),
+    ],
+)
+def test_a_malformed_line_is_named_with_file_line_and_reason(tmp_path: Path, fields: str, line: str, said: str) -> None:
+    path = tmp_path / "events.json"
+    path.write_text('{"n": 1, "day": null}\n' * 3 + line + "\n")
+    content = path.read_bytes()
+    offset = content.index(b"\n") + 1
+    with pytest.raises(MalformedInputError) as caught:
+        JsonFormat(read_schema(fields), "fail", "strict").parse(content[offset:], str(path), offset)
+    assert str(caught.value) == (
+        f'{path}:4: {said}; mend the line, or read with malformed="keep" to have such lines in the field _corrupt'
+    )
+
+
+def test_malformed_lines_may_be_kept_in_a_field_of_their_own() -> None:
+    table = parse("n long", '{"n": 1}\nnonsense\n{"n": "x"}\n', "keep")
+    assert table.to_pylist() == [
+        {"n": 1, "_corrupt": None},
+        {"n": None, "_corrupt": "nonsense"},
+        {"n": None, "_corrupt": '{"n": "x"}'},
+    ]
+    assert parse("n long", '{"n": 1}\n', "keep").to_pylist() == [{"n": 1, "_corrupt": None}]

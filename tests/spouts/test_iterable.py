@@ -1,0 +1,114 @@
+"""IterableSpout: rows of any Python iterable, a batch at a time, without promises over a restart."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.plans import planned
+from trident.errors import SpoutContractError, TopologyError, UserFunctionError
+from trident.spouts import IterableSpout, SpoutKind, TransactionAttempt
+from trident_spouts.executor import SpoutExecutor
+
+
+def rows(executor: SpoutExecutor, txid: int, attempt: int = 0) -> list[int]:
+    return list(executor.emit(TransactionAttempt(txid, attempt), txid).arrow().column(0).to_pylist())
+
+
+def test_a_list_comes_in_batches_of_the_size() -> None:
+    executor = IterableSpout("n long", range(10), batchSize=4).open()
+    assert planned(None, executor=executor) == [1, 2, 3]
+    assert [rows(executor, txid) for txid in (1, 2, 3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_a_generator_comes_in_full_batches_and_its_rest() -> None:
+    executor = IterableSpout("n long", lambda: (n for n in range(10)), batchSize=4, maxDelaySecs=10).open()
+    assert planned(None, executor=executor) == [1, 2, 3]
+    assert [rows(executor, txid) for txid in (1, 2, 3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
+def test_a_replay_within_the_process_has_the_same_rows() -> None:
+    executor = IterableSpout("n long", iter([1, 2, 3]), batchSize=2).open()
+    executor.plan(1, None, 0.0)
+    first = rows(executor, 1)
+    executor.fail(TransactionAttempt(1, 0))
+    assert rows(executor, 1, attempt=1) == first == [1, 2]
+
+
+def test_what_waits_for_its_input_does_not_hold_the_plan_up() -> None:
+    more = threading.Event()
+
+    def slow() -> Iterator[int]:
+        yield 1
+        more.wait(30)
+        yield 2
+
+    executor = IterableSpout("n long", slow, batchSize=10, maxDelaySecs=0.2).open()
+    assert executor.plan(1, None, 0.0) == 1
+    assert rows(executor, 1) == [1]
+    assert executor.plan(2, 1, 0.0) is None
+    more.set()
+    while executor.plan(2, 1, 0.0) is None:
+        pass
+    assert rows(executor, 2) == [2]
+    executor.close()
+
+
+def test_it_reads_no_more_than_two_batches_ahead() -> None:
+    given: list[int] = []
+
+    def endless() -> Iterator[int]:
+        n = 0
+        while True:
+            given.append(n)
+            yield n
+            n += 1
+
+    executor = IterableSpout("n long", endless, batchSize=5, maxDelaySecs=10).open()
+    executor.plan(1, None, 0.0)
+    executor.close()
+    assert len(given) <= 5 + 2 * 5 + 1
+
+
+def test_a_restart_calls_the_function_again_and_does_not_promise_more() -> None:
+    spout = IterableSpout("n long", lambda: [1, 2, 3], batchSize=2)
+    executor = spout.open()
+    executor.plan(1, None, 0.0)
+    again = spout.open()
+    assert rows(again, 1) == [1, 2]
+    assert spout.kind is SpoutKind.NON_TRANSACTIONAL
+
+
+def test_an_iterator_that_raises_gives_its_rows_first_and_then_the_error() -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise RuntimeError("no more")
+
+    executor = IterableSpout("n long", broken, batchSize=10).open()
+    assert executor.plan(1, None, 0.0) == 1
+    assert rows(executor, 1) == [1]
+    with pytest.raises(UserFunctionError, match=r"broken, batchSize=10\): its iterator raised RuntimeError: no more"):
+        executor.plan(2, 1, 0.0)
+
+
+def test_a_function_that_raises_is_named_with_its_line() -> None:
+    def cannot() -> list[int]:
+        raise ValueError("shut")
+
+    with pytest.raises(
+        UserFunctionError, match=r"IterableSpout: cannot \(test_iterable.py:\d+\) raised ValueError: shut"
+    ):
+        IterableSpout("n long", cannot).open()
+
+
+def test_a_wrong_value_is_named() -> None:
+    executor = IterableSpout("n long", [1, "x"]).open()
+    with pytest.raises(SpoutContractError, match=r"IterableSpout, batch 1, row 1, field 'n': 'x' \(str\) is no bigint"):
+        executor.plan(1, None, 0.0)
+
+
+def test_what_is_no_iterable_is_refused() -> None:
+    with pytest.raises(TopologyError, match="takes an iterable of rows or a function, not 'abc'"):
+        IterableSpout("line string", "abc")
+    with pytest.raises(TopologyError, match="batchSize=0 is no positive number"):
+        IterableSpout("n long", [1], batchSize=0)

@@ -1,0 +1,113 @@
+"""What counts as rows, and what is said about values that are not of their declared types."""
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy
+import pandas
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row
+
+from trident.errors import SpoutContractError
+from trident_spouts.rows import read_schema, table_of
+
+PAIR = read_schema("word string, n long")
+UTC = datetime.UTC
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("cow", 1), ("moon", None)],
+        [["cow", 1], ["moon", None]],
+        [{"word": "cow", "n": 1}, {"n": None, "word": "moon"}],
+        [Row(n=1, word="cow"), Row(word="moon", n=None)],
+        [Row("cow", 1), ("moon", None)],
+        (pair for pair in [("cow", numpy.int64(1)), ("moon", None)]),
+        pa.table({"n": pa.array([1, None], pa.int32()), "word": pa.array(["cow", "moon"], pa.large_string())}),
+        pa.table({"word": pa.array(["cow", "moon"]).dictionary_encode(), "n": [1, None]}).to_batches()[0],
+        pandas.DataFrame({"word": ["cow", "moon"], "n": [1, None]}),
+        pandas.DataFrame({"n": pandas.array([1, None], "Int64"), "word": pandas.Categorical(["cow", "moon"])}),
+        pandas.DataFrame({"n": [1, numpy.nan], "word": ["cow", "moon"]}, index=[7, 9], dtype=object),
+    ],
+)
+def test_every_form_of_rows_gives_the_same_table(rows: Any) -> None:
+    table = table_of(rows, PAIR, "here")
+    assert table.to_pylist() == [{"word": "cow", "n": 1}, {"word": "moon", "n": None}]
+    assert table.schema == pa.schema([("word", pa.string()), ("n", pa.int64())])
+
+
+@pytest.mark.parametrize("rows", [[], (), pa.table({"word": pa.array([], pa.string()), "n": pa.array([], pa.int64())})])
+def test_no_rows_are_an_empty_table_of_the_schema(rows: Any) -> None:
+    assert table_of(rows, PAIR, "here").schema.names == ["word", "n"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "value"),
+    [
+        ("v array<int>", [1, 2]),
+        ("v map<string, int>", {"a": 1}),
+        ("v struct<a: int>", {"a": 1}),
+        ("v struct<a: int>", Row(a=1)),
+        ("v decimal(10, 2)", Decimal("1.50")),
+        ("v date", datetime.date(2024, 2, 29)),
+        ("v timestamp", datetime.datetime(2024, 1, 1, 12, tzinfo=UTC)),
+        ("v timestamp_ntz", datetime.datetime(2024, 1, 1, 12)),
+        ("v binary", b"\x00\xff"),
+        ("v double", 1),
+        ("v boolean", numpy.bool_(True)),
+    ],
+)
+def test_a_scalar_is_the_row_of_one_field(fields: str, value: Any) -> None:
+    table = table_of([value], read_schema(fields), "here")
+    if isinstance(value, Row):
+        value = value.asDict()
+    found = table.column("v")[0].as_py()
+    assert (dict(found) if fields.startswith("v map") else found) == value
+
+
+@pytest.mark.parametrize(
+    ("fields", "rows", "said"),
+    [
+        ("word string, n long", [("cow", 1), ("moon", "x")], "here, row 1, field 'n': 'x' (str) is no bigint"),
+        ("n long", [1, 1.0], "here, row 1, field 'n': 1.0 (float) is no bigint"),
+        ("n long", [True], "here, row 0, field 'n': True (bool) is no bigint; a bool is no number here"),
+        ("n int", [2**31], "here, row 0, field 'n': 2147483648 (int) is no int; "),
+        ("n int NOT NULL", [1, None], "here, row 1, field 'n': a null where NOT NULL is declared"),
+        (
+            "d decimal(3, 1)",
+            [Decimal("1.25")],
+            "here, row 0, field 'd': Decimal('1.25') (Decimal) is no decimal(3,1); ",
+        ),
+        ("at timestamp", [datetime.datetime(2024, 1, 1)], "field 'at': datetime.datetime(2024, 1, 1, 0, 0) (datetime)"),
+        ("a array<long>", [["x"]], "here, row 0, field 'a': 'x' (str) is no array<bigint>"),
+        ("a long, b long", [(1, 2, 3)], "here, row 0: (1, 2, 3) (tuple) has 3 values, declared are 2 fields"),
+        ("a long, b long", ["ab"], "here, row 0: 'ab' (str) is no row of the 2 fields (a bigint, b bigint)"),
+        ("a long, b long", [{"a": 1}], "here, row 0: it lacks 'b'; write None for a null"),
+        ("a long, b long", [{"a": 1, "c": 2}], "here, row 0: it has 'c', the declared fields are (a bigint, b bigint)"),
+        ("line string", "the cow", "here is 'the cow' (str); a batch is a list of rows"),
+        ("line string", 5, "here is 5 (int); a batch is a list of rows"),
+        ("n long", pa.table({"n": ["1"]}), "here, field 'n': declared is bigint, but the column is string"),
+        ("n long", pa.table({"m": [1]}), "here: its columns are (m), declared are (n bigint); rename or select"),
+        ("n tinyint", pa.table({"n": [300]}), "here, field 'n': declared is tinyint, but the column is int64 and"),
+        (
+            "at timestamp",
+            pandas.DataFrame({"at": pandas.to_datetime(["2024-01-01"])}),
+            "which has no time zone; give it one, or declare timestamp_ntz",
+        ),
+        ("n long", pandas.DataFrame({"n": [1.5]}), "here, field 'n': declared is bigint, but the column is double and"),
+        ("n long", pandas.DataFrame({"n": [1, "x"]}), "here, row 1, field 'n': 'x' (str) is no bigint"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place_and_the_declared_type(fields: str, rows: Any, said: str) -> None:
+    with pytest.raises(SpoutContractError) as caught:
+        table_of(rows, read_schema(fields), "here")
+    assert said in str(caught.value)
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    with pytest.raises(SpoutContractError) as caught:
+        table_of(["x" * 1000], read_schema("n long"), "here")
+    assert len(str(caught.value)) < 200
