@@ -22,7 +22,7 @@ from trident_state.redis.scripts import ACQUIRE, CREATE, Script
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.verdicts import Answer, refusal
 from trident_state.redis.wire import call, command
-from trident_state.redis.writer import Task, Writer
+from trident_state.redis.writer import Task, Writer, spread
 from trident_state.store import (
     Applied,
     Found,
@@ -134,7 +134,7 @@ class RedisStore:
             if not written.known.all():
                 late = placed.where(~written.known)
                 read, _ = self._reader.read(late, update.txid, lease)
-                found = pc.replace_with_mask(found, pa.array(~written.known), read)
+                found = pc.if_else(pa.array(written.known), found, spread(~written.known, read))
             found = found.take(pa.array(_inverse(placed.order)))
         return Applied(found, written.moved, len(encoded) - written.moved)
 

@@ -36,8 +36,8 @@ def refusal(answer: Answer, lease: Lease, txid: int | None, where: str) -> State
     match answer.status:
         case "FENCED":
             return FencedError(
-                f"{where}: another driver has taken it over (epoch {answer.epoch}; ours is {lease.epoch}"
-                f"{', under another token' if answer.epoch == str(lease.epoch) else ''}); this one wrote nothing"
+                f"{where} belongs to the driver of epoch {answer.epoch}, this one has epoch {lease.epoch}"
+                f"{' too' if answer.epoch == str(lease.epoch) else ''}; it wrote nothing"
             )
         case "GONE":
             return StateBehindError(f"{where}: the server holds nothing of it (any more)", -1)

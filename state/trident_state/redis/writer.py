@@ -114,25 +114,27 @@ class Writer:
                     counts = np.array(chunk.counts, "<u4").tobytes()
                     parts = (counts, fields[a:b], slots[8 * a : 8 * b], nulls[a:b])
                     yield call(MERGE, _names(task, group, chunk), *task.fence, *parts, *how)
-                yield self._commit(task, group)
+            if len(task.groups) == 1:  # one round trip; several groups commit when all are known to have put
+                yield self._commit(task, 0)
 
         replies = iter(self._link.exchange(commands()))
         moved, known, rows = 0, np.ones(len(task.keys), np.bool_), list[bytes]()
+        opened = list[int]()
         for group in task.groups:
-            opened = self._opened(task, next(replies))
+            live = self._opened(task, next(replies))
             puts = [next(replies) for _ in chunks[group]]
-            committed = next(replies)
-            if not opened:
+            if not live:
                 known[task.keys.group(group)] = False
                 continue
+            opened.append(group)
             for chunk, reply in zip(chunks[group], puts, strict=True):
                 done = self._merged(task, chunk, reply)
                 moved += int(done[1])
                 rows.append(done[2])
-            self._committed(task, committed)
+        self._commit_groups(task, opened, replies)
         values = None
         if task.wanted:
-            values = _spread(known, self._records.unpack_rows(b"".join(rows)).values)
+            values = spread(known, self._records.unpack_rows(b"".join(rows)).values)
         return Written(moved, known, values)
 
     def _merged(self, task: Task, chunk: Chunk, reply: Reply) -> list[bytes]:
@@ -171,7 +173,7 @@ class Writer:
             return None
         values = None
         if task.wanted:
-            values = pc.if_else(pa.array(moving), _spread(moving, after), stored.values)
+            values = pc.if_else(pa.array(moving), spread(moving, after), stored.values)
         return Written(moved, live, values)
 
     def _read(self, task: Task) -> tuple[Triples, list[int]]:
@@ -215,29 +217,26 @@ class Writer:
                     counts = np.array(chunk.counts, "<u4").tobytes()
                     parts = (counts, fields[a:b], read[8 * a : 8 * b], packed[a:b], form)
                     yield call(PUT, _names(task, group, chunk), *task.fence, *parts)
-                yield self._commit(task, group)
+            if len(groups) == 1:
+                yield self._commit(task, groups[0])
 
         replies = iter(self._link.exchange(commands()))
-        moved = 0
-        for group in groups:
-            puts = [next(replies) for _ in chunks[group]]
-            committed = next(replies)
-            if any(isinstance(reply, list) and reply[0] == b"CONFLICT" for reply in puts):
-                return None
-            moved += sum(int(self._accepted(task, reply)[1]) for reply in puts)
-            self._committed(task, committed)
+        puts = [next(replies) for group in groups for _ in chunks[group]]
+        if any(isinstance(reply, list) and reply[0] == b"CONFLICT" for reply in puts):
+            return None
+        moved = sum(int(self._accepted(task, reply)[1]) for reply in puts)
+        self._commit_groups(task, groups, replies)
         return moved
 
     # --- scripts and their answers -------------------------------------------------------------------------------
 
     def _open(self, task: Task, group: int) -> bytes:
         layout = task.keys.layout
-        return call(OPEN, [layout.packed_metas[group]], *task.fence, b"%d" % layout.buckets)
+        return call(OPEN, [layout.packed_metas[group]], *task.fence, b"%d" % layout.buckets, b"%d" % self._bare)
 
     def _commit(self, task: Task, group: int) -> bytes:
         rows = task.keys.group(group)
-        expected = b"" if self._bare else b"%d" % (rows.stop - rows.start)
-        return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, expected)
+        return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % (rows.stop - rows.start))
 
     def _opened(self, task: Task, reply: Reply) -> bool:
         """Whether the txid is open now; False where the group is at or past it."""
@@ -246,10 +245,12 @@ class Writer:
         self._accepted(task, reply)
         return True
 
-    def _committed(self, task: Task, reply: Reply) -> None:
-        """Also where a try whose reply was lost has done it meanwhile."""
-        if not (isinstance(reply, list) and reply[0] == b"DONE"):
-            self._accepted(task, reply)
+    def _commit_groups(self, task: Task, groups: list[int], replies: Iterator[Reply]) -> None:
+        """Commit the groups that put; the reply of a single one may be there already."""
+        answers = list(replies) or self._link.exchange([self._commit(task, group) for group in groups])
+        for reply in answers if groups else ():
+            if not (isinstance(reply, list) and reply[0] == b"DONE"):  # a try whose reply was lost may have done it
+                self._accepted(task, reply)
 
     def _accepted(self, task: Task, reply: Reply) -> list[bytes]:
         """The reply, if it is a script's consent."""
@@ -271,6 +272,6 @@ def _names(task: Task, group: int, chunk: Chunk) -> list[bytes]:
     return [layout.packed_metas[group], *[layout.packed_buckets[bucket] for bucket in chunk.buckets]]
 
 
-def _spread(there: Flags, values: pa.Array) -> pa.Array:
+def spread(there: Flags, values: pa.Array) -> pa.Array:
     """These values at the rows that are there, null between them."""
     return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))

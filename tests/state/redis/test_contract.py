@@ -5,20 +5,51 @@ from typing import Any
 
 import pytest
 
-from tests.state.contract import Place, StoreContract
+from tests.state.contract import Place, Setting, StoreContract
+from tests.state.contract.place import COUNT, every_kind, marker
 from tests.state.redis.places import RedisPlace
 from tests.support.server import RedisServer
-
-LAYOUTS: dict[str, dict[str, Any]] = {
-    "packed": {},
-    "json": {"values": "json", "buckets": 16},
-    "groups": {"groups": 4, "buckets": 64},
-}
+from trident.base.errors import StateValueError
+from trident_state.store import Combine, StateKind
 
 
-class TestRedisStore(StoreContract):
-    @pytest.fixture(params=LAYOUTS)
-    def place(self, request: pytest.FixtureRequest, shared_redis: RedisServer) -> Iterator[Place]:
-        place = RedisPlace(shared_redis.url, LAYOUTS[request.param])
-        yield place
-        place.close()
+class TestPacked(StoreContract):
+    @pytest.fixture
+    def place(self, shared_redis: RedisServer) -> Iterator[Place]:
+        yield from _place(shared_redis)
+
+
+class TestJson(StoreContract):
+    @pytest.fixture
+    def place(self, shared_redis: RedisServer) -> Iterator[Place]:
+        yield from _place(shared_redis, values="json", buckets=16)
+
+
+class TestGroups(StoreContract):
+    @pytest.fixture
+    def place(self, shared_redis: RedisServer) -> Iterator[Place]:
+        yield from _place(shared_redis, groups=4, buckets=64)
+
+    @every_kind
+    @pytest.mark.parametrize("native", ["sum", None])
+    def test_a_sum_beyond_the_type_is_refused_and_does_not_wrap_around(
+        self, place: Place, kind: StateKind, native: Any
+    ) -> None:
+        """Other groups may have put when one refuses, so that the latest values are not the committed ones."""
+        setting = Setting(place, kind, combine=Combine("Sum", COUNT.function, native))
+        store = setting.started()
+        setting.apply(store, 1, {1: 1, 2: 2**63 - 2, 3: -(2**63)})
+        setting.apply(store, 2, {1: 2**53, 2: 1})
+        with pytest.raises(StateValueError, match="state 'counts'.*Sum"):
+            setting.apply(store, 3, {1: 5, 2: 1})
+        assert marker(store) == 2
+        if kind is StateKind.NON_TRANSACTIONAL:
+            assert setting.read(store, [2, 3], None) == [2**63 - 1, -(2**63)]
+        else:
+            assert setting.read(store, [1, 2, 3], 2) == [2**53 + 1, 2**63 - 1, -(2**63)]
+
+
+def _place(server: RedisServer, **options: Any) -> Iterator[Place]:
+    place = RedisPlace(server.url, options)
+    yield place
+    place.close()

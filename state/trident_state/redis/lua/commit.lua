@@ -1,13 +1,10 @@
--- Move the marker. ARGV: token, epoch, txid, and how many distinct keys the batch has for this group
--- ('' in a non-transactional state, whose keys do not tell whether they moved).
+-- Move the marker. ARGV: token, epoch, txid, how many distinct keys the batch has for this group.
 local refused = fenced()
 if refused then return refused end
 if tonumber(marker) >= tonumber(ARGV[3]) then return answer('DONE') end
 if open ~= ARGV[3] then return answer('CLOSED') end
-if ARGV[4] ~= '' then
-  local moved = redis.call('HGET', KEYS[1], 'moved')
-  if moved ~= ARGV[4] then return answer('COUNT', moved) end
-end
+local moved = redis.call('HGET', KEYS[1], 'moved')
+if moved ~= ARGV[4] then return answer('COUNT', moved) end
 redis.call('HSET', KEYS[1], 'marker', ARGV[3], 'moved', 0)
 redis.call('HDEL', KEYS[1], 'open')
 return answer('OK')

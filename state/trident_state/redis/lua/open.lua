@@ -1,4 +1,5 @@
--- Open a txid. ARGV: token, epoch, txid, buckets. The count of moved keys belongs to the txid, not to the opening.
+-- Open a txid. ARGV: token, epoch, txid, buckets, '1' if puts are counted anew (a non-transactional state applies them
+-- again). Else the count of moved keys belongs to the txid and not to its opening.
 local refused = fenced()
 if refused then return refused end
 local txid, done = tonumber(ARGV[3]), tonumber(marker)
@@ -6,6 +7,6 @@ if done >= txid then return answer('DONE') end
 if done < txid - 1 then return answer('BEHIND') end
 local stored = redis.call('HMGET', KEYS[1], 'buckets', 'moving')
 if stored[1] ~= ARGV[4] then return answer('SHAPE') end
-if stored[2] ~= ARGV[3] then redis.call('HSET', KEYS[1], 'moving', ARGV[3], 'moved', 0) end
+if stored[2] ~= ARGV[3] or ARGV[5] == '1' then redis.call('HSET', KEYS[1], 'moving', ARGV[3], 'moved', 0) end
 if open ~= ARGV[3] then redis.call('HSET', KEYS[1], 'open', ARGV[3]) end
 return answer('OK')

@@ -35,6 +35,6 @@ end
 for b = 2, #KEYS do
   if #writes[b] > 0 then redis.call('HSET', KEYS[b], unpack(writes[b])) end
 end
-if asks and moved > 0 then redis.call('HINCRBY', KEYS[1], 'moved', moved) end
+if moved > 0 then redis.call('HINCRBY', KEYS[1], 'moved', moved) end
 if created > 0 then redis.call('HINCRBY', KEYS[1], 'keys', created) end
 return {'OK', moved}
