@@ -15,7 +15,13 @@ from pyarrow import types as kinds
 Slots = npt.NDArray[np.int64]
 _Bits = npt.NDArray[Any]
 
-_UINTS: dict[int, np.dtype[Any]] = {8: np.dtype("u1"), 16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8"), 128: np.dtype("c16")}
+_UINTS: dict[int, np.dtype[Any]] = {
+    8: np.dtype("u1"),
+    16: np.dtype("u2"),
+    32: np.dtype("u4"),
+    64: np.dtype("u8"),
+    128: np.dtype("c16"),
+}
 """Bits are copied, never computed with; complex is the 16-byte type that NumPy copies fast."""
 
 

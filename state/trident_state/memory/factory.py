@@ -27,7 +27,7 @@ class MemoryMapState:
     maxBytes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.maxBytes is not None and (not isinstance(self.maxBytes, int) or self.maxBytes <= 0):
+        if self.maxBytes is not None and (type(self.maxBytes) is not int or self.maxBytes <= 0):
             raise ValueError(f"maxBytes={self.maxBytes!r}: expected a positive number of bytes, or None for no limit")
 
     @classmethod

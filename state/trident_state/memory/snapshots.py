@@ -16,7 +16,7 @@ from trident.base.attempt import Lease
 from trident.base.clock import Clock
 from trident.base.errors import FencedError, StateOwnedError, StateShapeError
 from trident_state.keys import hash_keys
-from trident_state.memory.columns import Cells, Slots
+from trident_state.memory.columns import Cells, Column, Slots
 from trident_state.memory.entries import Entries, Triples
 from trident_state.memory.index import Keys
 from trident_state.memory.segments import (
@@ -37,13 +37,15 @@ _ROWS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A copy of the entries changed after some txid, as they stood after batch `txid`."""
+    """A copy of the entries changed after `since`, as they stood after batch `txid`."""
 
     lease: Lease
     txid: int
+    since: int
     keys: Keys
     slots: Slots
     triples: Triples
+    column: Column
 
 
 class Snapshots:
@@ -117,15 +119,15 @@ class Snapshots:
             since, rows = segment.since, rows + segment.rows
         return since
 
-    def write(self, cut: Cut, since: int, entries: Entries) -> None:
+    def write(self, cut: Cut) -> None:
         """Write a segment of this cut, publish it, and delete the segments that it takes in."""
         assert self._manifest is not None and self.folder is not None
         before = self._manifest.segments
-        kept = tuple(segment for segment in before if segment.txid <= since)
+        kept = tuple(segment for segment in before if segment.txid <= cut.since)
         if not len(cut.slots):
             self._publish(cut.lease, cut.txid, before)
             return
-        segment = write_segment(self.folder, cut.lease, since, cut.txid, _batches(cut, entries))
+        segment = write_segment(self.folder, cut.lease, cut.since, cut.txid, _batches(cut))
         try:
             self._publish(cut.lease, cut.txid, (*kept, segment))
         except FencedError:
@@ -160,8 +162,9 @@ class Snapshots:
         if self._manifest is None or self.folder is None:
             return entries
         self._demand_ours(self._manifest)
+        schema = _schema(self._shape.value, entries.prev is not None)
         for segment in self._manifest.segments:
-            for batch in read_segment(self.folder, segment, _schema(entries), self._where):
+            for batch in read_segment(self.folder, segment, schema, self._where):
                 _restore(entries, batch)
         self._last = self._clock.monotonic()
         return entries
@@ -178,19 +181,18 @@ class Snapshots:
             )
 
 
-def _schema(entries: Entries) -> pa.Schema:
-    kind = entries.value.kind
-    fields = [("key", pa.binary()), ("txid", pa.int64()), ("value", kind)]
-    return pa.schema(fields if entries.prev is None else [*fields, ("prev", kind)])
+def _schema(value: pa.DataType, versioned: bool) -> pa.Schema:
+    fields = [("key", pa.binary()), ("txid", pa.int64()), ("value", value)]
+    return pa.schema([*fields, ("prev", value)] if versioned else fields)
 
 
-def _batches(cut: Cut, entries: Entries) -> Iterator[pa.RecordBatch]:
-    schema = _schema(entries)
+def _batches(cut: Cut) -> Iterator[pa.RecordBatch]:
+    schema = _schema(cut.column.kind, cut.triples.prevs is not None)
     for at in range(0, len(cut.slots), _ROWS):
         triples = cut.triples[at : at + _ROWS]
         keys = cut.keys.stored.take(pa.array(cut.slots[at : at + _ROWS])).cast(pa.binary())
         cells = [triples.values] if triples.prevs is None else [triples.values, triples.prevs]
-        columns = [keys, pa.array(triples.txids), *(entries.value.unpack(column) for column in cells)]
+        columns = [keys, pa.array(triples.txids), *(cut.column.unpack(column) for column in cells)]
         yield pa.record_batch(columns, schema=schema)
 
 

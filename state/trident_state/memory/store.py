@@ -69,9 +69,10 @@ class MemoryStore:
 
     **Durability.** The run's log keeps every frozen batch that is newer than `durable()`. A snapshot moves that txid
     on: a copy of the entries changed since the last one is taken between two commits (a few milliseconds for
-    100,000 keys), then written, fsynced and published by a thread of its own. It starts by itself, after an `apply` or
-    in `groups_of`, as soon as `pace` says so; `snapshot` takes one at once; `close` takes a last one, so that the next
-    start has nothing to apply again. One that fails is logged, tried again a `pace.seconds` later, and loses nothing.
+    100,000 keys), then written, fsynced and published by a thread of its own. It starts by itself, at the end of an
+    `apply` or in `groups_of`, as soon as `pace` says so; `snapshot` takes one at once; `close` takes a last one, so
+    that the next start has nothing to apply again. One that fails is logged, tried again `pace.seconds` later, and
+    loses nothing.
     Without a folder nothing survives, and nothing is kept for it.
 
     **Locks.** The writer's lock is held through an `apply` and while a cut is copied. Readers take another one,
@@ -103,7 +104,6 @@ class MemoryStore:
         self._unsaved = 0
         self._fenced: FencedError | None = None
         self._snapshotting = threading.Lock()
-        self._thread: threading.Thread | None = None
 
     # --- start -----------------------------------------------------------------------------------------------
 
@@ -139,8 +139,9 @@ class MemoryStore:
 
     def _load(self) -> Entries:
         """The entries as they are, or from the last snapshot if that is none of this object's making."""
-        if self._snapshots.refresh() or self._entries is None:
-            manifest = self._snapshots.manifest
+        another, manifest = self._snapshots.refresh(), self._snapshots.manifest
+        ours = manifest is not None and manifest.lease == self._lease
+        if self._entries is None or (another and not ours):
             self._entries = self._snapshots.load()
             self._lease, self._marker = (manifest.lease, manifest.txid) if manifest else (None, None)
             self._opened, self._moved, self._unsaved = None, (-1, 0), 0
@@ -181,7 +182,7 @@ class MemoryStore:
             self._marker, self._opened, self._moved = update.txid, None, (-1, 0)
             written = len(change.slots)
             self._unsaved += written * (entries.bytes // max(1, len(entries)))
-        self._snapshot_if_due()
+            self._snapshot_if_due()
         return Applied(change.values if values else None, written, len(update.deltas) - written)
 
     def _demand_turn(self, lease: Lease, txid: int) -> int:
@@ -269,7 +270,11 @@ class MemoryStore:
     # --- read ------------------------------------------------------------------------------------------------
 
     def groups_of(self) -> tuple[GroupStatus, ...]:
-        self._snapshot_if_due()
+        if self._writing.acquire(blocking=False):  # else an apply is under way, and looks itself
+            try:
+                self._snapshot_if_due()
+            finally:
+                self._writing.release()
         return (GroupStatus(self._lease, self._marker, self._opened),)
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
@@ -325,25 +330,41 @@ class MemoryStore:
         Waits for one under way. Raises OSError, FencedError or what the log raises.
         """
         with self._snapshotting:
-            self._save()
+            with self._writing:
+                cut = self._cut()
+            if cut is not None:
+                self._save(cut)
         return self.durable()
 
     def _snapshot_if_due(self) -> None:
-        if not self._dirty() or not (
-            self._unsaved >= self._pace.bytes or self._snapshots.seconds() >= self._pace.seconds
-        ):
+        """Under the writer's lock, which the thread that writes the files does not need any more."""
+        due = self._unsaved >= self._pace.bytes or self._snapshots.seconds() >= self._pace.seconds
+        if not due or not self._dirty() or not self._snapshotting.acquire(blocking=False):
             return
-        if self._snapshotting.acquire(blocking=False):
-            self._thread = threading.Thread(target=self._save_aside, name=f"snapshot of {self._where}", daemon=True)
-            self._thread.start()
+        cut = self._cut()
+        if cut is None:
+            self._snapshotting.release()
+            return
+        name = f"snapshot of {self._where}"
+        threading.Thread(target=self._save_aside, args=(cut,), name=name, daemon=True).start()
 
     def _dirty(self) -> bool:
         gone_on = self._marker is not None and self._marker > self.durable()
         return gone_on and self._entries is not None and self._fenced is None
 
-    def _save_aside(self) -> None:
+    def _cut(self) -> Cut | None:
+        """A copy of what the next segment is to hold, as of the marker; None if there is nothing to secure."""
+        if not self._dirty() or self._lease is None or self._marker is None or self._opened is not None:
+            return None
+        entries = self._ready()
+        since = self._snapshots.since(entries)
+        slots = entries.changed(since)
+        self._unsaved = 0
+        return Cut(self._lease, self._marker, since, entries.index.keys, slots, entries.take(slots), entries.value)
+
+    def _save_aside(self, cut: Cut) -> None:
         try:
-            self._save()
+            self._save(cut)
         except FencedError as error:
             _log.warning("%s: no snapshot was taken: %s", self._where, error)
         except Exception:
@@ -352,27 +373,12 @@ class MemoryStore:
         finally:
             self._snapshotting.release()
 
-    def _save(self) -> None:
-        if not self._dirty():
-            return
-        entries = self._ready()
-        since = self._snapshots.since(entries)
-        cut = self._cut(entries, since)
-        if cut is None:
-            return
+    def _save(self, cut: Cut) -> None:
         try:
-            self._snapshots.write(cut, since, entries)
+            self._snapshots.write(cut)
         except FencedError as error:
             self._fenced = error
             raise
-
-    def _cut(self, entries: Entries, since: int) -> Cut | None:
-        with self._writing:
-            if self._lease is None or self._marker is None or self._opened is not None:
-                return None
-            slots = entries.changed(since)
-            self._unsaved = 0
-            return Cut(self._lease, self._marker, entries.index.keys, slots, entries.take(slots))
 
     # --- end -------------------------------------------------------------------------------------------------
 
@@ -383,11 +389,10 @@ class MemoryStore:
             self._entries, self._marker, self._lease, self._opened = None, None, None, None
 
     def close(self) -> None:
-        with self._snapshotting:
-            try:
-                self._save()
-            except Exception as error:
-                _log.warning("%s: no last snapshot was taken (%s); the log keeps what it lacks", self._where, error)
+        try:
+            self.snapshot()
+        except Exception as error:
+            _log.warning("%s: no last snapshot was taken (%s); the log keeps what it lacks", self._where, error)
 
 
 def _moved(entries: Entries, before: Triples, after: pa.Array, txid: int) -> Triples:

@@ -12,7 +12,7 @@ from trident.base.errors import SnapshotMovedError
 from trident_state.store import StateKind, Store
 
 _batch = st.dictionaries(st.integers(0, 12), st.integers(-1000, 1000), max_size=8)
-_step = st.one_of(
+_step: st.SearchStrategy[tuple[str, dict[int, int]]] = st.one_of(
     st.tuples(st.just("batch"), _batch),
     st.tuples(st.just("batch"), _batch),
     st.tuples(st.sampled_from(["again", "older", "restart", "secure", "read"]), st.just({})),

@@ -2,6 +2,7 @@
 
 import datetime
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -43,6 +44,8 @@ TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
         [{"seen": [{"at": _NOON_UTC, "by": [("a", datetime.date(2020, 1, 1))]}, None]}, {"seen": None}],
     ),
 }
+
+FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "min": min, "max": max}
 
 
 class ValueContract:
@@ -91,9 +94,8 @@ class ValueContract:
     def test_native_merges_are_those_of_the_function(
         self, place: Place, kind: StateKind, value: pa.DataType, native: Any, stored: Any, delta: Any, result: Any
     ) -> None:
-        functions = {"sum": lambda a, b: a + b, "min": min, "max": max}
-        natively = Setting(place, kind, value=value, combine=Combine(native, functions[native], native))
-        by_python = replace(natively.named("python"), combine=Combine(native, functions[native]))
+        natively = Setting(place, kind, value=value, combine=Combine(native, FUNCTIONS[native], native))
+        by_python = replace(natively.named("python"), combine=Combine(native, FUNCTIONS[native]))
         for setting in (natively, by_python):
             store = setting.started()
             setting.apply(store, 1, {1: stored})
@@ -106,8 +108,7 @@ class ValueContract:
     def test_a_null_changes_nothing_and_a_stored_null_is_nothing(
         self, place: Place, kind: StateKind, native: Any
     ) -> None:
-        function = {"sum": lambda a, b: a + b, "min": min, "max": max}[native]
-        setting = Setting(place, kind, combine=Combine(native, function, native))
+        setting = Setting(place, kind, combine=Combine(native, FUNCTIONS[native], native))
         store = setting.started()
         setting.apply(store, 1, {1: 5, 2: None})
         applied = setting.apply(store, 2, {1: None, 2: 7, 3: None}, values=True)

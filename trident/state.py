@@ -1,0 +1,67 @@
+"""Where a topology's states live: ``from trident.state import MemoryMapState, RedisMapState``.
+
+`MemoryMapState` keeps a state in the driver's memory, durable with a checkpoint and with no server to run;
+`RedisMapState` keeps it in Redis or Valkey, where it outlives the run and others can read it. Both come in three
+kinds: ``opaque``, ``transactional`` and ``nonTransactional`` (`StateKind`). What they promise: ``docs/guide/state.md``.
+
+Whoever brings another store writes a `StateFactory` and a `Store`; the tests that every store passes are in
+``tests/state/contract``. Names are looked up when they are first used: Redis' client is imported only for Redis.
+
+>>> from trident.state import MemoryMapState
+>>> MemoryMapState.opaque()
+MemoryMapState.opaque()
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from trident.base.names import did_you_mean
+
+if TYPE_CHECKING:
+    from trident_state.memory import MemoryMapState
+    from trident_state.redis import RedisMapState
+    from trident_state.store import (
+        Applied,
+        Combine,
+        Found,
+        GroupStatus,
+        Home,
+        StateFactory,
+        StateIdentity,
+        StateKind,
+        StateShape,
+        Store,
+        StoreReport,
+        Update,
+    )
+
+_HOMES = {"MemoryMapState": "trident_state.memory", "RedisMapState": "trident_state.redis"}
+
+__all__ = [
+    "Applied",
+    "Combine",
+    "Found",
+    "GroupStatus",
+    "Home",
+    "MemoryMapState",
+    "RedisMapState",
+    "StateFactory",
+    "StateIdentity",
+    "StateKind",
+    "StateShape",
+    "Store",
+    "StoreReport",
+    "Update",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{did_you_mean(name, __all__)}")
+    value = getattr(importlib.import_module(_HOMES.get(name, "trident_state.store")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
