@@ -10,7 +10,7 @@ from typing import Any
 from tests.faults.source import NumberedSpout
 from trident import Count, Max, Sum, TridentTopology
 from trident.runtime.running import RunningTopology
-from trident.state import MemoryMapState, RedisMapState
+from trident.state import MemoryMapState
 from trident.testing.local import start_local
 from trident_spouts.executor import SpoutKind
 
@@ -51,6 +51,8 @@ def topology(case: Case) -> TridentTopology:
 
 def _state(case: Case) -> Any:
     if case.redis is not None:
+        from trident.state import RedisMapState
+
         return getattr(RedisMapState, case.kind)(case.redis, buckets=16)
     return getattr(MemoryMapState, case.kind)()
 
@@ -63,7 +65,12 @@ def run(case: Case) -> dict[str, dict[str, int]]:
 
 
 def start(case: Case) -> RunningTopology:
-    options = {"name": NAME, "checkpointLocation": case.checkpoint, "maxSpoutPending": case.pending, "maxAttempts": 10**6}
+    options = {
+        "name": NAME,
+        "checkpointLocation": case.checkpoint,
+        "maxSpoutPending": case.pending,
+        "maxAttempts": 10**6,
+    }
     if case.spark:
         from tests.support.spark import small_spark
 

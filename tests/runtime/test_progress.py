@@ -104,4 +104,5 @@ def test_the_rate_counts_the_rows_after_the_first_batch() -> None:
     assert rows_per_second([batch(1)]) is None
     assert rows_per_second([batch(1, 0, 99), batch(2, 1, 30), failure(3), batch(3, 4, 50)]) == 20.0
     assert rows_per_second([batch(1, 0), batch(2, 0)]) is None
-    assert rows_per_second([batch(1, 0, None), batch(2, 2, None)]) == 0.0
+    assert rows_per_second([batch(1, 0, None), batch(2, 2, 10)]) == 5.0
+    assert rows_per_second([batch(1, 0), batch(2, 2, 10), batch(3, 4, None)]) is None, "nobody counted batch 3"

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,13 @@ from trident.state import MemoryMapState
 from trident.testing.local import start_local
 
 LINES = [["the cat sat", "the dog"], ["the man"], ["four score and the"]]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    yield
+    for running in trident.active():
+        running.stop()
 
 
 def split(line: str) -> Any:
@@ -103,8 +111,10 @@ def test_a_function_that_raises_stops_the_topology_after_maxAttempts_with_the_ca
     def broken(line: str) -> Any:
         raise ValueError("cannot split")
 
-    running = start_local(word_count(function=broken), name="wc", maxAttempts=2)
-    with pytest.raises(BatchFailedError, match=r"batch 1 failed 2 times.*broken \(test_running\.py:\d+\).*cannot split"):
+    running = start_local(word_count(function=broken), name="wc", maxAttempts=2, maxSpoutPending=1)
+    with pytest.raises(
+        BatchFailedError, match=r"batch 1 failed 2 times.*broken \(test_running\.py:\d+\).*cannot split"
+    ):
         running.processAllAvailable(timeout=10)
     assert isinstance(running.exception(), BatchFailedError)
     assert isinstance(running.exception().__cause__, UserFunctionError)  # type: ignore[union-attr]
@@ -160,6 +170,7 @@ def test_a_timeout_is_told_as_one() -> None:
     with pytest.raises(BatchFailedError, match=r"attempt 1:0 ran longer than 0\.05 s"):
         running.processAllAvailable(timeout=10)
     assert isinstance(running.exception().__cause__, BatchTimeoutError)  # type: ignore[union-attr]
+    running.stop()
 
 
 def test_a_name_is_active_once_unless_it_is_replaced() -> None:
@@ -171,14 +182,14 @@ def test_a_name_is_active_once_unless_it_is_replaced() -> None:
             assert not first.isActive and second.isActive
 
 
-def test_a_later_driver_fences_an_earlier_one_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_driver_fences_an_earlier_one_out(tmp_path: Path) -> None:
     from trident.runtime import registry
 
     feeder = FeederBatchSpout("line string")
     first = start_local(word_count(feeder), name="wc", checkpointLocation=tmp_path)
     feeder.feed(["a"])
     first.processAllAvailable(timeout=10)
-    monkeypatch.setattr(registry, "_running", {})  # as if it ran in another process
+    registry.release("wc", first)  # as if it ran in another process
     with start_local(word_count(FeederBatchSpout("line string")), name="wc", checkpointLocation=tmp_path):
         feeder.feed(["b"])
         with pytest.raises(FencedError, match="taken over by another driver"):
@@ -187,7 +198,9 @@ def test_a_later_driver_fences_an_earlier_one_out(tmp_path: Path, monkeypatch: p
             first.state("counts")["a"]
 
 
-def test_a_removed_checkpoint_with_the_state_kept_is_refused_with_the_way_out(tmp_path: Path, redis_server: Any) -> None:
+def test_a_removed_checkpoint_with_the_state_kept_is_refused_with_the_way_out(
+    tmp_path: Path, redis_server: Any
+) -> None:
     from trident.state import RedisMapState
 
     state = RedisMapState.opaque(redis_server.url)

@@ -7,7 +7,7 @@ one commits.
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -24,11 +24,11 @@ from trident.base.errors import (
     StateUnavailableError,
     TridentError,
 )
-from trident.compiler.engine import StageResult
+from trident.compiler.engine import Result, StageResult
 from trident.compiler.program import Group
 from trident.runtime import events as on
 from trident.runtime.committer import Committer, Written
-from trident.runtime.coordinator import Coordinator, History, Rules
+from trident.runtime.coordinator import Coordinator, History, Rules, Status
 from trident.runtime.crash import reach
 from trident.runtime.frozen import FrozenOutput, freeze
 from trident.runtime.log import TransactionLog
@@ -103,6 +103,8 @@ class GroupRun:
         self._queue: queue.SimpleQueue[on.Event | Callable[[], None]] = queue.SimpleQueue()
         self._timers: Timers[Callable[[], None] | _Deadline] = Timers()
         self._held: dict[TransactionAttempt, _Held] = {}
+        self._at_hand: dict[int, Mapping[str, Result]] = {}
+        """What was frozen, until it is committed: of the very attempt that froze, whichever others end late."""
         self._plans: dict[int, on.BatchPlan] = {}
         self._dead: set[TransactionAttempt] = set()
         self.gate = CommitGate(lambda: self.committed)
@@ -184,7 +186,13 @@ class GroupRun:
             f"attempt {deadline.attempt} ran longer than {deadline.seconds:g} s "
             f"(messageTimeoutSecs, doubled at each retry)"
         )
-        self._carry_out(self.coordinator.handle(on.RunFailed(deadline.attempt, error)))
+        if (deadline.attempt, Status.RUNNING) in self.coordinator.in_flight.values():
+            self._run_failed(deadline.attempt, error)
+
+    def _run_failed(self, attempt: TransactionAttempt, error: BaseException) -> None:
+        if attempt not in self._dead:
+            self._trace.failed(self.group.name, attempt, "run", error)
+        self.post(on.RunFailed(attempt, error))
 
     # --- planning ----------------------------------------------------------------------------------------------
 
@@ -259,8 +267,7 @@ class GroupRun:
             self._trace.ran(self.group.name, attempt, result, self._clock.monotonic() - began)
             self.post(on.Ran(attempt))
         except BaseException as error:
-            self._trace.failed(self.group.name, attempt, "run", error)
-            self.post(on.RunFailed(attempt, error))
+            self._run_failed(attempt, error)
 
     def _set_deadline(self, attempt: TransactionAttempt) -> None:
         seconds = self._settings.messageTimeoutSecs * 2**attempt.attempt
@@ -291,6 +298,7 @@ class GroupRun:
         except BaseException as error:
             self._queue.put(on.Broken(error))
             return
+        self._at_hand[attempt.txid] = held.result.results
         self._unsynced_since = None
         self._trace.phase(self.group.name, attempt.txid, "freeze", self._clock.monotonic() - began)
         self._queue.put(on.Frozen(attempt, held.positions))
@@ -305,8 +313,7 @@ class GroupRun:
         began = self._clock.monotonic()
         try:
             self.gate.wait(txid)
-            held = next((h for a, h in list(self._held.items()) if a.txid == txid), None)
-            written = self._committer.commit(txid, None if held is None else held.result.results)
+            written = self._committer.commit(txid, self._at_hand.get(txid))
             self.committed = txid
             self.waiting_for = None
             self._stage_failures = 0
@@ -329,11 +336,16 @@ class GroupRun:
         return self._stage_failures < self._settings.maxAttempts
 
     def _finish_batch(self, txid: int, written: dict[str, Written], began: float) -> None:
-        for attempt in [a for a in list(self._held) if a.txid <= txid]:
-            self._held.pop(attempt, None)
-        self._dead = {a for a in self._dead if a.txid > txid}
+        self._at_hand.pop(txid, None)
+        self._queue.put(lambda: self._forget(txid))
         self._trace.phase(self.group.name, txid, "commit", self._clock.monotonic() - began)
         self._trace.committed(self.group.name, txid, written)
+
+    def _forget(self, txid: int) -> None:
+        """Nothing of the attempts up to `txid` matters any more."""
+        self._dead = {attempt for attempt in self._dead if attempt.txid > txid}
+        for attempt in [a for a in list(self._held) if a.txid <= txid]:
+            self._held.pop(attempt, None)
 
     def _do_succeed(self, action: on.Succeed) -> None:
         if self._unsynced_since is None:

@@ -96,5 +96,5 @@ def rows_per_second(events: list[ProgressEvent]) -> float | None:
         return None
     first, last = (datetime.fromisoformat(event["timestamp"]) for event in (batches[0], batches[-1]))
     seconds = (last - first).total_seconds()
-    rows = sum(event["numInputRows"] or 0 for event in batches[1:])
-    return rows / seconds if seconds > 0 else None
+    rows = [event["numInputRows"] for event in batches[1:]]
+    return sum(rows) / seconds if seconds > 0 and None not in rows else None

@@ -19,6 +19,7 @@ from trident.runtime.commits import RunCommits
 from trident.runtime.group_run import GroupRun
 from trident.runtime.progress import Progress
 from trident.runtime.reading import Isolation
+from trident.runtime.show import LiveProgress, html_of
 from trident.runtime.state_view import StateView
 from trident.runtime.trace import Trace
 from trident.runtime.watch import Watch
@@ -103,6 +104,14 @@ class RunningTopology:
         """What the Debug steps of the topology saw lately, a line a tuple."""
         return list(self._trace.debug)
 
+    def showProgress(self, every: float = 0.5) -> LiveProgress:
+        """Show how the run goes, looking every so many seconds, until it ends (or ``.stop()`` of what this returns).
+
+        In a notebook the output of the cell keeps itself up to date and shows what Debug steps see; elsewhere a line is
+        printed where something has changed.
+        """
+        return LiveProgress(self, every)
+
     def exception(self) -> BaseException | None:
         """The error of the first batch group that failed, or None."""
         return next((run.error for run in self._runs.values() if run.error is not None), None)
@@ -170,22 +179,25 @@ class RunningTopology:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
         return f"<RunningTopology {self.name!r} {'active' if self.isActive else 'stopped'}: {txids}>"
 
+    def _repr_html_(self) -> str:
+        return html_of(self, self._topology.draw("svg"))
+
     # --- the run's own -----------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """May this run still answer? Not when another driver took it over, and not after its end."""
+        """May this run still answer? Not when another driver has taken it over."""
         for run in self._runs.values():
             if isinstance(run.error, FencedError):
                 raise run.error
-        if not self.isActive:
-            raise StateError(f"topology {self.name!r} has ended; start it again to read its states")
 
     def _raise_failure(self) -> None:
         error = self.exception()
+        if error is not None and all(run.done.is_set() for run in self._runs.values()):
+            self._ended.wait()
+        if isinstance(error, TridentError):
+            raise error
         if error is not None:
-            raise (
-                error if isinstance(error, TridentError) else TridentError(f"topology {self.name!r} failed: {error}")
-            ) from error
+            raise TridentError(f"topology {self.name!r} failed: {type(error).__name__}: {error}") from error
 
     def _group_ended(self, run: GroupRun) -> None:
         """Called by a group that is over; the last one closes the house."""

@@ -139,7 +139,7 @@ def _start(
                 remove(settings.folder.parent)
 
         def drpc(commits: RunCommits) -> LocalDRPC:
-            return LocalDRPC(program.requests, commits, engine.request)
+            return LocalDRPC(program.requests, commits, getattr(engine, "compile_request", None))
 
         running._compose(runs, begun.stores, watch, trace, drpc, pool, closing)
     except BaseException:

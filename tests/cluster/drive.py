@@ -1,0 +1,101 @@
+"""A driver on a Spark with separate worker processes, as a program: counts words, and has an executor killed if told so.
+
+Usage: python -m tests.cluster.drive FOLDER [kill]. Prints the counts as JSON in its last line.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from trident import Count, TridentTopology
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+
+BATCHES = [[f"word{(batch * 7 + row) % 50} tail{row % 3}" for row in range(200)] for batch in range(12)]
+EXECUTOR = b"CoarseGrainedExecutorBackend"
+
+
+def words(line: str) -> Iterator[str]:
+    """In a module, so that workers import it."""
+    time.sleep(0.0005)
+    yield from line.split()
+
+
+class Length:
+    """A combiner that only Python knows."""
+
+    outputType = "long"
+
+    def init(self, tuple: object) -> int:
+        return len(tuple.word)  # type: ignore[attr-defined]
+
+    def combine(self, a: int, b: int) -> int:
+        return a + b
+
+    def zero(self) -> int:
+        return 0
+
+
+def topology() -> TridentTopology:
+    topology = TridentTopology()
+    stream = topology.newStream("lines", FixedBatchSpout("line string", BATCHES)).each("line", words, "word string")
+    grouped = stream.groupBy("word")
+    grouped.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    grouped.persistentAggregate(MemoryMapState.opaque(), "word", Length(), "length", name="lengths")
+    return topology
+
+
+def session() -> SparkSession:
+    return (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .appName("trident-cluster-test")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.executorEnv.PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+        .getOrCreate()
+    )
+
+
+def executors(app: str) -> list[int]:
+    """The executors' processes of this application."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if EXECUTOR in line and app.encode() in line and b"java" in line.split(b"\0")[0]:
+                found.append(int(entry.name))
+    return sorted(found)
+
+
+def kill_one(app: str, killed: list[int]) -> None:
+    victim = executors(app)[0]
+    os.kill(victim, signal.SIGKILL)
+    killed.append(victim)
+
+
+def main(folder: str, kill: bool) -> None:
+    spark = session()
+    killed: list[int] = []
+    with topology().start(spark, name="cluster", checkpointLocation=folder) as running:
+        if kill:
+            while running.lastProgress is None:
+                time.sleep(0.02)
+            threading.Thread(target=kill_one, args=(spark.sparkContext.applicationId, killed)).start()
+        running.processAllAvailable(timeout=240)
+        counts, lengths = dict(running.state("counts").items()), dict(running.state("lengths").items())
+    print(json.dumps({"counts": counts, "lengths": lengths, "killed": killed}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], "kill" in sys.argv[2:])

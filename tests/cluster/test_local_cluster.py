@@ -1,0 +1,26 @@
+"""The same topology where Spark's workers are processes of their own, and one of them is killed."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.drive import BATCHES
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["calm", "executor-killed"])
+def test_counts_are_exact_with_separate_worker_processes(kill: bool, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.cluster.drive", str(tmp_path), *(["kill"] if kill else [])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr[-4000:]
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    counts = Counter(word for batch in BATCHES for line in batch for word in line.split())
+    assert told["counts"] == counts
+    assert told["lengths"] == {word: len(word) * n for word, n in counts.items()}
+    assert len(told["killed"]) == (1 if kill else 0)
