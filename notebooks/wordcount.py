@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -18,6 +20,8 @@
 # can be asked. No server is needed: the counts live in this process.
 
 # %%
+import time
+
 from trident import Count, Debug, FilterNull, MapGet, Sum, TridentTopology
 from trident.demo.words import CORPUS, words
 from trident.spouts import FileSpout
@@ -55,11 +59,12 @@ progress = running.showProgress()
 # %% [markdown]
 # ## Asking while it runs
 #
-# An answer comes from the state as of one committed batch, in about a millisecond and without a Spark job. Words that
-# nobody has counted yet are simply not there.
+# An answer comes from the state as of one committed batch, in about a millisecond and without a Spark job. Here the
+# question is repeated until the first batch is there, which takes a while where Spark has just been started.
 
 # %%
-early = running.drpc.execute("occurrences", "whale ship sea")
+while not (early := running.drpc.execute("occurrences", "whale ship sea")).asOfTxid:
+    time.sleep(0.05)
 early
 
 # %% [markdown]

@@ -1,5 +1,7 @@
 """Every notebook runs from top to bottom, shows what it promises, and is the pair of its text."""
 
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,9 @@ def test_the_notebook_is_the_pair_of_its_text_and_holds_no_output(path: Path) ->
 
 def executed(path: Path) -> Any:
     notebook = jupytext.read(path)
+    environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_PYTHON"}  # as a user's kernel has it
     resources = {"metadata": {"path": str(path.parent)}}
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute(env=environment)
     return notebook
 
 
@@ -50,6 +53,8 @@ def test_word_count_shows_picture_progress_debug_output_and_the_right_answers() 
     assert "DEBUG(words)" in live
     asked = sum(truth[word] for word in ("whale", "ship", "sea"))
     assert f"<td>{asked}</td>" in output(notebook, "whales")
+    early = int(re.search(r"<td>(\d+)</td>", output(notebook, "early"))[1])  # type: ignore[index]
+    assert 0 < early <= asked
     wanted = (truth["whale"], 0, [truth["ahab"], truth["ishmael"]])
     line = 'state["whale"], state.get("telephone", 0), state.multiGet(["ahab", "ishmael"])'
     assert output(notebook, line, "text/plain") == repr(wanted)

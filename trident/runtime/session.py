@@ -1,5 +1,7 @@
 """Which Spark session a run works with."""
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,4 +14,10 @@ def session_for(spark: "SparkSession | None") -> "SparkSession":
 
     if spark is not None:
         return spark
-    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    # else Spark's workers are whatever python3 is first on the PATH: not this one in a notebook whose kernel was
+    # started from outside its environment
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return SparkSession.builder.getOrCreate()
