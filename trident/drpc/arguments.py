@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from trident.base.errors import DRPCArgumentError
 from trident.base.names import did_you_mean
 from trident.base.types import arrow_schema, ddl
-from trident.compiler.values import NotAccepted, to_arrow
+from trident.base.values import NotAccepted, to_arrow
 
 
 class Arguments:

@@ -116,8 +116,18 @@ class LocalDRPC:
 
     Examples
     --------
-    >>> running.drpc.execute("words", "cat dog the man")    # doctest: +SKIP
-    [Row(sum=18)]
+    >>> from trident import Count, MapGet, TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> from trident.state import MemoryMapState
+    >>> from trident.testing.local import start_local
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", FixedBatchSpout("word string", [[("dog",), ("cat",), ("dog",)]]))
+    >>> counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    >>> _ = topology.newDRPCStream("count", "word string").stateQuery(counts, "word", MapGet(), "count")
+    >>> with start_local(topology, name="counting") as running:
+    ...     running.processAllAvailable()
+    ...     running.drpc.execute("count", word="dog")
+    [Row(word='dog', count=2)]
     """
 
     def __init__(self, requests: Iterable[RequestPlan], commits: Commits, spark_request: Compile | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import Row
 
-from trident.compiler.values import to_python
+from trident.base.values import to_python
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from trident.base.errors import StateKeyError, StateKeyNotFoundError, TridentError
 from trident.base.names import quote
-from trident.compiler.values import NotAccepted, to_arrow, to_python, type_name
+from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident.plan.nodes import PersistentAggregate
 from trident.runtime.reading import Commits, Isolation, Snapshot, consistently
 from trident_state.store import StateKind, StateShape
@@ -29,11 +29,18 @@ class StateView:
 
     Examples
     --------
-    >>> counts = running.state("counts")                       # doctest: +SKIP
-    >>> counts["dog"], counts.get("unicorn", 0), "cat" in counts   # doctest: +SKIP
-    (4, 0, True)
-    >>> counts.multiGet(["dog", "unicorn"])                    # doctest: +SKIP
-    [4, None]
+    >>> from trident import Count, TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> from trident.state import MemoryMapState
+    >>> from trident.testing.local import start_local
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", FixedBatchSpout("word string", [[("dog",), ("cat",)], [("dog",)]]))
+    >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    >>> with start_local(topology, name="view") as running:
+    ...     running.processAllAvailable()
+    ...     counts = running.state("counts")
+    ...     print(counts["dog"], counts.get("unicorn", 0), "cat" in counts, counts.multiGet(["cat", "unicorn"]))
+    2 0 True [1, None]
     """
 
     def __init__(
