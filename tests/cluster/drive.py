@@ -1,4 +1,4 @@
-"""A driver on a Spark with separate worker processes, as a program: counts words, and has an executor killed if told so.
+"""A driver on a Spark with worker processes of their own, as a program: counts words, and kills an executor if told so.
 
 Usage: python -m tests.cluster.drive FOLDER [kill]. Prints the counts as JSON in its last line.
 """

@@ -1,10 +1,11 @@
 """One driver's life, as a program: word counts with a second and a third state, on the real log and the real states."""
 
 import json
+import os
 import random
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.faults.source import NumberedSpout
@@ -28,6 +29,8 @@ class Case:
     failing: float = 0.0
     pending: int = 3
     spark: bool = False
+    mixed: bool = False
+    """One of the three states in memory, the others in Redis."""
 
 
 def topology(case: Case) -> TridentTopology:
@@ -43,14 +46,14 @@ def topology(case: Case) -> TridentTopology:
     spout = NumberedSpout(case.total, SpoutKind.OPAQUE if case.kind == "opaque" else SpoutKind.TRANSACTIONAL)
     words = topology.newStream("numbers", spout).each("word", sometimes, "letter string").groupBy("word")
     counts = words.persistentAggregate(_state(case), Count(), "count", name="counts")
-    words.persistentAggregate(_state(case), "seq", Sum(), "sum", name="sums")
+    words.persistentAggregate(_state(case, mixed=case.mixed), "seq", Sum(), "sum", name="sums")
     letters = counts.newValuesStream().each("word", lambda word: word[0], "letter string").groupBy("letter")
     letters.persistentAggregate(_state(case), "count", Max(), "most", name="letters")
     return topology
 
 
-def _state(case: Case) -> Any:
-    if case.redis is not None:
+def _state(case: Case, mixed: bool = False) -> Any:
+    if case.redis is not None and not mixed:
         from trident.state import RedisMapState
 
         return getattr(RedisMapState, case.kind)(case.redis, buckets=16)
@@ -74,13 +77,9 @@ def start(case: Case) -> RunningTopology:
     if case.spark:
         from tests.support.spark import small_spark
 
-        return topology(case).start(small_spark(), **options)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        return topology(case).start(small_spark(Path(case.checkpoint)), **options)
     return start_local(topology(case), **options)
-
-
-def lines() -> Iterator[dict[str, Any]]:
-    for line in sys.stdin:
-        yield json.loads(line)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from tests.faults import drive
 from tests.faults.source import expected
 from tests.support.server import RedisServer
 
-TOTAL = 3000
+TOTAL = 2000
+KILLS = 12
 
 
 class Killer:
@@ -34,8 +35,8 @@ class Killer:
 
     def _loop(self) -> None:
         client = self.server.connect()
-        while not self._over.wait(self.random.uniform(0.02, 0.25)):
-            if self.random.random() < 0.5:
+        while self.kills < KILLS and not self._over.wait(self.random.uniform(0.1, 0.8)):
+            if self.random.random() < 0.7:
                 client.save()
                 time.sleep(self.random.uniform(0, 0.1))
             self.server.kill()

@@ -211,7 +211,7 @@ class Coordinator:
             self._stop(event.error)
             self._finish()
             return
-        delay = min(5.0, 0.01 * 2 ** min(self._commit_tries, 12))
+        delay = min(1.0, 0.01 * 2 ** min(self._commit_tries, 12))
         self._commit_tries += 1
         self._commit_waited += delay
         self._commit(event.txid, delay)

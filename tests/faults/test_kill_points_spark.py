@@ -1,0 +1,56 @@
+"""The same kills on real Spark: one topology whose driver dies again and again, each time at another point.
+
+An opaque spout whose every replay differs, two states in Redis and one in memory. Each start goes on from what the last
+death left, so the deaths also meet each other's recovery.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.faults.drive import Case
+from tests.faults.source import expected
+from tests.support.server import RedisServer
+from trident.runtime.crash import VARIABLE
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
+TOTAL = 300
+DEATHS = [
+    "plan.logged:3",
+    "emit.after:2",
+    "run.after:2",
+    "freeze.before:2",
+    "freeze.after:2",
+    "commit.stage.frozen:2",
+    "commit.state.after:2",
+    "committed.before:2",
+    "committed.after:2",
+]
+
+
+def test_a_driver_on_spark_that_dies_at_nine_points_loses_and_doubles_nothing(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    case = Case("opaque", str(tmp_path), redis_server.url, TOTAL, spark=True, mixed=True)
+    for death in DEATHS:
+        ended = drive(case, death)
+        assert ended.returncode == -signal.SIGKILL, f"{death}: {ended.stderr[-3000:]}"
+    ended = drive(case, "")
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    told = json.loads(ended.stdout.strip().splitlines()[-1])
+    counts, sums, letters = expected(TOTAL)
+    assert (told["counts"], told["sums"], told["letters"]) == (counts, sums, letters)
+
+
+def drive(case: Case, death: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.faults.drive", json.dumps(asdict(case))]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, VARIABLE: death}, capture_output=True, text=True, timeout=300
+    )
