@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trident.base.errors import DuplicateNameError, TopologyError
-from trident.base.names import check_name
+from trident.base.names import brief, check_name
 from trident.base.step import Step, caller
 from trident.operations.outputs import OutputsLike, read_outputs
-from trident.plan import draw
 from trident.plan.explain import explain_nodes
 from trident.plan.nodes import Node, PersistentAggregate, RequestSource, SpoutSource, walk
 from trident.plan.register import Register
 from trident.stream import Stream
 from trident.stream.base import unknown_verb
 from trident.stream.combine import joined, merged
+from trident.stream.shown import Shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trident_spouts.executor import Spout
 
 
-class TridentTopology:
+class TridentTopology(Shown):
     """Streams, and the states that they update: written once, then run batch by batch.
 
     Nothing here needs a JVM before `start`. Meaning: ``org.apache.storm.trident.TridentTopology``.
@@ -60,7 +60,7 @@ class TridentTopology:
         if not all(hasattr(spout, each) for each in ("kind", "schema", "open")) or isinstance(spout, type):
             raise step.error(
                 TopologyError,
-                f"{spout!r} is no spout; give one such as FileSpout(path) or FixedBatchSpout(fields, batches)",
+                f"{brief(spout)} is no spout; give one such as FileSpout(path) or FixedBatchSpout(fields, batches)",
             )
         label = f"{name}/0:newStream({type(spout).__name__})"
         node = SpoutSource(name, spout, step=label, site=step.called, schema=spout.schema)
@@ -233,17 +233,10 @@ class TridentTopology:
         Starts no JVM.
         """
         answers = {id(leaf): function for function, (_, leaf) in self.requests.items()}
-        print(explain_nodes(self._register.ends(), self._stages(), answers))
+        print(explain_nodes(self._ends(), self._stages(), answers))
 
-    def draw(self, format: str = "svg") -> str:
-        """The topology as a picture: "svg", "mermaid", "dot" or "json", as text. No other program is needed for it."""
-        return draw.write(draw.picture(self._register.ends()), format)
-
-    def _repr_svg_(self) -> str:
-        return self.draw("svg")
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/plain": repr(self), "image/svg+xml": self.draw("svg")}
+    def _ends(self) -> Sequence[Node]:
+        return self._register.ends()
 
     def __repr__(self) -> str:
         register = self._register

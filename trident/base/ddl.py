@@ -82,7 +82,8 @@ class Reader:
     def error(self, what: str) -> TypeDeclarationError:
         """An error about this text."""
         return TypeDeclarationError(
-            f"cannot read the type declaration {self.text!r}: {what}. Write for example 'word string, n long'; "
+            f"cannot read the type declaration {self.text!r}: {what}{'' if what.endswith('?') else '.'} "
+            "Write for example 'word string, n long'; "
             f"the types are {', '.join(SIMPLE)}, decimal(p,s), array<t>, map<k,v>, struct<name:t>"
         )
 

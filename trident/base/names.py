@@ -1,12 +1,13 @@
 """Names as users write them: fields, topologies, streams, states; and what they may have meant by a wrong one."""
 
 import difflib
+import inspect
 import re
 from collections.abc import Iterable, Sequence
 
 from trident.base.errors import TopologyError
 
-_NAME = re.compile(r"[A-Za-z0-9.-][A-Za-z0-9._-]*")
+_NAME = re.compile(r"(?!\.+$)[A-Za-z0-9.-][A-Za-z0-9._-]*")
 _OPEN, _CLOSE = "(<[", ")>]"
 
 FieldsLike = str | Sequence[str]
@@ -76,7 +77,8 @@ def check_name(what: str, name: object) -> str:
     """Refuse a name that cannot be an identity in logs and stores."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise TopologyError(
-            f"{what} cannot be named {name!r}: a name has letters, digits, '-', '_' and '.', and begins with no '_'"
+            f"{what} cannot be named {name!r}: a name is of letters a to z, digits, '-', '_' and '.', "
+            "not of dots alone, and begins with no '_'"
         )
     return name
 
@@ -91,3 +93,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     asked = name.replace("_", "").lower()
     near = [asked] if asked in plain else difflib.get_close_matches(asked, plain, n=1, cutoff=0.6)
     return f"; did you mean {plain[near[0]]!r}?" if near else ""
+
+
+def brief(value: object) -> str:
+    """A value in an error: a function by its name, everything else as it shows itself, cut where it is long.
+
+    >>> brief(brief), brief(5)
+    ("function 'brief'", '5')
+    """
+    if inspect.isroutine(value):
+        return f"function {value.__name__!r}"
+    shown = repr(value)
+    if " object at 0x" in shown:
+        return f"an object of class {type(value).__name__!r}"
+    return shown if len(shown) <= 80 else shown[:77] + "..."

@@ -6,6 +6,7 @@ from pyspark.sql import types as spark
 
 from trident.base.callsite import site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.names import brief
 from trident.base.step import Step
 from trident.base.types import type_ddl
 from trident.operations.aggregators import Aggregation
@@ -25,7 +26,7 @@ def read_aggregation(target: Any, inputs: spark.StructType, declared: Declared, 
     if kind_of(target) != "aggregator":
         reducer = callable(getattr(target, "reduce", None)) or callable(getattr(target, "aggregate", None))
         what = "has no combine(a, b), so partial results cannot meet;" if reducer else "is no aggregator;"
-        raise step.error(TopologyError, f"{target!r} {what} give {_WANTED}")
+        raise step.error(TopologyError, f"{brief(target)} {what} give {_WANTED}")
     if len(declared.schema.names) != 1:
         names = ", ".join(declared.schema.names)
         raise step.error(TopologyError, f"an aggregator gives one field, not {len(declared.schema.names)} ({names})")
@@ -54,7 +55,8 @@ def _builtin_type(
 ) -> spark.DataType:
     problem = target.problem(inputs)
     if problem:
-        raise step.error(TypeDeclarationError if len(inputs.names) == 1 else TopologyError, problem)
+        wrong_type = len(inputs.names) == 1 and target.native != "count"
+        raise step.error(TypeDeclarationError if wrong_type else TopologyError, problem)
     natural = target.type_of(inputs)
     if declared is not None and declared != natural:
         over = f" over {type_ddl(inputs.fields[0].dataType)}" if inputs.fields else ""

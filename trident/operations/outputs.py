@@ -7,7 +7,7 @@ from pyspark.sql import types as spark
 
 from trident.base.ddl import Reader
 from trident.base.errors import TopologyError, TypeDeclarationError
-from trident.base.names import FieldsLike, split_top
+from trident.base.names import FieldsLike, brief, split_top
 from trident.base.step import Step
 from trident.base.types import ddl, parse_type, schema_of, type_ddl
 from trident.operations.annotations import Returns
@@ -28,7 +28,7 @@ def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
     else:
         raise step.error(
             TopologyError,
-            f"outputFields are text such as 'word string', a list of names or a StructType, not {outputs!r}",
+            f"outputFields are text such as 'word string', a list of names or a StructType, not {brief(outputs)}",
         )
     return Declared(_fields([field for field, _ in read], step), tuple(typed for _, typed in read))
 

@@ -9,6 +9,7 @@ from pyspark.util import PythonEvalType
 
 from trident.base.callsite import site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.names import brief
 from trident.base.step import Step
 from trident.operations.annotations import Returns, read_returns, type_of
 from trident.operations.builtin_functions import Expression
@@ -38,7 +39,7 @@ _SCALAR_UDFS = (
 
 
 def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Returns]:
-    """Read `target`; a plain callable is to be called with one TridentTuple (`tuples`), or with one argument a field."""
+    """Read `target`; a plain callable will be called with one TridentTuple (`tuples`) or with one argument a field."""
     call = call_of(target, step, Call.TUPLE if tuples else Call.VALUES)
     operation = Operation(target, site_of(target), call, call is Call.FUNCTION)
     if call in (Call.VALUES, Call.TUPLE):
@@ -66,12 +67,12 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
     if kind and isinstance(target, type):
         raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
     if kind in _MISPLACED:
-        raise step.error(TopologyError, f"{target!r} is {_MISPLACED[kind]}")
+        raise step.error(TopologyError, f"{brief(target)} is {_MISPLACED[kind]}")
     if kind:
         return Call.FILTER if kind == "isKeep" else Call.FUNCTION
     if not callable(target):
         raise step.error(
-            TopologyError, f"{target!r} is no operation; give a callable, a Function, a Filter or expr(...)"
+            TopologyError, f"{brief(target)} is no operation; give a callable, a Function, a Filter or expr(...)"
         )
     return Call.COLUMN_BUILDER if read_returns(target).column else plain
 

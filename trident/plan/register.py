@@ -42,10 +42,6 @@ class Register:
                 "merge the streams before it, or give this state another name=",
             )
 
-    def knows(self, node: Node) -> bool:
-        """Whether this step belongs to this topology."""
-        return any(node is each for each in self._nodes)
-
     def ends(self) -> list[Node]:
         """Every step that no other reads, with an effect or without."""
         read = {id(source) for node in self._nodes for source in sources_of(node)}

@@ -15,7 +15,7 @@ from trident.operations.outputs import OutputsLike, read_outputs
 from trident.plan.nodes import Node, RequestSource, SpoutSource, walk
 
 
-def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step) -> tuple[str, ...]:
+def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where: str = "") -> tuple[str, ...]:
     """The names in a field argument, all of them fields of the stream, none twice."""
     try:
         names = field_names(fields)
@@ -24,9 +24,9 @@ def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step) -> tu
     for at, name in enumerate(names):
         if name not in schema.names:
             near = did_you_mean(name, schema.names)
-            raise step.error(FieldNotFoundError, f"no field {name!r}; the fields are ({ddl(schema)}){near}")
+            raise step.error(FieldNotFoundError, f"no field {name!r}{where}; the fields are ({ddl(schema)}){near}")
         if name in names[:at]:
-            raise step.error(DuplicateFieldError, f"field {name!r} is named twice")
+            raise step.error(DuplicateFieldError, f"field {name!r}{where} is named twice")
     return names
 
 
@@ -88,7 +88,7 @@ def merged(schemas: Sequence[spark.StructType], outputs: OutputsLike | None, ste
     for at, other in enumerate(schemas[1:], 2):
         mine, theirs = _types(first), _types(other)
         if mine != theirs:
-            why = f"{len(theirs)} fields" if len(theirs) != len(mine) else "other types"
+            why = "other types" if len(theirs) == len(mine) else f"{len(theirs)} field{'s' if len(theirs) > 1 else ''}"
             raise step.error(
                 TypeDeclarationError,
                 f"stream {at} has {why}: ({ddl(other)}) where stream 1 has ({ddl(first)}); "
@@ -112,7 +112,10 @@ def join_keys(schemas: Sequence[spark.StructType], keys: object, step: Step) -> 
             TopologyError,
             f"a join of {len(schemas)} streams needs the key fields of each, [keys1, keys2], not {keys!r}",
         )
-    found = tuple(known_fields(schema, names, step) for schema, names in zip(schemas, given, strict=True))
+    found = tuple(
+        known_fields(schema, names, step, f" in stream {at}")
+        for at, (schema, names) in enumerate(zip(schemas, given, strict=True), 1)
+    )
     kinds = [_types(chosen(schema, names, step)) for schema, names in zip(schemas, found, strict=True)]
     for names, types in zip(found[1:], kinds[1:], strict=True):
         if len(names) != len(found[0]):

@@ -4,24 +4,24 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.types import StructType
 
-from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, did_you_mean
 from trident.base.step import Step, caller
 from trident.base.types import ddl
 from trident.plan import rules
 from trident.plan.nodes import Node
 from trident.plan.register import Register
+from trident.stream.shown import Shown
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream
 
 _SPARK_VERBS = {
-    "select": "project(...) keeps fields, each(...) adds them",
-    "withColumn": "each(expr(...), 'name type') adds a field",
+    "select": "project('field'), or each(expr(...), 'name type')",
+    "withColumn": "each(expr(...), 'name type')",
     "where": "filter(...)",
     "count": "aggregate(Count(), 'count'), or persistentAggregate for a state",
     "sum": "aggregate('field', Sum(), 'sum'), or persistentAggregate for a state",
-    "collect": "take(n) shows what the first batch gives; start the topology to run it",
+    "collect": "take(n) for the first batch, and start the topology to run it",
     "union": "merge(...)",
     "persist": "persistentAggregate(...)",
     "columns": "fields",
@@ -46,7 +46,7 @@ class Rails:
         )
 
 
-class StreamBase(Rails):
+class StreamBase(Rails, Shown):
     """An immutable description of what happens to every batch; each verb gives a new stream."""
 
     __slots__ = ("_label", "_node", "_register")
@@ -65,6 +65,9 @@ class StreamBase(Rails):
     def fields(self) -> tuple[str, ...]:
         """The names of the fields."""
         return tuple(self._node.schema.names)
+
+    def _ends(self) -> list[Node]:
+        return [self._node]
 
     def _step(self, verb: str) -> Step:
         return Step(self._register.label(self._label, verb), caller(verb))
@@ -103,12 +106,3 @@ def unknown_verb(subject: object, name: str, fields: tuple[str, ...] = ()) -> st
     return message + (
         near or (f"; use {_SPARK_VERBS[name]}" if name in _SPARK_VERBS else f"; it has {', '.join(verbs)}")
     )
-
-
-def same_topology(register: Register, others: "list[StreamBase]", step: Step) -> None:
-    """Refuse to connect streams of two topologies."""
-    for other in others:
-        if not isinstance(other, StreamBase):
-            raise step.error(TopologyError, f"{other!r} is no stream")
-        if other._register is not register:
-            raise step.error(TopologyError, f"{other!r} belongs to another topology")

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
-from trident.base.names import FieldsLike
+from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.operations.builtin_functions import Expression
 from trident.operations.outputs import OutputsLike
@@ -43,10 +43,11 @@ def read_arguments(
         given, rest = [("", rest[0])], rest[1:]
     elif given and not rest and len(before) > 1:
         before, rest = before[:1], before[1:]
-    if len(given) != 1 or any(not is_fields(value) for value in rest):
-        operations_given = len(given) + sum(not is_fields(value) for value in rest)
-        what = f"{operations_given} operations" if operations_given else "no operation"
-        raise step.error(TopologyError, f"{what} given; write {usage}")
+    more = [value for value in rest if not is_fields(value)]
+    if len(given) != 1 or more:
+        listed = " and ".join(brief(value) for value in [*(value for _, value in given), *more])
+        what = f"it takes one operation, not {listed}" if listed else "the operation is missing"
+        raise step.error(TopologyError, f"{what}; write {usage}")
     operation = given[0][1]
     step = step.with_function(operation_site(operation))
     inputs = _one("inputFields", before, inputFields, step, usage)

@@ -1,5 +1,6 @@
 """A stream in groups: what comes next happens to each group by itself."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.types import StructType
@@ -8,15 +9,17 @@ from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.types import ddl
 from trident.operations.outputs import OutputsLike
+from trident.plan.nodes import Node
 from trident.stream.aggregate import aggregated
 from trident.stream.base import Rails, unknown_verb
 from trident.stream.persist import TridentState, persisted
+from trident.stream.shown import Shown
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream
 
 
-class GroupedStream(Rails):
+class GroupedStream(Rails, Shown):
     """What `groupBy` gives. Meaning: ``org.apache.storm.trident.fluent.GroupedStream``."""
 
     __slots__ = ("_group", "_stream")
@@ -136,9 +139,8 @@ class GroupedStream(Rails):
             )
         return GroupedStream(self._stream.project(*fields), self._group)
 
-    def explain(self) -> None:
-        """Print the steps that lead here; see `Stream.explain`."""
-        self._stream.explain()
+    def _ends(self) -> Sequence[Node]:
+        return self._stream._ends()
 
     def __repr__(self) -> str:
         return f"GroupedStream({self._stream._node.step}: {ddl(self.schema)}; by {', '.join(self._group)})"

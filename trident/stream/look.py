@@ -1,12 +1,11 @@
-"""Looking at a stream: show, take, explain, draw, and how it shows itself in a notebook."""
+"""Looking at the tuples of a stream: show, take."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Row
 
 from trident.base.errors import TopologyError
-from trident.plan import draw, rules
-from trident.plan.explain import explain_nodes
+from trident.plan import rules
 from trident.plan.nodes import PersistentAggregate, StateQuery, walk
 from trident.stream.base import StreamBase
 from trident.stream.table import text_table
@@ -30,11 +29,11 @@ class LookVerbs(StreamBase):
         TopologyError
             On a stream that has read a state, or that carries DRPC requests: there is no first batch to look at.
         """
-        from trident.compiler import preview
-
         if not isinstance(n, int) or n < 0:
             raise TopologyError(f"{self._node.step}: take(n) needs a number of tuples, not {n!r}")
         self._check_visible("take")
+        from trident.compiler import preview
+
         return list(preview.take(self._node, n, spark=spark))
 
     def show(self, n: int = 20, truncate: bool | int = True, spark: "SparkSession | None" = None) -> None:
@@ -45,23 +44,6 @@ class LookVerbs(StreamBase):
         width = 20 if truncate is True else int(truncate)
         self._check_visible("show")
         print(text_table(self.fields, self.take(n, spark=spark), width))
-
-    def explain(self) -> None:
-        """Print the steps that lead here, where each is written, and the states on the way with what is promised.
-
-        Starts no JVM.
-        """
-        print(explain_nodes([self._node]))
-
-    def draw(self, format: str = "svg") -> str:
-        """The steps that lead here as a picture: "svg", "mermaid", "dot" or "json", as text."""
-        return draw.write(draw.picture([self._node]), format)
-
-    def _repr_svg_(self) -> str:
-        return self.draw("svg")
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/plain": repr(self), "image/svg+xml": self.draw("svg")}
 
     def _check_visible(self, verb: str) -> None:
         if rules.is_request(self._node):

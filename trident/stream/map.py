@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from trident.base.errors import TopologyError, TypeDeclarationError
-from trident.base.names import FieldsLike
+from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import select
 from trident.operations.annotations import Returns, several_of, type_of
@@ -87,7 +87,7 @@ class MapVerbs(EachVerbs):
         site = operation_site(function)
         step = self._step("transform").with_function(site)
         if not callable(function):
-            raise step.error(TopologyError, f"{function!r} is no callable from DataFrame to DataFrame")
+            raise step.error(TopologyError, f"{brief(function)} is no callable from DataFrame to DataFrame")
         bind(function, 1, "it is called with the batch's DataFrame and the static ones by keyword", step, tuple(frames))
         schema = self.schema
         if outputFields is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 from pyspark.sql.types import StructField, StructType
 
 from trident.base.errors import TopologyError, TypeDeclarationError
-from trident.base.names import FieldsLike, check_name
+from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
 from trident.base.types import ddl, select, type_ddl
 from trident.operations.aggregating import presented_type
@@ -19,6 +19,7 @@ from trident.plan.register import Register
 from trident.stream.aggregate import folded
 from trident.stream.base import StreamBase, unknown_verb
 from trident.stream.call import Arguments, read_arguments
+from trident.stream.shown import Shown
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream
@@ -27,7 +28,7 @@ _PERSIST = "persistentAggregate(stateFactory, [inputFields,] aggregator, outputF
 _QUERY = "stateQuery(state, [inputFields,] queryFunction, outputFields)"
 
 
-class TridentState:
+class TridentState(Shown):
     """A state that a topology updates: ask it with `stateQuery`, or go on with its new values.
 
     Meaning: ``org.apache.storm.trident.TridentState``. Its identity is the topology's name and its own.
@@ -49,6 +50,9 @@ class TridentState:
     def schema(self) -> StructType:
         """The key fields and the value."""
         return self._node.schema
+
+    def _ends(self) -> Sequence[nodes.Node]:
+        return [self._node]
 
     def newValuesStream(self) -> "Stream":
         """The keys that a batch touched with their values after it, one tuple a key.
@@ -157,7 +161,7 @@ class PersistVerbs(StreamBase):
         """
         step = self._step("stateQuery")
         if not isinstance(state, TridentState):
-            raise step.error(TopologyError, f"{state!r} is no state of this topology; write {_QUERY}")
+            raise step.error(TopologyError, f"{brief(state)} is no state of this topology; write {_QUERY}")
         if state._register is not self._register:
             raise step.error(TopologyError, f"state {state.name!r} belongs to another topology")
         call = read_arguments(step, _QUERY, args, {"function": function}, inputFields, outputFields)
@@ -208,8 +212,8 @@ def _check_factory(factory: object, step: Step) -> None:
     hint = "call it, " if called else ""
     raise step.error(
         TopologyError,
-        f"{factory!r} is no state factory: {hint}give one such as MemoryMapState.opaque() or RedisMapState.opaque(url) "
-        f"before everything else; write {_PERSIST}",
+        f"{brief(factory)} is no state factory: {hint}give MemoryMapState.opaque(), RedisMapState.opaque(url) or the "
+        f"like before everything else; write {_PERSIST}",
     )
 
 
@@ -230,7 +234,7 @@ def _read_query(call: Arguments, updated: nodes.PersistentAggregate) -> tuple[Qu
     if kind_of(function) != "query":
         raise step.error(
             TopologyError,
-            f"{function!r} is no query function; give MapGet() or an object with batchRetrieve(state, args) and "
+            f"{brief(function)} is no query function; give MapGet() or an object with batchRetrieve(state, args) and "
             "execute(tuple, result, collector)",
         )
     if call.outputs is None:

@@ -1,0 +1,512 @@
+"""Every wrong call fails where it stands, and the message says what came, what is accepted and what was meant."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.topologies import DeclaredState, split, stream
+from trident import Count, Debug, FilterNull, Function, MapGet, Stream, Sum, TridentState, TridentTopology, expr
+from trident.errors import (
+    DuplicateFieldError,
+    DuplicateNameError,
+    FieldNotFoundError,
+    TopologyError,
+    TypeDeclarationError,
+)
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+
+STATE = DeclaredState()
+FILE = "test_wrong_calls.py"
+
+
+def two(a, b): ...  # type: ignore[no-untyped-def]
+
+
+def untyped(line): ...  # type: ignore[no-untyped-def]
+
+
+def text(line: str) -> str: ...  # type: ignore[empty-body]
+
+
+def pair(line: str) -> tuple[str, int]: ...  # type: ignore[empty-body]
+
+
+def words(line: str) -> list[str]: ...  # type: ignore[empty-body]
+
+
+def nothing(line: str) -> None: ...
+
+
+def unreadable(line: str) -> "Nowhere": ...  # type: ignore[name-defined]  # noqa: F821
+
+
+async def later(line: str) -> str: ...  # type: ignore[empty-body]
+
+
+def fields_of(line: str) -> Iterator[complex]: ...  # type: ignore[empty-body]
+
+
+class Emits(Function):
+    def execute(self, tuple: Any, collector: Any) -> None: ...
+
+
+class Miscast(Function):
+    def execute(self, tuple): ...  # type: ignore[no-untyped-def,override]
+
+
+class Untyped:
+    def init(self, tuple): ...  # type: ignore[no-untyped-def]
+
+    def combine(self, a, b): ...  # type: ignore[no-untyped-def]
+
+    def zero(self): ...  # type: ignore[no-untyped-def]
+
+
+class Reducer:
+    def init(self): ...  # type: ignore[no-untyped-def]
+
+    def reduce(self, a, tuple): ...  # type: ignore[no-untyped-def]
+
+
+@pytest.fixture
+def s() -> Stream:
+    return stream("line string, n long")
+
+
+Make = Callable[[Stream], object]
+
+CALLS: list[tuple[Make, type[TopologyError], str]] = [
+    # fields
+    (
+        lambda s: s.each("lin", split, "w string"),
+        FieldNotFoundError,
+        "lines/1:each(split): no field 'lin'; the fields are (line string, n bigint); did you mean 'line'?",
+    ),
+    (
+        lambda s: s.project("x"),
+        FieldNotFoundError,
+        "lines/1:project: no field 'x'; the fields are (line string, n bigint)",
+    ),
+    (lambda s: s.groupBy("Line"), FieldNotFoundError, "did you mean 'line'?"),
+    (lambda s: s.project("line", "line"), DuplicateFieldError, "lines/1:project: field 'line' is named twice"),
+    (lambda s: s.project(), TopologyError, "name at least one field; the fields are (line string, n bigint)"),
+    (lambda s: s.groupBy(), TopologyError, "lines/1:groupBy: name at least one field"),
+    (lambda s: s.project("line,"), TopologyError, "'line,' does not name fields: write 'a', 'a, b' or ['a', 'b']"),
+    (lambda s: s.each("line, line", two, "w string"), DuplicateFieldError, "field 'line' is named twice"),
+    # outputs
+    (
+        lambda s: s.each("line", split, "line string"),
+        DuplicateFieldError,
+        "output field 'line' is a field of the stream already: (line string, n bigint); give it another name",
+    ),
+    (
+        lambda s: s.each("line", split, "Line string"),
+        DuplicateFieldError,
+        "output field 'Line' is a field of the stream already (as 'line', the same to Spark)",
+    ),
+    (lambda s: s.each("line", split, "a long, a long"), DuplicateFieldError, "output field 'a' comes twice in (a, a)"),
+    (lambda s: s.each("line", split, []), TopologyError, "outputFields names no field"),
+    (
+        lambda s: s.each("line", split, outputFields=5),
+        TopologyError,
+        "outputFields are text such as 'word string', a list of names or a StructType, not 5",
+    ),
+    (
+        lambda s: s.each("line", split, "w strin"),
+        TypeDeclarationError,
+        "unknown type 'strin'; did you mean 'string'? Write",
+    ),
+    # types that nobody tells
+    (
+        lambda s: s.each("line", untyped, "w"),
+        TypeDeclarationError,
+        "lines/1:each(untyped): the type of output field 'w' is not declared: write it with the field, such as "
+        "'w string', or annotate what it returns, such as -> str",
+    ),
+    (lambda s: s.each("line", split, "w, n2 long"), TypeDeclarationError, "annotated to give one value (str) for 2"),
+    (lambda s: s.each("line", untyped, "a, b long"), TypeDeclarationError, "such as 'a string, b bigint', or annotate"),
+    (
+        lambda s: s.each("line", unreadable, "w"),
+        TypeDeclarationError,
+        "is not declared (its annotation cannot be used: 'Nowhere': name 'Nowhere' is not defined)",
+    ),
+    (
+        lambda s: s.each("line", fields_of, "w"),
+        TypeDeclarationError,
+        "(its annotation complex stands for no type): write it with the field, such as 'w string', or annotate what it "
+        "returns, such as -> Iterator[str]",
+    ),
+    (
+        lambda s: s.each(expr("upper(line)"), "w"),
+        TypeDeclarationError,
+        "lines/1:each(expr): the type of output field 'w' is known to Spark only, and a topology is built without it: "
+        "write it with the field, such as 'w string'",
+    ),
+    (lambda s: s.each("line", Emits(), "w"), TypeDeclarationError, "or give the Function an attribute outputType"),
+    (lambda s: s.transform(lambda df: df, "w"), TypeDeclarationError, "is known to Spark only"),
+    (lambda s: s.map(expr("1")), TypeDeclarationError, "name what it gives, with its type"),
+    # annotations that contradict
+    (
+        lambda s: s.each("line", pair, "w"),
+        TypeDeclarationError,
+        "annotated to give 2 values (tuple[str, int]) for 1 output field (w)",
+    ),
+    (
+        lambda s: s.each("line", text, "a, b"),
+        TypeDeclarationError,
+        "annotated to give one value (str) for 2 output fields (a, b)",
+    ),
+    (
+        lambda s: s.each("line", words, "w string"),
+        TypeDeclarationError,
+        "it is annotated to give a whole list[str] where the output is string; to give many tuples yield them or use "
+        "flatMap, to give one list declare an array type",
+    ),
+    (lambda s: s.each("line", nothing, "w string"), TypeDeclarationError, "annotated to return None, and gives no (w)"),
+    (lambda s: s.map("line", pair), TypeDeclarationError, "annotated to give 2 values"),
+    (
+        lambda s: s.flatMap("line", text, "w"),
+        TypeDeclarationError,
+        "annotated to return str, and flatMap wants many; yield them",
+    ),
+    (
+        lambda s: s.map("line", split, "w"),
+        TypeDeclarationError,
+        "it gives many tuples for one, and map exactly one; use flatMap",
+    ),
+    # the number of arguments
+    (
+        lambda s: s.each("line", two, "w string"),
+        TopologyError,
+        "two(a, b) does not fit: it is called with one argument a field (line)",
+    ),
+    (
+        lambda s: s.each(two, "w string"),
+        TopologyError,
+        "two(a, b) does not fit: it is called with one TridentTuple of all fields; name the fields to give it one "
+        "argument a field: 'line, n'",
+    ),
+    (
+        lambda s: s.each("line", Miscast(), "w string"),
+        TopologyError,
+        "execute(tuple) does not fit: execute is called with a TridentTuple and a collector",
+    ),
+    (
+        lambda s: s.transform(lambda df: df, users=1),
+        TopologyError,
+        "the batch's DataFrame and the static ones by keyword",
+    ),
+    # what is no operation here
+    (
+        lambda s: s.each("line", "w string"),
+        TopologyError,
+        "lines/1:each: the operation is missing; write each([inputFields,]",
+    ),
+    (
+        lambda s: s.each("line", split, text, "w"),
+        TopologyError,
+        "one operation, not function 'split' and function 'text'",
+    ),
+    (
+        lambda s: s.each("line", split, function=text),
+        TopologyError,
+        "one operation, not function 'text' and function 'split'",
+    ),
+    (
+        lambda s: s.each("line", "n", two, "w long"),
+        TopologyError,
+        "inputFields given 2 times, 'line' and 'n'; fields go into one",
+    ),
+    (
+        lambda s: s.each("line", split, inputFields="n"),
+        TopologyError,
+        "inputFields given 2 times, 'line' and 'n'; write",
+    ),
+    (
+        lambda s: s.each("line", 5, "w string"),
+        TopologyError,
+        "5 is no operation; give a callable, a Function, a Filter or expr",
+    ),
+    (lambda s: s.each("line", Emits, "w string"), TopologyError, "Emits is a class; give an instance of it, Emits()"),
+    (lambda s: s.each("line", Count(), "w"), TopologyError, "Count() is an aggregator: it belongs to aggregate or"),
+    (lambda s: s.each("line", MapGet(), "w"), TopologyError, "MapGet() is a query function: it belongs to stateQuery"),
+    (lambda s: s.each("line", later, "w"), TopologyError, "it is an async function, and is never awaited here"),
+    (lambda s: s.transform(5), TopologyError, "5 is no callable from DataFrame to DataFrame"),
+    (lambda s: s.map("line", Emits(), "w string"), TopologyError, "it is a Function, which emits any number of tuples"),
+    (lambda s: s.map("line", FilterNull(), "w string"), TopologyError, "it is a Filter; use filter"),
+    (lambda s: s.peek("line", split), TopologyError, "peek takes a plain callable, whose result means nothing"),
+    (lambda s: s.peek(expr("1")), TopologyError, "lines/1:peek(expr): peek takes a plain callable"),
+    (lambda s: s.peek(print, "w"), TopologyError, "peek has no outputFields"),
+    (lambda s: s.each("line", Debug(), "w"), TopologyError, "Debug has no outputFields"),
+    # filters
+    (
+        lambda s: s.each("line", text),
+        TypeDeclarationError,
+        "annotated to return str; a filter gives a bool. To append fields, give",
+    ),
+    (lambda s: s.each("line", nothing), TypeDeclarationError, "annotated to return None; a filter gives a bool"),
+    (lambda s: s.filter("line", split), TypeDeclarationError, "it gives many results; a filter gives a bool"),
+    (
+        lambda s: s.filter("line", pair),
+        TypeDeclarationError,
+        "annotated to return tuple[str, int]; a filter gives a bool",
+    ),
+    (
+        lambda s: s.filter("line", str.isalpha, "w"),
+        TopologyError,
+        "a filter has no outputFields, 'w'; to append fields use each",
+    ),
+    (
+        lambda s: s.each("line", Emits()),
+        TopologyError,
+        "Emits is a Function, which appends fields; a filter gives a bool",
+    ),
+    (
+        lambda s: s.each("line", FilterNull(), "w"),
+        TopologyError,
+        "it is a Filter, which gives no fields; leave out the",
+    ),
+    (
+        lambda s: s.each("line", filter=text, outputFields="w"),
+        TopologyError,
+        "a filter has no outputFields; write each(",
+    ),
+    # groups and aggregators
+    (
+        lambda s: stream("m map<string,int>").groupBy("m"),
+        TypeDeclarationError,
+        "'m' is map<string,int>: maps cannot be compared",
+    ),
+    (
+        lambda s: s.aggregate("line", Sum(), "s"),
+        TypeDeclarationError,
+        "lines/1:aggregate(Sum): Sum adds numbers of one field, and 'line' is string; it takes byte, short, integer, "
+        "long, float, double, decimal",
+    ),
+    (
+        lambda s: s.aggregate(Sum(), "s"),
+        TopologyError,
+        "Sum adds numbers of one input field, not of 2 (line string, n bigint)",
+    ),
+    (
+        lambda s: s.aggregate("n", Count(), "c"),
+        TopologyError,
+        "Count counts tuples and takes no input fields; leave out (n), and to skip nulls put .each('n', "
+        "FilterNull()) before",
+    ),
+    (
+        lambda s: s.aggregate("n", Sum(), "s int"),
+        TypeDeclarationError,
+        "Sum over bigint gives bigint, not int; write 's', and cast",
+    ),
+    (lambda s: s.aggregate("n", Sum(), "a, b"), TopologyError, "an aggregator gives one field, not 2 (a, b)"),
+    (
+        lambda s: s.aggregate("n", Sum()),
+        TopologyError,
+        "name the output field; write aggregate([inputFields,] aggregator, out",
+    ),
+    (lambda s: s.aggregate("n", Sum, "s"), TopologyError, "Sum is a class; give an instance of it, Sum()"),
+    (
+        lambda s: s.aggregate("n", Untyped(), "s"),
+        TypeDeclarationError,
+        "the type of output field 's' is not declared: write it with the field, such as 's long', give the aggregator "
+        "an attribute outputType, or annotate what zero() returns",
+    ),
+    (
+        lambda s: s.aggregate("n", Reducer(), "s"),
+        TopologyError,
+        "an object of class 'Reducer' has no combine(a, b), so partial",
+    ),
+    (
+        lambda s: s.aggregate("n", split, "s"),
+        TopologyError,
+        "function 'split' is no aggregator; give a CombinerAggregator",
+    ),
+    (
+        lambda s: s.groupBy("line").aggregate("n", Sum(), "line"),
+        DuplicateFieldError,
+        "output field 'line' is a field of the group already: (line string); give it another name",
+    ),
+    (lambda s: s.groupBy("line").project("n"), TopologyError, "the group field 'line' must stay; toStream() gives"),
+    # states
+    (
+        lambda s: s.persistentAggregate(Count(), "c"),
+        TopologyError,
+        "lines/1:persistentAggregate: Count() is no state factory: give MemoryMapState.opaque(), Redis",
+    ),
+    (
+        lambda s: s.persistentAggregate(MemoryMapState.opaque, Count(), "c"),
+        TopologyError,
+        "function 'opaque' is no state factory: call it, give",
+    ),
+    (lambda s: s.groupBy("line").persistentAggregate(STATE, Count(), "a, b"), TopologyError, "one field, not 2 (a, b)"),
+    (
+        lambda s: s.persistentAggregate(STATE, Count(), "c", name="_c"),
+        TopologyError,
+        "a state cannot be named '_c': a name is of letters a to z, digits, '-', '_' and '.', not of dots alone",
+    ),
+    (
+        lambda s: s.persistentAggregate(STATE, Count(), "`a b`"),
+        TopologyError,
+        "cannot be named 'lines.a b': a name is of letters",
+    ),
+    (
+        lambda s: s.stateQuery(s, "line", MapGet(), "c"),
+        TopologyError,
+        "is no state of this topology; write stateQuery(state,",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "says"), CALLS)
+def test_a_wrong_call_of_a_verb(s: Stream, call: Make, error: type[TopologyError], says: str) -> None:
+    with pytest.raises(TopologyError) as raised:
+        call(s)
+    assert type(raised.value) is error
+    assert says in str(raised.value)
+    assert f"called at {FILE}:" in str(raised.value)
+
+
+def test_a_wrong_call_leaves_no_step_behind(s: Stream) -> None:
+    with pytest.raises(TopologyError):
+        s.each("line", two, "w string")
+    assert repr(s.project("n")) == "Stream(lines/1:project: n bigint)"
+
+
+def test_the_message_ends_with_the_function_s_line_and_the_call_s(s: Stream) -> None:
+    function, call = two.__code__.co_firstlineno, test_the_message_ends_with_the_function_s_line_and_the_call_s
+    with pytest.raises(TopologyError) as raised:
+        s.each("line", two, "w string")
+    assert str(raised.value).endswith(f"[two ({FILE}:{function}), called at {FILE}:{call.__code__.co_firstlineno + 3}]")
+
+
+# --- states and requests -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def topology() -> TridentTopology:
+    return TridentTopology()
+
+
+@pytest.fixture
+def counts(topology: TridentTopology) -> TridentState:
+    grouped = stream("word string", "words", topology).groupBy("word")
+    return grouped.persistentAggregate(STATE, Count(), "count", name="counts")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (
+            lambda q, c: q.stateQuery(c, MapGet(), "c"),
+            TopologyError,
+            "ask()/1:stateQuery(MapGet): state 'counts' cannot be asked by (word string, k bigint): its "
+            "key is (word string)",
+        ),
+        (
+            lambda q, c: q.stateQuery(c, "k", MapGet(), "c"),
+            TypeDeclarationError,
+            "cannot be asked by (k bigint): its key is",
+        ),
+        (lambda q, c: q.stateQuery(c, "word", MapGet(), "c string"), TypeDeclarationError, "gives bigint, not string"),
+        (
+            lambda q, c: q.stateQuery(c, "word", MapGet(), "word"),
+            DuplicateFieldError,
+            "'word' is a field of the stream already",
+        ),
+        (lambda q, c: q.stateQuery(c, "word", MapGet(), "a, b"), TopologyError, "MapGet gives one field, not 2 (a, b)"),
+        (lambda q, c: q.stateQuery(c, "word", MapGet()), TopologyError, "name the output field; write stateQuery("),
+        (lambda q, c: q.stateQuery(c, "word", MapGet, "c"), TopologyError, "MapGet is a class; give an instance of it"),
+        (
+            lambda q, c: q.stateQuery(c, "word", Sum(), "c"),
+            TopologyError,
+            "Sum() is no query function; give MapGet() or an",
+        ),
+        (
+            lambda q, c: q.persistentAggregate(STATE, Count(), "c"),
+            TopologyError,
+            "ask()/1:persistentAggregate(Count): DRPC requests update no state; they read states with stateQuery",
+        ),
+    ],
+)
+def test_a_wrong_query(topology: TridentTopology, counts: TridentState, call: Any, error: type, says: str) -> None:
+    asked = topology.newDRPCStream("ask", "word string, k long")
+    with pytest.raises(TopologyError) as raised:
+        call(asked, counts)
+    assert type(raised.value) is error
+    assert says in str(raised.value)
+
+
+def test_a_state_is_updated_by_one_step(topology: TridentTopology, counts: TridentState) -> None:
+    other = stream("word string", "others", topology)
+    with pytest.raises(DuplicateNameError) as raised:
+        other.groupBy("word").persistentAggregate(STATE, Count(), "count", name="counts")
+    assert (
+        "others/1:persistentAggregate(Count): state 'counts' is updated by words/1:persistentAggregate(Count)"
+        in str(raised.value)
+    )
+    assert "merge the streams before it, or give this state another name=" in str(raised.value)
+
+
+def test_a_state_of_another_topology_is_refused(counts: TridentState) -> None:
+    with pytest.raises(TopologyError, match="state 'counts' belongs to another topology"):
+        stream("word string").stateQuery(counts, MapGet(), "c")
+
+
+def test_tuples_behind_a_state_or_of_a_request_cannot_be_shown(topology: TridentTopology, counts: TridentState) -> None:
+    with pytest.raises(TopologyError, match=r"show runs no state, and words/1:persistentAggregate\(Count\)"):
+        counts.newValuesStream().show()
+    with pytest.raises(
+        TopologyError, match=r"take looks at a spout's first batch, and this stream carries DRPC requests"
+    ):
+        topology.newDRPCStream("ask").take(1)
+    with pytest.raises(TopologyError, match=r"take\(n\) needs a number of tuples, not -1"):
+        stream().take(-1)
+
+
+# --- what a stream is not ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("group_by", "'Stream' has no verb 'group_by'; did you mean 'groupBy'?"),
+        ("flatmap", "'Stream' has no verb 'flatmap'; did you mean 'flatMap'?"),
+        ("persistent_aggregate", "did you mean 'persistentAggregate'?"),
+        ("grupBy", "did you mean 'groupBy'?"),
+        ("select", "'Stream' has no verb 'select'; use project('field')"),
+        ("count", "use aggregate(Count(), 'count'), or persistentAggregate for a state"),
+        ("line", "'line' is a field: name it in a verb, such as project('line')"),
+        ("xyz", "'Stream' has no verb 'xyz'; it has aggregate, draw, each, explain, fields, filter, "),
+    ],
+)
+def test_a_verb_that_is_not_there(s: Stream, name: str, says: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(s, name)
+    assert says in str(raised.value)
+
+
+def test_verbs_of_another_kind_of_stream_are_pointed_out(s: Stream, counts: TridentState) -> None:
+    with pytest.raises(AttributeError, match=r"'GroupedStream' has no verb 'map'; .* toStream\(\)\.map"):
+        _ = s.groupBy("n").map
+    with pytest.raises(AttributeError, match=r"'TridentState' has no verb 'each'; .* newValuesStream\(\)\.each"):
+        _ = counts.each
+    with pytest.raises(AttributeError, match="'TridentTopology' has no verb 'new_stream'; did you mean 'newStream'"):
+        _ = TridentTopology().new_stream
+
+
+def test_a_stream_is_neither_a_truth_value_nor_a_sequence(s: Stream) -> None:
+    for each in (s, s.groupBy("n")):
+        with pytest.raises(TypeError, match="neither true nor false"):
+            bool(each)
+        with pytest.raises(TypeError, match=r"a stream has no end and cannot be iterated; take\(n\) gives tuples"):
+            list(each)
+        with pytest.raises(TypeError, match=r"name 'line' in a verb, such as project\('line'\)"):
+            each["line"]
+    assert not hasattr(s, "_ipython_display_") and not hasattr(s, "__array__")
+
+
+def test_nothing_wrong_is_said_of_a_fitting_spout() -> None:
+    assert TridentTopology().newStream("ok", FixedBatchSpout("a long", [])).fields == ("a",)
