@@ -14,7 +14,9 @@ from trident.base.types import arrow_schema, ddl, parse_schema, parse_type, sche
 
 SPACE = st.sampled_from(["", " ", "  ", "\t", "\n"])
 GAP = st.sampled_from([" ", "  ", "\t", " \n"])
-WORD = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,6}", fullmatch=True) | st.sampled_from(["1a", "_1", "not", "null", "int", "array"])
+WORD = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,6}", fullmatch=True) | st.sampled_from(
+    ["1a", "_1", "not", "null", "int", "array"]
+)
 QUOTED = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=6).map(
     lambda name: "`" + name.replace("`", "``") + "`"
 )
@@ -32,7 +34,9 @@ def type_texts(draw: st.DrawFn, depth: int = 2) -> str:
         name = draw(st.sampled_from(["decimal", "DEC", "Numeric"]))
         precision = draw(st.integers(1, 38))
         scale = draw(st.integers(0, precision))
-        sizes = draw(st.sampled_from(["", f"{gap()}({gap()}{precision}{gap()})", f"({precision}{gap()},{gap()}{scale})"]))
+        sizes = draw(
+            st.sampled_from(["", f"{gap()}({gap()}{precision}{gap()})", f"({precision}{gap()},{gap()}{scale})"])
+        )
         return name + sizes
     if kind == "array":
         return f"array{gap()}<{gap()}{draw(type_texts(depth - 1))}{gap()}>"
@@ -47,7 +51,7 @@ def field_texts(draw: st.DrawFn, depth: int = 2, least: int = 1) -> str:
     names = draw(st.lists(WORD | QUOTED, min_size=least, max_size=3, unique_by=lambda name: name.strip("`").lower()))
     for name in names:
         colon = draw(SPACE) + ":" + draw(SPACE) if draw(st.booleans()) else draw(GAP)
-        rest = draw(st.sampled_from(["", "", " NOT NULL", " not  null", " COMMENT 'a, b'", " comment \"it's\""]))
+        rest = draw(st.sampled_from(["", "", " NOT NULL", " not  null", " COMMENT 'a, b'", ' comment "it\'s"']))
         texts.append(f"{name}{colon}{draw(type_texts(depth))}{rest}")
     return f"{draw(SPACE)},{draw(SPACE)}".join(texts)
 
@@ -131,7 +135,9 @@ def test_a_schema_written_as_ddl_is_read_back(text: str) -> None:
     for field in schema.fields:
         field.metadata = {}
     assert parse_schema(ddl(schema)).simpleString() == schema.simpleString()
-    assert spark_schema(arrow_schema(parse_schema("a long, b array<string>"))) == parse_schema("a long, b array<string>")
+    assert spark_schema(arrow_schema(parse_schema("a long, b array<string>"))) == parse_schema(
+        "a long, b array<string>"
+    )
 
 
 def test_letters_of_every_script_need_no_backticks_although_spark_wants_them() -> None:
@@ -175,5 +181,7 @@ def test_a_name_that_comes_twice_is_refused_also_in_another_case() -> None:
 def test_selecting_a_field_that_is_not_there_lists_those_that_are() -> None:
     schema = parse_schema("word string, n long")
     assert select(schema, ["n"]).names == ["n"]
-    with pytest.raises(FieldNotFoundError, match=r"no field 'wrod'; the fields are \(word string, n bigint\); did you mean 'word'\?"):
+    with pytest.raises(
+        FieldNotFoundError, match=r"no field 'wrod'; the fields are \(word string, n bigint\); did you mean 'word'\?"
+    ):
         select(schema, ["wrod"])
