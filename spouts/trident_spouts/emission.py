@@ -14,12 +14,13 @@ from pyspark.sql.types import StructType
 
 from trident.base.types import arrow_schema, spark_schema
 from trident_spouts.executor import Emission, Metadata
+from trident_spouts.workers import on_this_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-INLINE_BYTES = 4 << 20
-"""Below this a table travels inside the plan; above it, as a Parquet file (1M short strings: 0.03 s instead of 1 s)."""
+INLINE_BYTES = 512 << 10
+"""Up to this a table travels inside the plan; above it, as a Parquet file (1M short strings: 0.03 s instead of 1 s)."""
 
 _ROW_GROUPS = 8
 _GLOB_SIGNS = re.compile(r"([\\{}\[\]*?])")
@@ -55,9 +56,11 @@ class ArrowEmission:
         return self.table
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """A DataFrame of the table: inside the plan where it is small, else written to `scratch` and read back."""
+        """A DataFrame of the table: inside the plan where it is small or the workers are elsewhere, else written to
+        `scratch` and read back."""
         schema = spark_schema(self.table.schema)
-        if self.table.nbytes < INLINE_BYTES or not _fits_parquet(self.table.schema):
+        small = self.table.nbytes <= INLINE_BYTES
+        if small or not _fits_parquet(self.table.schema) or not on_this_machine(spark):
             return spark.createDataFrame(self.table, schema=schema)
         path = scratch.absolute() / f"emission-{uuid.uuid4().hex}.parquet"
         rows = max(16_384, -(-self.table.num_rows // _ROW_GROUPS))

@@ -18,8 +18,8 @@ from trident.spouts import ArrowEmission, Emission, FileSpout, TransactionAttemp
 from trident_spouts import emission as emissions
 from trident_spouts.emission import spark_path
 from trident_spouts.files import reading
-from trident_spouts.parallelism import parallelism
 from trident_spouts.rows import read_schema, table_of
+from trident_spouts.workers import on_this_machine, parallelism
 
 pytestmark = pytest.mark.spark
 
@@ -44,6 +44,13 @@ VALUES: tuple[Any, ...] = (
     *(datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC), datetime.datetime(2024, 1, 1, 12)),
     *([1, None, 2], {"a": 1}, {"x": 1, "y": ["z"]}),
 )
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are read by the workers, however few they are."""
+    monkeypatch.setattr(reading, "INLINE_BYTES", -1)
+    monkeypatch.setattr(reading, "on_this_machine", lambda spark: False)
 
 
 def rows(table: pa.Table) -> list[str]:
@@ -118,7 +125,7 @@ def test_a_column_that_a_file_lacks_is_null(spark: SparkSession, tmp_path: Path)
 
 @pytest.mark.parametrize("share", [1, 7, 50, 4 << 20])
 def test_lines_are_read_once_however_they_are_shared(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int
+    far: None, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfthe cow\r\njumped\n\nover the " + b"very " * 20 + b"moon\n")
     (tmp_path / "b.txt").write_bytes("na\u00efve\nlast".encode())
@@ -131,7 +138,14 @@ def test_lines_are_read_once_however_they_are_shared(
     assert sorted(found) == sorted(["the cow", "jumped", "", "over the " + "very " * 20 + "moon", "na\u00efve", "last"])
 
 
-def test_json_is_read_with_its_types(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture(params=["far", "near"])
+def either(request: pytest.FixtureRequest) -> None:
+    """By the workers, and by the driver as a small batch is."""
+    if request.param == "far":
+        request.getfixturevalue("far")
+
+
+def test_json_is_read_with_its_types(either: None, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"n": 1, "at": "2024-01-01T00:00:00Z", "o": {"x": [1.5]}}\n\n{"d": 1.25}\nno\n')
     spout = FileSpout(
         tmp_path, "json", "n long, at timestamp, o struct<x: array<double>>, d decimal(9,2)", malformed="keep"
@@ -140,7 +154,9 @@ def test_json_is_read_with_its_types(spark: SparkSession, tmp_path: Path) -> Non
     assert table.column("_corrupt").to_pylist() == [None, None, "no"]
 
 
-def test_a_file_that_only_grew_is_read_to_where_it_was_planned(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_only_grew_is_read_to_where_it_was_planned(
+    either: None, spark: SparkSession, tmp_path: Path
+) -> None:
     path = tmp_path / "log.txt"
     path.write_text("1\n2\n")
     emission = emission_of(FileSpout(tmp_path))
@@ -149,7 +165,7 @@ def test_a_file_that_only_grew_is_read_to_where_it_was_planned(spark: SparkSessi
     assert emission.dataframe(spark, tmp_path).toArrow().column(0).to_pylist() == ["1", "2"]
 
 
-def test_a_workers_error_carries_the_typed_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_workers_error_carries_the_typed_one(far: None, spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"cow\n\xffmoon\n")
     with pytest.raises(Exception) as caught:
@@ -159,7 +175,7 @@ def test_a_workers_error_carries_the_typed_one(spark: SparkSession, tmp_path: Pa
     assert str(error).startswith(f"{path}: invalid UTF-8 at byte 4 (ff: invalid start byte); convert the file, ")
 
 
-def test_a_file_that_vanishes_while_it_is_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_vanishes_while_it_is_read_is_named(far: None, spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text('{"n": 1}\n')
     frame = emission_of(FileSpout(tmp_path, "json", "n long")).dataframe(spark, tmp_path)
@@ -171,5 +187,13 @@ def test_a_file_that_vanishes_while_it_is_read_is_named(spark: SparkSession, tmp
     assert str(error) == f"FileSpout: cannot read {path}: No such file or directory"
 
 
+def test_a_small_batch_of_lines_is_read_by_the_driver_and_fails_there(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"cow\n\xffmoon\n")
+    with pytest.raises(MalformedInputError, match=f"{path}: invalid UTF-8 at byte 4 "):
+        emission_of(FileSpout(tmp_path)).dataframe(spark, tmp_path)
+
+
 def test_the_cores_are_known_in_both_modes(spark: SparkSession) -> None:
     assert parallelism(spark) == 2
+    assert on_this_machine(spark)

@@ -36,6 +36,7 @@ class JsonFormat:
     schema: StructType
     malformed: Malformed
     encoding_errors: EncodingErrors
+    driver_bytes: int = 512 << 10
 
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
         """The tuples of these lines."""

@@ -10,9 +10,10 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import arrow_schema
+from trident_spouts.emission import INLINE_BYTES, ArrowEmission
 from trident_spouts.executor import Metadata
 from trident_spouts.files.lines import line_start, read_whole_lines
-from trident_spouts.parallelism import parallelism
+from trident_spouts.workers import on_this_machine, parallelism, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +27,11 @@ class LineFormat(Protocol):
 
     @property
     def schema(self) -> StructType: ...
+
+    @property
+    def driver_bytes(self) -> int:
+        """Up to this the driver reads sooner than a Python task on a worker has started."""
+        ...
 
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
         """The tuples of whole lines that begin at byte `offset` of the file."""
@@ -93,6 +99,7 @@ class ShareReader:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The tuples of the shares whose numbers come."""
+        settle()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for stretch in self.shares[number]:
@@ -119,8 +126,10 @@ class LinesEmission:
         return pa.concat_tables([arrow_schema(self.form.schema).empty_table(), *tables])
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """As many partitions as there are cores or, in a small batch, shares of 4 MB."""
+        """Read by the workers in as many partitions as there are cores, or shares of 4 MB; what is small, here."""
         total = sum(stretch.last - stretch.first for stretch in self.stretches)
+        if total <= (self.form.driver_bytes if on_this_machine(spark) else INLINE_BYTES):
+            return ArrowEmission(self.arrow()).dataframe(spark, scratch)
         count = max(1, min(-(-total // SHARE_BYTES), parallelism(spark)))
         cut = tuple(tuple(share) for share in shares(self.stretches, count))
         numbers = spark.range(0, len(cut), 1, len(cut))

@@ -14,6 +14,7 @@ class TextFormat:
 
     schema: StructType
     encoding_errors: EncodingErrors
+    driver_bytes: int = 4 << 20
 
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
         """The lines."""

@@ -1,5 +1,7 @@
-"""How many tasks a Spark runs at once, in classic and in Connect mode."""
+"""What can be known of the workers, in classic and in Connect mode."""
 
+import gc
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -7,6 +9,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _UNKNOWN = 8
+
+KEEP_GC = "TRIDENT_WORKER_GC"
+"""Set to 1 in the workers' environment, this leaves their garbage collector as it is."""
+
+
+def settle() -> None:
+    """Once a worker: take what is loaded out of the garbage collector's sight. Spark collects after every task, and
+    walking pyarrow's and pandas' modules again each time costs more than a small task does."""
+    if gc.get_freeze_count() == 0 and os.environ.get(KEEP_GC) != "1":
+        gc.collect()
+        gc.freeze()
 
 
 def parallelism(spark: "SparkSession") -> int:
@@ -23,6 +36,11 @@ def parallelism(spark: "SparkSession") -> int:
         return max(1, int(executors) * int(each))
     context = getattr(spark, "_sc", None)
     return int(context.defaultParallelism) if context is not None else _UNKNOWN
+
+
+def on_this_machine(spark: "SparkSession") -> bool:
+    """Whether all workers see the driver's disk because they run beside it."""
+    return _conf(spark, "spark.master").startswith("local")
 
 
 def _conf(spark: "SparkSession", key: str) -> str:
