@@ -1,7 +1,7 @@
 """The fluent skin: streams, one file a family of verbs. A stream holds one plan node; all else is derived from it."""
 
 from trident.stream.grouped import GroupedStream
-from trident.stream.persist import TridentState
+from trident.stream.state import TridentState
 from trident.stream.stream import Stream
 
 __all__ = ["GroupedStream", "Stream", "TridentState"]

@@ -12,8 +12,9 @@ from trident.operations.outputs import OutputsLike
 from trident.plan.nodes import Node
 from trident.stream.aggregate import aggregated
 from trident.stream.base import Rails, unknown_verb
-from trident.stream.persist import TridentState, persisted
+from trident.stream.persist import persisted
 from trident.stream.shown import Shown
+from trident.stream.state import TridentState
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream

@@ -5,10 +5,11 @@ from trident.stream.combine import CombineVerbs
 from trident.stream.look import LookVerbs
 from trident.stream.map import MapVerbs
 from trident.stream.persist import PersistVerbs
+from trident.stream.query import QueryVerbs
 from trident.stream.repartition import RepartitionVerbs
 
 
-class Stream(MapVerbs, RepartitionVerbs, AggregateVerbs, PersistVerbs, CombineVerbs, LookVerbs):
+class Stream(MapVerbs, RepartitionVerbs, AggregateVerbs, PersistVerbs, QueryVerbs, CombineVerbs, LookVerbs):
     """A description of what happens to every batch; `TridentTopology.newStream` begins one.
 
     Immutable: each verb gives a new stream, and a stream may be used as often as you like. Nothing runs before

@@ -1,0 +1,142 @@
+"""What a state knows of a tuple: stateQuery."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructField, StructType
+
+from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.names import FieldsLike, brief
+from trident.base.step import Step
+from trident.base.types import select, type_ddl
+from trident.operations.aggregating import presented_type
+from trident.operations.builtin_functions import MapGet
+from trident.operations.functions import Declared, Query
+from trident.operations.outputs import OutputsLike, own_types, read_outputs
+from trident.operations.reading import bind, kind_of
+from trident.plan import nodes, rules
+from trident.stream.base import StreamBase
+from trident.stream.call import Arguments, read_arguments
+from trident.stream.state import TridentState
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+_USAGE = "stateQuery(state, [inputFields,] queryFunction, outputFields)"
+
+
+class QueryVerbs(StreamBase):
+    """Verbs that read states."""
+
+    __slots__ = ()
+
+    def stateQuery(
+        self,
+        state: TridentState,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        function: object = None,
+        outputFields: OutputsLike | None = None,
+    ) -> "Stream":
+        """Append to every tuple what a query function finds in a state.
+
+        A batch sees the state as it was before the batch, a DRPC request sees what is committed; several states in one
+        request are seen as of one batch.
+        Meaning: ``org.apache.storm.trident.Stream.stateQuery``.
+
+        Parameters
+        ----------
+        state : TridentState
+            What a `persistentAggregate` of the same topology gave.
+        inputFields : str or list of str, optional
+            The fields to look up by: as many as the state has keys, of their types. Omitted: all fields (none for a
+            state without keys).
+        function : QueryFunction
+            MapGet(), or an object with batchRetrieve(state, args) and execute(tuple, result, collector).
+        outputFields : str, list of str or StructType
+            New names; MapGet knows the type.
+
+        Examples
+        --------
+        >>> from trident import Count, MapGet, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> topology = TridentTopology()
+        >>> words = topology.newStream("words", FixedBatchSpout("word string", [[("dog",)]]))
+        >>> counts = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count")
+        >>> topology.newDRPCStream("lookup", "word string").stateQuery(counts, "word", MapGet(), "count")
+        Stream(lookup()/1:stateQuery(MapGet): word string, count bigint)
+        """
+        step = self._step("stateQuery")
+        if not isinstance(state, TridentState):
+            raise step.error(TopologyError, f"{brief(state)} is no state of this topology; write {_USAGE}")
+        if state._register is not self._register:
+            raise step.error(TopologyError, f"state {state.name!r} belongs to another topology")
+        call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
+        step, updated = call.step, state._node
+        keys = select(updated.source.schema, updated.group)
+        inputs = () if call.inputs is None and not keys.names else self._inputs(call.inputs, step)
+        rules.query_keys(select(self.schema, inputs), keys, state.name, step)
+        query, outputs = _read_query(call, updated)
+        schema = rules.appended(self.schema, outputs, step)
+        return self._then(
+            nodes.StateQuery(
+                self._node, inputs, updated, query, outputs, step=step.label, site=step.called, schema=schema
+            )
+        )
+
+
+def _read_query(call: Arguments, updated: nodes.PersistentAggregate) -> tuple[Query, StructType]:
+    """The query function, and its output fields with their types."""
+    step, function = call.step, call.operation
+    if isinstance(function, type) and kind_of(function):
+        raise step.error(
+            TopologyError, f"{function.__name__} is a class; give an instance of it, {function.__name__}()"
+        )
+    if kind_of(function) != "query":
+        raise step.error(
+            TopologyError,
+            f"{brief(function)} is no query function; give MapGet() or an object with batchRetrieve(state, args) and "
+            "execute(tuple, result, collector)",
+        )
+    if call.outputs is None:
+        raise step.error(TopologyError, f"name the output field; write {_USAGE}")
+    bind(function.batchRetrieve, 2, "batchRetrieve is called with the state and a list of tuples", step)
+    bind(function.execute, 3, "execute is called with a tuple, its result and a collector", step)
+    declared = read_outputs(call.outputs, step)
+    assert step.function is not None
+    if type(function) is MapGet:
+        return Query(function, step.function, get=True), _get_output(declared, updated, step)
+    if all(declared.typed):
+        return Query(function, step.function), declared.schema
+    types = own_types(function, len(declared.schema.names), step)
+    if types is None:
+        raise step.error(
+            TypeDeclarationError,
+            f"the types of ({', '.join(declared.schema.names)}) are not declared: write them with the fields, such as "
+            f"'{declared.schema.names[0]} string', or give the query function an attribute outputType",
+        )
+    fields = [
+        field if typed else StructField(field.name, kind)
+        for field, typed, kind in zip(declared.schema.fields, declared.typed, types, strict=True)
+    ]
+    return Query(function, step.function), StructType(fields)
+
+
+def _get_output(declared: Declared, updated: nodes.PersistentAggregate, step: Step) -> StructType:
+    """The one field that MapGet gives: what the state holds, or what its aggregator presents."""
+    if len(declared.schema.names) != 1:
+        names = ", ".join(declared.schema.names)
+        raise step.error(TopologyError, f"MapGet gives one field, not {len(declared.schema.names)} ({names})")
+    output, held = declared.schema.fields[0], presented_type(updated.aggregation)
+    if not declared.typed[0] and held is None:
+        raise step.error(
+            TypeDeclarationError,
+            f"the type of {output.name!r} is not declared: {updated.aggregation.site} presents its values; write the "
+            f"type with the field, such as '{output.name} double', or annotate what present(acc) returns",
+        )
+    if declared.typed[0] and held is not None and output.dataType != held:
+        raise step.error(
+            TypeDeclarationError,
+            f"state {updated.state.name!r} gives {type_ddl(held)}, not {type_ddl(output.dataType)}; leave the type out",
+        )
+    return StructType([StructField(output.name, held or output.dataType)])

@@ -1,0 +1,60 @@
+"""A state that a topology updates, as a user holds it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from pyspark.sql.types import StructType
+
+from trident.base.types import ddl
+from trident.plan import nodes
+from trident.plan.register import Register
+from trident.stream.base import unknown_verb
+from trident.stream.shown import Shown
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+
+class TridentState(Shown):
+    """A state that a topology updates: ask it with `stateQuery`, or go on with its new values.
+
+    Meaning: ``org.apache.storm.trident.TridentState``. Its identity is the topology's name and its own.
+    """
+
+    __slots__ = ("_label", "_node", "_register")
+
+    def __init__(self, register: Register, node: nodes.PersistentAggregate, label: str) -> None:
+        self._register = register
+        self._node = node
+        self._label = label
+
+    @property
+    def name(self) -> str:
+        """The state's name: ``running.state(name)`` reads it while the topology runs."""
+        return self._node.state.name
+
+    @property
+    def schema(self) -> StructType:
+        """The key fields and the value."""
+        return self._node.schema
+
+    def _ends(self) -> Sequence[nodes.Node]:
+        return [self._node]
+
+    def newValuesStream(self) -> "Stream":
+        """The keys that a batch touched with their values after it, one tuple a key.
+
+        Meaning: ``org.apache.storm.trident.TridentState.newValuesStream``.
+        """
+        from trident.stream.stream import Stream
+
+        return Stream(self._register, self._node, self._label)
+
+    def __repr__(self) -> str:
+        return f"TridentState({self.name!r}: {ddl(self.schema)}; {self._node.state.factory.kind.value})"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        from trident.stream.stream import Stream
+
+        verb = f"; the stream of its new values has: newValuesStream().{name}" if hasattr(Stream, name) else ""
+        raise AttributeError(unknown_verb(self, name) if not verb else f"'TridentState' has no verb {name!r}{verb}")
