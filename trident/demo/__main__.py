@@ -82,8 +82,8 @@ def show(news: Mapping[str, Any]) -> None:
         case "spark":
             print(f"Spark {news['version']} is up", flush=True)
         case "batch":
-            rows = "" if news["rows"] is None else f"{news['rows']:6,} lines"
-            print(f"batch {news['txid']:3} committed {rows} {news['ms']:7,.0f} ms", flush=True)
+            how = "from the log, as it was frozen" if news["txid"] == KILLED_IN else f"{news['ms']:7,.0f} ms"
+            print(f"batch {news['txid']:3} committed, {news['words']:6,} words, {how}", flush=True)
         case "answer":
             print(
                 f"    asked while it runs: occurrences({news['asked']!r}) = {news['sum']:,} "
@@ -100,6 +100,14 @@ def verdict(got: Mapping[str, int], expected: Mapping[str, int]) -> tuple[int, i
     """
     expected, got = Counter(expected), Counter(got)
     return (expected - got).total(), (got - expected).total()
+
+
+def compare(got: Mapping[str, int], expected: Counter[str]) -> bool:
+    """Print the verdict; whether every count is right."""
+    lost, twice = verdict(got, expected)
+    print(f"{expected.total():,} occurrences of {len(expected):,} words, compared with a count by plain Python:")
+    print(f"{lost:,} lost, {twice:,} counted twice", flush=True)
+    return lost == twice == 0
 
 
 def play(folder: Path) -> bool:
@@ -127,11 +135,9 @@ def play(folder: Path) -> bool:
         else:
             driver.must_have_finished()
 
-    expected = count_independently(CORPUS)
-    lost, twice = verdict(json.loads((folder / "counts.json").read_text()), expected)
-    print(f"{expected.total():,} occurrences of {len(expected):,} words, compared with a count by plain Python:")
-    print(f"{lost:,} lost, {twice:,} counted twice", flush=True)
-    return lost == twice == 0 and answers > 0
+    if not answers:
+        raise DriverFailedError("no query was answered while it ran")
+    return compare(json.loads((folder / "counts.json").read_text()), count_independently(CORPUS))
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology
 from trident.demo.words import CORPUS, words
+from trident.runtime.running import RunningTopology
 from trident.spouts import FileSpout
 from trident.state import MemoryMapState, RedisMapState
 
@@ -19,6 +20,9 @@ BATCH_BYTES = 64 * 1024
 ASKED = "ahab whale sea ship"
 ASK_EVERY = 4
 """A query after every so many batches."""
+
+
+_telling = threading.Lock()
 
 
 def wordcount(redis: str | None) -> TridentTopology:
@@ -44,45 +48,57 @@ def wordcount(redis: str | None) -> TridentTopology:
 
 
 def tell(kind: str, **what: Any) -> None:
-    """One line to the parent, at once."""
-    print(json.dumps({"kind": kind, **what}), flush=True)
+    """One line to the parent, at once and whole: the run's threads tell too."""
+    with _telling:
+        print(json.dumps({"kind": kind, **what}), flush=True)
+
+
+class Teller:
+    """Tells of every committed batch, in the moment in which the run does; so the parent hears of it before the next
+    commit begins, and before a kill."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._lock = threading.Lock()
+
+    def hear(self, event: dict[str, Any]) -> None:
+        """A progress event; each batch is told once."""
+        with self._lock:
+            if event["event"] == "committed" and event["txid"] > self.last:
+                self.last = event["txid"]
+                keys = event["states"]["counts"]["keys"]
+                tell("batch", txid=self.last, words=keys, ms=event["durationMs"]["total"])
 
 
 def run(name: str, folder: Path, redis: str | None) -> None:
-    """Count until the novel is read, telling of every batch and asking now and then; then hand over all counts."""
+    """Count until the novel is read, asking now and then; then hand over all counts."""
     spark = _spark(folder)
     topology = wordcount(redis)
+    teller = Teller()
     with topology.start(spark, name=name, checkpointLocation=str(folder / "checkpoint")) as running:
+        running.progress.listen(teller.hear)
+        for event in running.recentProgress:
+            teller.hear(event)
         reader = threading.Thread(target=running.processAllAvailable, daemon=True)
         reader.start()
-        told = 0
-        while True:
-            more = reader.is_alive()  # asked before the events are read, so that none is missed
-            told = _tell_news(running, told)
-            if not more:
-                break
-            time.sleep(0.02)
+        asked = 0
+        while reader.is_alive():
+            if teller.last >= asked + ASK_EVERY:
+                asked = teller.last
+                _ask(running)
+            reader.join(0.02)
         if running.exception() is None:
             counts = dict(running.state("counts").items())
             (folder / "counts.json").write_text(json.dumps(counts))
-            tell("done", batches=told)
     topology.reset(name, str(folder / "checkpoint"))
     spark.stop()
 
 
-def _tell_news(running: Any, told: int) -> int:
-    """Tell of every batch committed since `told`, and ask after some of them; the last txid told of."""
-    for event in running.recentProgress:
-        if event["event"] != "committed" or event["txid"] <= told:
-            continue
-        told = event["txid"]
-        tell("batch", txid=told, rows=event["numInputRows"], ms=event["durationMs"]["total"])
-        if told % ASK_EVERY == 0:
-            start = time.perf_counter()
-            answer = running.drpc.execute("occurrences", ASKED)
-            ms = 1000 * (time.perf_counter() - start)
-            tell("answer", asked=ASKED, sum=answer[0]["sum"] if answer else 0, asOfTxid=answer.asOfTxid, ms=ms)
-    return told
+def _ask(running: RunningTopology) -> None:
+    start = time.perf_counter()
+    answer = running.drpc.execute("occurrences", ASKED)
+    ms = 1000 * (time.perf_counter() - start)
+    tell("answer", asked=ASKED, sum=answer[0]["sum"] if answer else 0, asOfTxid=answer.asOfTxid, ms=ms)
 
 
 def _spark(folder: Path) -> SparkSession:
