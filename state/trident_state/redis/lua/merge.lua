@@ -36,14 +36,11 @@ end
 
 local counts = {unpk(rep('<I4', #KEYS - 1), ARGV[4])}
 local deltas = {unpk(rep(number, #ARGV[6] / 8), ARGV[6])}
-local writes, answers, n, moved, created = {}, {}, 0, 0, 0
-local at = 1
+local fields = {unpk(rep('<I4c0', #deltas - 1), ARGV[5])} -- what unpack says last is where it stopped
+local puts, upto, answers, n, k, created = {}, {}, {}, 0, 0, 0
 for b = 2, #KEYS do
   local count = counts[b - 1]
-  local fields = {unpk(rep('<I4c0', count), ARGV[5], at)}
-  at = fields[count + 1]
-  local found = redis.call('HMGET', KEYS[b], unpack(fields, 1, count))
-  local out, k = {}, 0
+  local found = redis.call('HMGET', KEYS[b], unpack(fields, n + 1, n + count))
   for i = 1, count do
     local j = n + i
     local stored, delta, put = found[i], deltas[j], nil
@@ -81,17 +78,18 @@ for b = 2, #KEYS do
       end
     end
     if put then
-      out[k + 1], out[k + 2] = fields[i], put
+      puts[k + 1], puts[k + 2] = fields[j], put
       k = k + 2
     end
     if wanted then answers[j] = put or stored end
   end
-  n, moved = n + count, moved + k / 2
-  writes[b] = out
+  n, upto[b] = n + count, k
 end
+local from = 0
 for b = 2, #KEYS do
-  if #writes[b] > 0 then redis.call('HSET', KEYS[b], unpack(writes[b])) end
+  if upto[b] > from then redis.call('HSET', KEYS[b], unpack(puts, from + 1, upto[b])) end
+  from = upto[b]
 end
-if moved > 0 then redis.call('HINCRBY', KEYS[1], 'moved', moved) end
+if k > 0 then redis.call('HINCRBY', KEYS[1], 'moved', k / 2) end
 if created > 0 then redis.call('HINCRBY', KEYS[1], 'keys', created) end
-return {'OK', moved, wanted and table.concat(answers) or ''}
+return {'OK', k / 2, wanted and table.concat(answers) or ''}

@@ -1,0 +1,174 @@
+"""The Redis store by itself, with no Spark: ``python -m benchmarks.redis_store``.
+
+Counts of words, in a server of its own. Each round updates keys drawn at random and, in turn, sends as many raw SETs;
+in the end every count is compared with NumPy's.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from benchmarks.check import WrongAnswerError
+from benchmarks.competitors.raw_set import raw_set
+from benchmarks.row import Row
+from benchmarks.timing import Timed, median, percentile
+from tests.support.server import RedisServer
+from trident.base.attempt import Lease
+from trident_state.redis import RedisMapState, RedisStore
+from trident_state.store import Combine, StateIdentity, StateShape, Update
+
+LEASE = Lease(1, "bench")
+NATIVE = Combine("Count", lambda stored, delta: stored + delta, "sum")
+PYTHON = Combine("Mine", lambda stored, delta: stored + delta)
+ASKED = 3
+
+
+@dataclass(frozen=True)
+class Load:
+    """A state of `live` keys, and `rounds` batches of `batch` distinct ones of them drawn at random."""
+
+    live: int
+    batch: int
+    rounds: int
+
+    def words(self) -> pa.Array:
+        return pc.binary_join_element_wise("word", pa.array(np.arange(self.live)).cast(pa.string()), "")
+
+    def draws(self, seed: int = 7) -> Iterator[npt.NDArray[np.int64]]:
+        drawn = np.random.default_rng(seed)
+        for _ in range(self.rounds):
+            yield drawn.choice(self.live, self.batch, replace=False)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Seconds of each round: the store's updates and raw SETs; CPU seconds of server and client in all rounds; seconds
+    of reads of three keys."""
+
+    updates: list[float]
+    raw: list[float]
+    server: float
+    client: float
+    reads: list[float]
+
+
+def measure(server: RedisServer, load: Load, combine: Combine = NATIVE, reads: int = 300) -> Figures:
+    """Run a load on this server, which is emptied before."""
+    server.client.flushall()
+    words, counts = load.words(), np.ones(load.live, np.int64)
+    store = _store(server, combine)
+    store.apply(LEASE, _update(1, words, np.arange(load.live)))
+    updates, raw, used, spent = list[float](), list[float](), 0.0, 0.0
+    for txid, rows in enumerate(load.draws(), start=2):
+        update = _update(txid, words, rows)
+        before, began = _server_cpu(server), time.process_time()
+        with Timed() as timed:
+            store.apply(LEASE, update)
+        spent, used = spent + time.process_time() - began, used + _server_cpu(server) - before
+        updates.append(timed.seconds)
+        counts[rows] += 1
+        raw.append(raw_set(server.port, load.batch, 1_000_000))
+    asked = list(_ask(store, words, reads, load.rounds + 1))
+    _check(store, words, counts)
+    store.close()
+    return Figures(updates, raw, used, spent, asked)
+
+
+def rows(server: RedisServer, rounds: int = 7) -> Iterator[Row]:
+    """What the store is to show: against raw SET, and the batches of the word count's size."""
+    large = measure(server, Load(1_000_000, 100_000, rounds))
+    yield Row(
+        "redis.update",
+        "100,000 random keys of 1M updated (opaque count), against as many raw pipelined SETs",
+        100_000 / median(large.updates),
+        100_000 / median(large.raw),
+        "keys/s",
+        0.6,
+    )
+    for name, combine in {"server": NATIVE, "python": PYTHON}.items():
+        load = Load(50_000, 35_000, 20)
+        found = measure(server, load, combine)
+        what = f"20 batches of 35,000 of 50,000 keys, combined by the {name}"
+        yield Row(f"redis.batches.{name}.wall", f"{what}: wall", sum(found.updates), None, "s", None)
+        yield Row(f"redis.batches.{name}.server", f"{what}: CPU of the server", found.server, None, "s", 1.3, "at most")
+        limit = 1.0 if combine is NATIVE else None
+        yield Row(
+            f"redis.batches.{name}.client", f"{what}: CPU of the client", found.client, None, "s", limit, "at most"
+        )
+    reads = [1000 * seconds for seconds in large.reads]
+    yield Row(
+        "redis.read.p50", "committed read of 3 keys of 1M: p50", percentile(reads, 50), None, "ms", 1.0, "at most"
+    )
+    yield Row("redis.read.p99", "committed read of 3 keys of 1M: p99", percentile(reads, 99), None, "ms", None)
+
+
+def _store(server: RedisServer, combine: Combine) -> RedisStore:
+    shape = StateShape(pa.schema({"word": pa.string()}), pa.int64(), combine)
+    state = RedisMapState.opaque(server.url)
+    store = state.open(StateIdentity("bench", "counts", "log"), shape, _NoHome())
+    store.create(LEASE, 0)
+    store.acquire(LEASE)
+    return store
+
+
+class _NoHome:
+    """A state in a server needs nothing of a run's folder."""
+
+    folder: Path | None = None
+
+    def manifest(self) -> bytes | None:
+        return None
+
+    def publish(self, manifest: bytes, lease: Lease) -> None:
+        raise NotImplementedError
+
+
+def _update(txid: int, words: pa.Array, rows: npt.NDArray[np.int64]) -> Update:
+    return Update(txid, pa.table({"word": words.take(pa.array(rows))}), pa.array(np.ones(len(rows), np.int64)))
+
+
+def _ask(store: RedisStore, words: pa.Array, reads: int, as_of: int) -> Iterator[float]:
+    for at in range(reads):
+        keys = pa.table({"word": words.slice(at, ASKED)})
+        with Timed() as timed:
+            store.read(keys, as_of)
+        yield timed.seconds
+
+
+def _check(store: RedisStore, words: pa.Array, counts: npt.NDArray[np.int64]) -> None:
+    table = pa.concat_tables(store.scan(None))
+    stored = table.sort_by("word")
+    order = pc.sort_indices(words)
+    if not stored["word"].combine_chunks().equals(words.take(order)):
+        raise WrongAnswerError(f"{table.num_rows} keys are stored, not the {len(words)} of the load")
+    if not np.array_equal(stored["value"].to_numpy(), counts[order.to_numpy()]):
+        raise WrongAnswerError("stored counts differ from NumPy's")
+
+
+def _server_cpu(server: RedisServer) -> float:
+    told = server.client.info("cpu")
+    return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--aof", choices=("always", "everysec", "none"), default="everysec")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, RedisServer(Path(folder, "redis"), asked.aof) as server:
+        for row in rows(server, asked.rounds):
+            other = "" if row.other is None else f"  other {row.other:,.4g}  ratio {row.ratio:.2f}"
+            met = "" if row.ok is None else f"  target {row.target}: {'met' if row.ok else 'MISSED'}"
+            print(f"{row.id:26} {row.ours:12,.4g} {row.unit:7}{other}{met}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
