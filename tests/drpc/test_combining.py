@@ -137,6 +137,42 @@ def test_a_stuck_batch_holds_nobody_up_longer_than_the_patience() -> None:
     assert combining._leader is None
 
 
+def test_a_stuck_batch_that_ends_leaves_the_work_with_who_has_taken_over() -> None:
+    gates = {0: threading.Event(), 1: threading.Event()}
+    begun = threading.Semaphore(0)
+    together: list[int] = []
+
+    def answer(questions: Sequence[int]) -> list[int | Exception]:
+        together.append(len(questions))
+        begun.release()
+        if questions[0] in gates:
+            assert gates[questions[0]].wait(10)
+        return list(questions)
+
+    combining: Combining[int, int] = Combining(answer, patience=0.02)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(combining.ask, 0)
+        assert begun.acquire(timeout=5)
+        second = pool.submit(combining.ask, 1)
+        assert begun.acquire(timeout=5)  # it lost patience
+        combining._patience = 60
+        gates[0].set()
+        assert first.result(5) == 0
+        others = [pool.submit(combining.ask, n) for n in (2, 3)]
+        waiting(combining, 2)  # nobody but the second one answers now
+        gates[1].set()
+        assert [each.result(5) for each in (second, *others)] == [1, 2, 3]
+    assert together == [1, 1, 2]
+
+
+def test_too_few_answers_are_an_error_for_all_and_nobody_hangs() -> None:
+    combining: Combining[int, int] = Combining(lambda questions: [])
+    with pytest.raises(TypeError, match="1 questions got 0 answers"):
+        combining.ask(1)
+    with pytest.raises(TypeError, match="1 questions got 0 answers"):
+        combining.ask(1, timeout=5)
+
+
 def test_a_failure_of_the_whole_batch_reaches_all_and_the_next_one_is_answered() -> None:
     fails = [True]
 

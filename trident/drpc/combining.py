@@ -123,6 +123,8 @@ class Combining(Generic[Q, A]):
         outcomes: Sequence[A | BaseException]
         try:
             outcomes = self._answer([each.question for each in batch])
+            if len(outcomes) != len(batch):
+                raise TypeError(f"{len(batch)} questions got {len(outcomes)} answers")
         except Exception as error:
             outcomes = [error] * len(batch)
         except BaseException as error:  # an interrupt ends this caller, not those who wait
