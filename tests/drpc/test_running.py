@@ -1,13 +1,16 @@
 """DRPC, state views and progress of a whole topology at work (the driver-side engine in Spark's place)."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyspark.sql import Row
 
+from tests.support.server import RedisServer
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology
-from trident.base.errors import UserFunctionError
+from trident.base.errors import StateUnavailableError, UserFunctionError
 from trident.runtime.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
@@ -119,3 +122,26 @@ def test_progress_is_printed_where_there_is_no_notebook(
     running.processAllAvailable(60)
     live.stop()
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"asked (running) sentences: txid {BATCHES}, 2 rows")
+
+
+def test_while_the_server_is_away_a_query_says_so_and_when_it_is_back_it_is_answered(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    state = RedisMapState.opaque(redis_server.url)
+    with start_local(wordcount(state), name="away", checkpointLocation=tmp_path / "checkpoint") as running:
+        running.processAllAvailable(60)
+        redis_server.kill()
+        with pytest.raises(StateUnavailableError):
+            running.drpc.execute("words", "the")
+        with pytest.raises(StateUnavailableError):
+            running.state("counts")["the"]
+        assert "<i>" in running.state("counts")._repr_html_()
+        redis_server.start()
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                assert running.drpc.execute("words", "the") == [Row(sum=220)]
+                break
+            except StateUnavailableError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
