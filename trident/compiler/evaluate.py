@@ -23,7 +23,6 @@ from trident.plan.nodes import (
     PersistentAggregate,
     StateQuery,
     sources_of,
-    walk,
 )
 
 Native = Callable[[Node, Columns, Columns], Columns]
@@ -141,7 +140,7 @@ def fold_spec(node: Aggregate | PersistentAggregate, hidden: Iterable[pa.Field] 
     """What an aggregating step asks of a fold."""
     group = arrow_schema(select(node.source.schema, node.group))
     keys = pa.schema([*hidden, *(field.with_nullable(True) for field in group)])
-    return FoldSpec(Where(node.step, node.aggregation.site, node.inputs), node.aggregation, keys)
+    return FoldSpec.of(Where(node.step, node.aggregation.site, node.inputs), node.aggregation, keys)
 
 
 def aggregating(node: Aggregate | PersistentAggregate, hidden: Sequence[str]) -> Step:

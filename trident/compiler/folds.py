@@ -31,16 +31,18 @@ class FoldSpec:
     where: Where
     aggregation: Aggregation
     keys: pa.Schema
+    schema: pa.Schema
+    """The key fields, then the accumulator under the output's name."""
+
+    @classmethod
+    def of(cls, where: Where, aggregation: Aggregation, keys: pa.Schema) -> "FoldSpec":
+        """The spec of an aggregation over these key fields."""
+        return cls(where, aggregation, keys, keys.append(pa.field(aggregation.output, arrow_type(aggregation.type))))
 
     @property
     def kind(self) -> pa.DataType:
         """The accumulator's type."""
-        return arrow_type(self.aggregation.type)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The key fields, then the accumulator under the output's name."""
-        return self.keys.append(pa.field(self.aggregation.output, self.kind))
+        return self.schema.field(len(self.keys)).type
 
     def zero(self) -> Column:
         """The accumulator of no tuple, as a column of one row."""
@@ -135,6 +137,15 @@ def fold_columns(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
     return fold.result()
 
 
+def met(spec: FoldSpec, partials: pa.Table) -> Columns:
+    """Partial accumulators from several partitions, met by key; without key fields one row, also of none."""
+    fold = Fold(spec)
+    fold.add_partials(Columns.of(partials, spec.schema))
+    if not len(fold) and not spec.keys.names:
+        return Columns({spec.aggregation.output: spec.zero()}, 1)
+    return fold.result()
+
+
 def quick_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
     """The partial accumulators of these tuples by Arrow's own grouping; None where it would not say what Spark says.
 
@@ -153,10 +164,14 @@ def quick_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
 def quick_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
     """Partial accumulators of `quick_partial`, met by key as Spark means equal."""
     merged = pa.concat_tables(partials)
-    if any(kinds.is_floating(kind) for kind in spec.keys.types) or len(partials) > 1:
+    how = "sum" if spec.aggregation.native == "count" else str(spec.aggregation.native)
+    value = merged.column(merged.num_columns - 1).combine_chunks()
+    if any(map(kinds.is_floating, spec.keys.types)) or (how == "sum" and not _cannot_overflow(value)):
         fold = Fold(spec)
         fold.add_partials(Columns.of(merged, spec.schema))
         return fold.result()
+    if len(partials) > 1:
+        merged = _grouped(merged.columns[:-1], spec, value, [("value", how)])
     return Columns.of(merged, spec.schema)
 
 

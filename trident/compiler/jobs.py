@@ -1,0 +1,186 @@
+"""One stage of one attempt as one Spark job."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from trident.base.errors import SpoutContractError
+from trident.base.types import arrow_schema, select, spark_schema
+from trident.compiler.aggregates import partials, partials_of_chain
+from trident.compiler.branches import Branch, collect
+from trident.compiler.engine import Result, StageResult
+from trident.compiler.evaluate import fold_spec
+from trident.compiler.folds import met
+from trident.compiler.freeze import MANIFEST, FreezeWriter, manifest_of, sync_folder
+from trident.compiler.layout import Layout, end_of
+from trident.compiler.lower import Lowering, analysed
+from trident.compiler.names import all_quoted
+from trident.compiler.program import Output, Stage
+from trident.compiler.sessions import Profile
+from trident.compiler.values import conform
+from trident.compiler.worker import Chain, Drain
+from trident.plan.nodes import Debug, Node, PersistentAggregate
+from trident_spouts.emission import ArrowEmission, UnionEmission
+from trident_spouts.executor import Emission
+from trident_spouts.files.parquet import FilesEmission
+
+_NOTHING = StructType([StructField("nothing", IntegerType())])
+"""What an effect gives: no row of one column."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFolder:
+    """Where an attempt's large results go: a folder relative to the checkpoint."""
+
+    checkpoint: Path
+    place: str
+
+    def sync(self) -> None:
+        """Make the folder's own name durable; its files and their names are, since the executors wrote them."""
+        folder = self.checkpoint / self.place
+        while folder != self.checkpoint:
+            folder = folder.parent
+            sync_folder(folder)
+
+
+class StageJob:
+    """Builds the DataFrames of one attempt's stage, runs them as one job and sorts the results."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        layout: Layout,
+        profile: Profile,
+        learned: dict[int, str],
+        files: FileFolder | None,
+        large: frozenset[str],
+    ) -> None:
+        self._stage = stage
+        self._layout = layout
+        self._profile = profile
+        self._learned = learned
+        self._files = files
+        self._large = large
+        self._results: dict[str, Result] = {}
+        self._debug: dict[str, pa.Table] = {}
+        self._lowering: Lowering | None = None
+
+    def read(self, inputs: Mapping[Node, Emission | pa.Table], session: SparkSession, scratch: Path) -> None:
+        """Make the DataFrames that the stage starts from."""
+        frames = {id(node): start_frame(node, given, session, scratch) for node, given in inputs.items()}
+        self._lowering = lowering = Lowering(self._layout, frames, self._profile, self._learned)
+        for node, given in inputs.items():
+            if self._layout.readers.get(id(node), 0) > 1 and not _cheap(given):
+                lowering.keep_start(node)
+
+    def branches(self) -> list[Branch]:
+        """Everything that the stage gives, unrun."""
+        stage = self._stage
+        found = [self._output(output) for output in stage.outputs]
+        found += [self._shown(debug) for debug in stage.debugs]
+        return found + [self._effect(effect) for effect in stage.effects]
+
+    def collect(self, branches: list[Branch]) -> StageResult:
+        """Run them as one job."""
+        if branches:
+            collect(branches)
+        if self._files is not None and any(not isinstance(r, pa.Table) for r in self._results.values()):
+            self._files.sync()
+        return StageResult(self._results, None, self._debug)
+
+    def release(self) -> None:
+        """Let go of what was kept for several readers."""
+        if self._lowering is not None:
+            self._lowering.release()
+
+    @property
+    def _lower(self) -> Lowering:
+        assert self._lowering is not None, "read comes first"
+        return self._lowering
+
+    # --- outputs ---------------------------------------------------------------------------------------------------
+
+    def _output(self, output: Output) -> Branch:
+        node = end_of(output.step)
+        if isinstance(node, PersistentAggregate) and output.name not in self._large:
+            branch = self._partials(output, node)
+            if branch is not None:
+                return branch
+        frame = self._lower.frame(node).select(*all_quoted(output.schema.names))
+        if self._files is not None and output.name in self._large:
+            return self._written(output, frame, self._files)
+
+        def finish(table: pa.Table) -> None:
+            self._results[output.name] = conform(table, output.schema)
+
+        return Branch(frame, spark_schema(output.schema), finish)
+
+    def _partials(self, output: Output, node: PersistentAggregate) -> Branch | None:
+        """A small batch's accumulators meet on the driver, which spares a shuffle and the Python tasks behind it; so
+        do those of an aggregate without group fields, one a partition. None where Spark had better do it."""
+        native = node.aggregation.native is not None
+        spec, lower = fold_spec(node), self._lower
+        if node.group and not self._profile.small:
+            return None
+        chain = lower.folding_chain(node)
+        if chain is None and native:
+            return None
+        with analysed(node):
+            frame = partials(lower.frame(node.source), spec, node) if chain is None else partials_of_chain(*chain, spec)
+
+        def finish(table: pa.Table) -> None:
+            self._results[output.name] = met(spec, table).table(output.schema)
+
+        return Branch(frame, spark_schema(spec.schema), finish)
+
+    def _written(self, output: Output, frame: DataFrame, files: FileFolder) -> Branch:
+        """A large result, written where it is."""
+        number = self._stage.outputs.index(output)
+        writer = FreezeWriter(str(files.checkpoint / files.place), f"{number}", output.schema)
+
+        def finish(table: pa.Table) -> None:
+            self._results[output.name] = manifest_of(table, files.place, output.schema)
+
+        return Branch(frame.mapInArrow(writer, MANIFEST), MANIFEST, finish)
+
+    # --- what else runs --------------------------------------------------------------------------------------------
+
+    def _shown(self, debug: Debug) -> Branch:
+        schema = select(debug.source.schema, debug.inputs)
+        frame = self._lower.frame(debug.source).select(*all_quoted(debug.inputs)).limit(debug.limit)
+
+        def finish(table: pa.Table) -> None:
+            self._debug[debug.label] = conform(table, arrow_schema(schema))
+
+        return Branch(frame, schema, finish)
+
+    def _effect(self, node: Node) -> Branch:
+        lower = self._lower
+        chain = None if self._layout.shared(node) else lower.chain(node)
+        if chain is None:
+            schema = arrow_schema(select(node.schema, node.schema.names[:1]))
+            chain = Chain((), schema, schema), lower.frame(node).select(*all_quoted(schema.names))
+        return Branch(chain[1].mapInArrow(Drain(chain[0]), _NOTHING), _NOTHING, lambda table: None)
+
+
+def start_frame(node: Node, given: Emission | pa.Table, session: SparkSession, scratch: Path) -> DataFrame:
+    """What enters the stage at this node."""
+    emission = ArrowEmission(given) if isinstance(given, pa.Table) else given
+    frame = emission.dataframe(session, scratch)
+    come, names = frame.columns, node.schema.names
+    if len(come) != len(names):
+        raise SpoutContractError(
+            f"{node.step}: the tuples have the fields ({', '.join(come)}), declared are ({', '.join(names)})"
+        )
+    return frame if come == names else frame.toDF(*names)
+
+
+def _cheap(given: Emission | pa.Table) -> bool:
+    """Whether reading it twice costs less than keeping it."""
+    if isinstance(given, UnionEmission):
+        return all(map(_cheap, given.parts))
+    return isinstance(given, pa.Table | ArrowEmission | FilesEmission)

@@ -1,0 +1,95 @@
+"""A stage as the Spark engine sees it, worked out once: who reads whom, what is needed, what runs as one function."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from trident.compiler.evaluate import between
+from trident.compiler.kernels import Work, work_of
+from trident.compiler.needs import needs
+from trident.compiler.program import Stage
+from trident.operations.builtin_functions import FilterNull
+from trident.plan.nodes import (
+    Debug,
+    Filter,
+    Node,
+    PartitionBy,
+    PersistentAggregate,
+    StateQuery,
+    sources_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Nodes of a stage in walk order, how often each is read, and the fields that anybody reads of each (by id)."""
+
+    starts: frozenset[int]
+    nodes: tuple[Node, ...]
+    readers: Mapping[int, int]
+    needed: Mapping[int, set[str]]
+
+    def names(self, node: Node) -> list[str]:
+        """The fields that leave a node, in its order. One at least: Spark carries no row without a column."""
+        needed = self.needed[id(node)]
+        return [name for name in node.schema.names if name in needed] or node.schema.names[:1]
+
+    def shared(self, node: Node) -> bool:
+        """Whether several read what leaves this node. A Debug passes its source's tuples on, so these are shared."""
+        return self.readers[id(node)] > 1 and not isinstance(node, Debug)
+
+    def chain(self, node: Node) -> tuple[tuple[Work, ...], Node]:
+        """The longest row of Python operations that ends in this node and that nobody else reads on the way; and the
+        node before it. Empty where none of them calls Python."""
+        works: list[Work] = []
+        below, first = node, True
+        while id(below) not in self.starts and (first or not self.shared(below)):
+            work = None if isinstance(below, PartitionBy) else work_of(below)
+            if work is None or (is_filter_null(below) and not self._after_python(below)):
+                break
+            works.insert(0, work)
+            (below,) = sources_of(below)
+            first = False
+        return (tuple(works), below) if any(work.operation is not None for work in works) else ((), node)
+
+    def _after_python(self, node: Node) -> bool:
+        """Whether the source of this node is Python work that nobody else reads."""
+        (source,) = sources_of(node)
+        return id(source) not in self.starts and not self.shared(source) and bool(self.chain(source)[0])
+
+
+def is_filter_null(node: Node) -> bool:
+    """Whether this is FilterNull, which Spark knows as well as Python does."""
+    return isinstance(node, Filter) and isinstance(node.predicate.target, FilterNull)
+
+
+def layout(ends: Mapping[Node, Iterable[str]], starts: Iterable[Node], captured: Iterable[Debug] = ()) -> Layout:
+    """The layout of the nodes between starts and ends. `ends` says which fields are read of nodes from outside;
+    `captured` are the Debug steps whose tuples are brought to the run's log."""
+    start_ids = frozenset(id(node) for node in starts)
+    nodes = between([*ends, *captured], set(start_ids))
+    readers = dict.fromkeys(map(id, nodes), 0)
+    for node in nodes:
+        for source in () if id(node) in start_ids else sources_of(node):
+            readers[id(source)] += 1
+    for end in ends:
+        readers[id(end)] += 1
+    for debug in captured:
+        above = readers[id(debug)] > 0
+        readers[id(debug.source)] += 1 if above else 0
+    return Layout(start_ids, tuple(nodes), readers, needs(nodes, {id(node): names for node, names in ends.items()}))
+
+
+def stage_ends(stage: Stage) -> dict[Node, list[str]]:
+    """What a stage's outputs and effects read from outside: node to fields."""
+    ends: dict[Node, list[str]] = {}
+    for output in stage.outputs:
+        end = end_of(output.step)
+        ends[end] = [] if isinstance(end, PersistentAggregate) else end.schema.names
+    for effect in stage.effects:
+        ends.setdefault(effect, [])
+    return ends
+
+
+def end_of(step: Node) -> Node:
+    """The node whose tuples an output holds: a query's are those that enter it."""
+    return step.source if isinstance(step, StateQuery) else step

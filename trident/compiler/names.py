@@ -1,0 +1,48 @@
+"""Names and types as Spark SQL reads them."""
+
+from collections.abc import Iterable
+
+from pyspark.sql.types import DataType
+
+from trident.base.types import type_ddl
+
+
+def quoted(name: str) -> str:
+    """A column's name that SQL takes as it is, dots and all.
+
+    >>> quoted("a.b`c")
+    '`a.b``c`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def all_quoted(names: Iterable[str]) -> list[str]:
+    """Several names, each quoted."""
+    return [quoted(name) for name in names]
+
+
+def cast(what: str, kind: DataType, name: str) -> str:
+    """A select item: an expression under a type and a name."""
+    return f"CAST({what} AS {type_ddl(kind)}) AS {quoted(name)}"
+
+
+def widens(come: DataType, declared: DataType) -> bool:
+    """Whether every value of one type is one of the other: what an expression gives may be cast without a loss.
+
+    >>> from trident.base.types import parse_type
+    >>> widens(parse_type("int"), parse_type("long")), widens(parse_type("long"), parse_type("int"))
+    (True, False)
+    """
+    if plain(come) == plain(declared) or come.typeName() == "void":
+        return True
+    return plain(declared) in _WIDER.get(plain(come), ())
+
+
+def plain(kind: DataType) -> str:
+    """A type without a word about nulls."""
+    return str(kind.simpleString())
+
+
+_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+_WIDER = {name: (*_NUMBERS[at + 1 :], *(("float", "double") if at < 2 else ("double",) if at < 3 else ()))
+          for at, name in enumerate(_NUMBERS)} | {"float": ("double",)}  # fmt: skip

@@ -1,0 +1,126 @@
+"""The sessions that batches run in: one a slot, so that cancelling one batch's work touches no other, and so that the
+session that a user gave is never changed."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from trident.compiler.engine import StageResult
+from trident.compiler.program import Stage
+
+SMALL_ROWS = 20_000
+"""Up to so many tuples a batch is small: one job with few tasks, and nothing re-planned on the way."""
+
+SMALL_SECONDS = 0.5
+"""A batch of unknown size that took less than this is taken for small the next time."""
+
+
+TINY_ROWS = 5_000
+"""Up to so many tuples one shuffle partition is enough: every further one is a task that costs more than its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How a batch of some size is best run."""
+
+    small: bool
+    partitions: int
+
+    @property
+    def confs(self) -> dict[str, str]:
+        """What a run's session is set to."""
+        return {
+            "spark.sql.adaptive.enabled": "false" if self.small else "true",
+            "spark.sql.shuffle.partitions": str(self.partitions),
+        }
+
+
+def run_session(spark: SparkSession) -> SparkSession:
+    """A session of our own beside `spark`: the same runtime confs, catalog and database, its own jobs."""
+    session = spark.newSession()
+    there = session.conf.getAll
+    for key, value in spark.conf.getAll.items():
+        if there.get(key) != value:
+            with contextlib.suppress(PySparkException):  # a static conf: it is the same in every session
+                session.conf.set(key, value)
+    catalog, database = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
+    if (session.catalog.currentCatalog(), session.catalog.currentDatabase()) != (catalog, database):
+        session.catalog.setCurrentCatalog(catalog)
+        session.catalog.setCurrentDatabase(database)
+    return session
+
+
+@contextlib.contextmanager
+def active_session_kept() -> Iterator[None]:
+    """Classic ``createDataFrame`` makes its session the active one of the whole process; here it does not stay so."""
+    before = getattr(SparkSession, "_activeSession", None)
+    try:
+        yield
+    finally:
+        if before is not None and getattr(SparkSession, "_activeSession", None) is not before:
+            SparkSession._activeSession = before
+
+
+def local_cores(spark: SparkSession) -> int | None:
+    """How many tasks run at once where driver and executors are one process (a ``local`` master), else None."""
+    master = spark.conf.get("spark.master", "") or ""
+    if not master.startswith("local") or master.startswith("local-cluster"):
+        return None
+    inside = master.partition("[")[2].rstrip("]").partition(",")[0]
+    if inside == "*":
+        return os.cpu_count() or 1
+    return int(inside) if inside.isdigit() else 1
+
+
+class Sizes:
+    """What earlier batches tell about how to run the next: shared by all slots of an engine."""
+
+    def __init__(self, spark: SparkSession, inline_bytes: int) -> None:
+        self._inline = inline_bytes
+        self._tasks = local_cores(spark) or max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "200") or 200))
+        self._lock = threading.Lock()
+        self._seconds: dict[tuple[str, int], float] = {}
+        self._large: dict[tuple[str, int], frozenset[str]] = {}
+
+    def profile(self, group: str, stage: Stage, rows: int | None) -> Profile:
+        """How to run a batch of so many tuples (None: nobody knows)."""
+        if rows is None:
+            small = self._seconds.get((group, stage.number), SMALL_SECONDS) < SMALL_SECONDS
+            return Profile(small, min(4, self._tasks) if small else self._tasks)
+        if rows > SMALL_ROWS:
+            return Profile(False, self._tasks)
+        return Profile(True, 1 if rows <= TINY_ROWS else min(4, self._tasks))
+
+    def large(self, group: str, stage: Stage) -> frozenset[str]:
+        """The outputs whose last result was too large to come to the driver."""
+        return self._large.get((group, stage.number), frozenset())
+
+    def ran(self, group: str, stage: Stage, result: StageResult, seconds: float) -> None:
+        """Remember what a batch came to."""
+        large = set()
+        for name, found in result.results.items():
+            if isinstance(found, pa.Table):
+                too_large = found.nbytes > self._inline
+            else:
+                too_large = sum(file.bytes for file in found.files) * _LZ4_RATIO > self._inline
+            if too_large:
+                large.add(name)
+        with self._lock:
+            self._seconds[group, stage.number] = seconds
+            self._large[group, stage.number] = frozenset(large)
+
+    def failed(self, group: str, stage: Stage, error: BaseException) -> None:
+        """A result that was too large for the driver is written by the executors the next time."""
+        if "maxResultSize" in str(error):
+            with self._lock:
+                self._large[group, stage.number] = frozenset(output.name for output in stage.outputs)
+
+
+_LZ4_RATIO = 4
+"""How much larger a frozen file may be in memory: a result goes inline again only where it surely fits."""

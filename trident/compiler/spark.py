@@ -1,0 +1,176 @@
+"""The Spark engine: every batch of a run is a Spark job, in a session of its slot's own."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import AttemptCancelledError
+from trident.compiler.engine import StageResult
+from trident.compiler.freeze import reachable
+from trident.compiler.jobs import FileFolder, StageJob
+from trident.compiler.layout import layout, stage_ends
+from trident.compiler.program import Group, Stage
+from trident.compiler.sessions import Profile, Sizes, active_session_kept, run_session
+from trident.compiler.spark_errors import translated
+from trident.plan.nodes import Node
+from trident_spouts.executor import Emission
+
+INLINE_BYTES = 32 << 20
+"""A result above this is written on the executors the next time, if they reach the checkpoint."""
+
+_INTERRUPT_AGAIN = 0.05
+"""Seconds between interruptions: a job that was not yet submitted when the first came is caught by the next."""
+
+
+class SparkEngine:
+    """Runs stages as Spark jobs. `spark` is never changed: each slot works in a session of its own beside it.
+
+    `checkpoint` is the folder that large results are written under, by the executors, if they reach it; without one,
+    or where they do not, every result comes to the driver.
+    """
+
+    def __init__(
+        self, spark: SparkSession, checkpoint: Path | str | None = None, inlineBytes: int = INLINE_BYTES
+    ) -> None:
+        self._spark = spark
+        self._checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
+        self._reached: bool | None = None
+        self._lock = threading.Lock()
+        self._sizes = Sizes(spark, inlineBytes)
+
+    def slot(self, group: Group) -> "SparkSlot":
+        """A new slot, with a session of its own, for batches of this group."""
+        return SparkSlot(group, run_session(self._spark), self._sizes, self)
+
+    def files(
+        self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession
+    ) -> FileFolder | None:
+        """Where this attempt's large results go; None where the executors reach no folder of ours."""
+        if self._checkpoint is None:
+            return None
+        with self._lock:
+            if self._reached is None:
+                self._reached = reachable(session, self._checkpoint / "frozen")
+        place = f"frozen/{group.name}/{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage.number}"
+        return FileFolder(self._checkpoint, place) if self._reached else None
+
+    def close(self) -> None:
+        """The session that was given stays open: it is not ours."""
+
+
+class SparkSlot:
+    """One batch at a time, in one session."""
+
+    def __init__(self, group: Group, session: SparkSession, sizes: Sizes, engine: SparkEngine) -> None:
+        self.session = session
+        self._group = group
+        self._sizes = sizes
+        self._engine = engine
+        self._confs: dict[str, str] = {}
+        self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs) for s in group.stages}
+        self._learned: dict[int, str] = {}
+        self._running = threading.Event()
+        self._cancelled = threading.Event()
+
+    def run(
+        self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
+    ) -> StageResult:
+        """Run `stage` over these inputs; see ``Slot.run``."""
+        self._cancelled.clear()
+        self._running.set()
+        try:
+            return self._run(stage, inputs, attempt, scratch)
+        except Exception as error:
+            if self._cancelled.is_set():
+                raise AttemptCancelledError(f"attempt {attempt} was cancelled") from None
+            self._sizes.failed(self._group.name, stage, error)
+            better = translated(error)
+            if better is error:
+                raise
+            raise better from None
+        finally:
+            self._running.clear()
+
+    def _run(
+        self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
+    ) -> StageResult:
+        began = time.perf_counter()
+        scratch.mkdir(parents=True, exist_ok=True)
+        rows = _rows(inputs)
+        self._set(self._sizes.profile(self._group.name, stage, rows))
+        large = self._sizes.large(self._group.name, stage)
+        files = self._engine.files(self._group, stage, attempt, self.session) if large else None
+        profile = self._profile
+        job = StageJob(
+            stage, self._layouts[stage.number], profile, self._learned, files, large if files else frozenset()
+        )
+        with active_session_kept():
+            job.read(inputs, self.session, scratch)
+            result = self._finished(job)
+        self._sizes.ran(self._group.name, stage, result, time.perf_counter() - began)
+        return StageResult(result.results, rows, result.debug)
+
+    def _finished(self, job: StageJob) -> StageResult:
+        try:
+            self._check()
+            branches = job.branches()
+            self._check()
+            return job.collect(branches)
+        finally:
+            job.release()
+
+    def _set(self, profile: Profile) -> None:
+        for key, value in profile.confs.items():
+            if self._confs.get(key) != value:
+                self.session.conf.set(key, value)
+                self._confs[key] = value
+        self._profile = profile
+
+    def _check(self) -> None:
+        if self._cancelled.is_set():
+            raise AttemptCancelledError("cancelled")
+
+    def cancel(self) -> None:
+        """Stop the job that runs in this slot's session, and no other. Returns at once."""
+        if not self._running.is_set():
+            return
+        self._cancelled.set()
+        threading.Thread(target=self._interrupt, name="trident-cancel", daemon=True).start()
+
+    def _interrupt(self) -> None:
+        while self._running.is_set() and self._cancelled.is_set():
+            try:
+                self.session.interruptAll()
+            except PySparkException:  # the session is gone, and its jobs with it
+                return
+            time.sleep(_INTERRUPT_AGAIN)
+
+    def close(self) -> None:
+        """Give the session back. A classic session holds nothing but memory; a Connect one lives on the server."""
+        release = getattr(getattr(self.session, "client", None), "release_session", None)
+        if release is not None:
+            with _ignoring_gone():
+                release()
+
+
+@contextmanager
+def _ignoring_gone() -> Iterator[None]:
+    """A server that is gone has released its sessions."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, PySparkException) and type(error).__module__.partition(".")[0] != "grpc":
+            raise
+
+
+def _rows(inputs: Mapping[Node, Emission | pa.Table]) -> int | None:
+    """How many tuples enter, if every input knows."""
+    known = [given.num_rows if isinstance(given, pa.Table) else given.rows for given in inputs.values()]
+    return None if any(rows is None for rows in known) else sum(rows or 0 for rows in known)

@@ -1,0 +1,168 @@
+"""What travels to Spark's Python workers: small callables over record batches, importable, with all they need.
+
+Each is made anew for every batch and pickled with its plan's functions; the txid travels in them, never in the plan.
+"""
+
+import gc
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from trident.base.errors import TridentError
+from trident.compiler.columns import Columns
+from trident.compiler.failures import encoded
+from trident.compiler.folds import Fold, FoldSpec, quick_merge, quick_partial
+from trident.compiler.kernels import Work, compile_chain
+
+Batches = Iterator[pa.RecordBatch]
+
+_ROWS = 10_000
+"""Rows of a batch that goes back to Spark, at most about."""
+
+_KEYS = 1_000_000
+"""Keys of a partial fold before it hands them on and starts again."""
+
+KEEP_GC = "TRIDENT_WORKER_GC"
+"""Set to 1 in the workers' environment, this leaves their garbage collector as it is."""
+
+
+def settle() -> None:
+    """Once a worker: take what is loaded out of the garbage collector's sight. Spark collects after every task, and
+    walking pyarrow's and pandas' modules again each time costs more than a small task does."""
+    if gc.get_freeze_count() == 0 and os.environ.get(KEEP_GC) != "1":
+        gc.collect()
+        gc.freeze()
+
+
+def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches) -> Batches:
+    """The run's batches; an error of ours leaves the worker in a form that the driver reads."""
+    settle()
+    try:
+        yield from run(batches)
+    except TridentError as error:
+        raise encoded(error) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Adjacent Python operations as one function over a partition."""
+
+    works: tuple[Work, ...]
+    entering: pa.Schema
+    leaving: pa.Schema
+
+    def __call__(self, batches: Batches) -> Batches:
+        return guarded(self._run, batches)
+
+    def columns(self, batches: Batches) -> Iterator[Columns]:
+        """What leaves the chain, batch by batch."""
+        apply, _ = compile_chain(self.works, self.leaving.names)
+        for batch in batches:
+            yield apply(Columns.of(batch, self.entering))
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for columns in self.columns(batches):
+            if columns.rows:
+                yield from _sliced(columns, self.leaving)
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """A chain that runs for what its functions do and gives nothing."""
+
+    chain: Chain
+
+    def __call__(self, batches: Batches) -> Batches:
+        return guarded(self._run, batches)
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for _ in self.chain.columns(batches):
+            pass
+        yield from ()
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A chain, and a partition's tuples folded to one accumulator a key."""
+
+    chain: Chain
+    spec: FoldSpec
+
+    def __call__(self, batches: Batches) -> Batches:
+        return guarded(self._run, batches)
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        spec = self.spec
+        fold, quick = Fold(spec), Quick(spec)
+        for columns in self.chain.columns(batches):
+            if not quick.add(columns):
+                fold.add_tuples(columns)
+            if len(fold) >= _KEYS:
+                yield from _sliced(fold.result(), spec.schema)
+                fold = Fold(spec)
+        if len(fold):
+            yield from _sliced(fold.result(), spec.schema)
+        for columns in quick.results():
+            yield from _sliced(columns, spec.schema)
+
+
+class Quick:
+    """Partial accumulators by Arrow's grouping, met whenever they have become many."""
+
+    def __init__(self, spec: FoldSpec) -> None:
+        self._spec = spec
+        self._parts: list[pa.Table] = []
+        self._rows = 0
+        self._met = 0
+
+    def add(self, columns: Columns) -> bool:
+        """Fold these tuples; False where Arrow cannot, and nothing is done."""
+        part = quick_partial(self._spec, columns)
+        if part is None:
+            return False
+        self._parts.append(part)
+        self._rows += part.num_rows
+        if self._rows > max(100_000, 4 * self._met):
+            merged = quick_merge(self._spec, self._parts)
+            self._parts, self._rows, self._met = [merged.table(self._spec.schema)], merged.rows, merged.rows
+        return True
+
+    def results(self) -> Iterator[Columns]:
+        """What has come, each key once."""
+        if self._parts:
+            yield quick_merge(self._spec, self._parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Partial accumulators of a partition, met by key. `or_zero`: for the one partition of an aggregate without group
+    fields; a row whose flag is null is none, but shows that there may be no other."""
+
+    spec: FoldSpec
+    or_zero: bool = False
+
+    def __call__(self, batches: Batches) -> Batches:
+        return guarded(self._run, batches)
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        spec, fold = self.spec, Fold(self.spec)
+        for batch in batches:
+            if self.or_zero:
+                batch = batch.filter(batch.column(batch.num_columns - 1).is_valid()).select(spec.schema.names)
+            fold.add_partials(Columns.of(batch, spec.schema))
+        if len(fold):
+            yield from _sliced(fold.result(), spec.schema)
+        elif self.or_zero:
+            yield Columns({spec.aggregation.output: spec.zero()}, 1).batch(spec.schema)
+
+
+def _sliced(columns: Columns, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """As record batches of a bounded size."""
+    batch = columns.batch(schema)
+    if batch.num_rows <= 2 * _ROWS:
+        yield batch
+        return
+    for start in range(0, batch.num_rows, _ROWS):
+        yield batch.slice(start, _ROWS)
