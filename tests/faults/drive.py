@@ -63,7 +63,7 @@ def _state(case: Case, mixed: bool = False) -> Any:
 def run(case: Case) -> dict[str, dict[str, int]]:
     """Start, process everything, and tell what the states hold."""
     with start(case) as running:
-        running.processAllAvailable(timeout=60)
+        running.processAllAvailable(timeout=300)
         return {name: dict(running.state(name).items()) for name in ("counts", "sums", "letters")}
 
 

@@ -154,10 +154,9 @@ class SparkSlot:
 
     def close(self) -> None:
         """Give the session back. A classic session holds nothing but memory; a Connect one lives on the server."""
-        release = getattr(getattr(self.session, "client", None), "release_session", None)
-        if release is not None:
+        if type(self.session).__module__.startswith("pyspark.sql.connect"):  # asking a classic one for it raises
             with _ignoring_gone():
-                release()
+                self.session.client.release_session()
 
 
 @contextmanager
