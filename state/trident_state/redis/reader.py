@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident.base.errors import SnapshotMovedError, StateRecoveringError
+from trident.base.errors import SnapshotMovedError, StateCorruptError, StateRecoveringError
 from trident_state.keys import decode_keys
 from trident_state.redis.layout import READ_KEYS, Layout, Placement
 from trident_state.redis.link import Links, Reply
 from trident_state.redis.meta import Meta, parse_meta, read_meta
-from trident_state.redis.records import Records, records_array
+from trident_state.redis.records import Records, unpacked
 from trident_state.redis.triples import Triples
 from trident_state.redis.wire import Arguments, bulks, command, hmget
 from trident_state.rules import as_of
@@ -57,7 +57,7 @@ class Reader:
             metas, replies = self._snapshot(keys.layout, reads)
             as_ofs.append(self._check(keys.layout, metas, asOf, lease))
             found = [record for reply in replies for record in reply]
-            parts.append(self._values(self._records.unpack(records_array(found)), asOf))
+            parts.append(self._values(unpacked(self._records, found, self._where), asOf))
         return pa.concat_arrays(parts), min(as_ofs)
 
     def scan(self, layout: Layout, asOf: int | None, lease: Lease | None, rows: int) -> Iterator[pa.Table]:
@@ -90,8 +90,11 @@ class Reader:
                 yield page.slice(start, rows)
 
     def _page(self, schema: pa.Schema, entries: list[tuple[bytes, bytes]], asOf: int | None) -> pa.Table:
-        values = self._values(self._records.unpack(records_array([record for _, record in entries])), asOf)
-        keys = decode_keys(pa.array([field for field, _ in entries], pa.binary()), self._shape.keys)
+        values = self._values(unpacked(self._records, [record for _, record in entries], self._where), asOf)
+        try:
+            keys = decode_keys(pa.array([field for field, _ in entries], pa.binary()), self._shape.keys)
+        except StateCorruptError as error:
+            raise StateCorruptError(f"{self._where}: {error}") from error
         return pa.table([*keys.columns, values], schema=schema).filter(values.is_valid())
 
     def _values(self, found: Triples, asOf: int | None) -> pa.Array:

@@ -33,7 +33,7 @@ from trident_state.encoding import (
     unencodable,
 )
 from trident_state.redis.documents import Documents
-from trident_state.redis.triples import NOTHING, Triples
+from trident_state.redis.triples import Triples
 
 ValueForm = Literal["packed", "json"]
 
@@ -186,9 +186,9 @@ def nulls_of(column: pa.Array) -> npt.NDArray[np.uint8]:
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.uint8)
 
 
-def records_array(records: Sequence[bytes | None]) -> pa.Array:
-    """What a server answered, as a column."""
-    return pa.array(records, pa.binary())
-
-
-__all__ = ["NOTHING", "FixedRecords", "PackedRecords", "Records", "Triples", "records_array", "records_of"]
+def unpacked(form: Records, records: Sequence[bytes | None], where: str) -> Triples:
+    """What a server answered, as triples; StateCorruptError, which names the state, where it is no such record."""
+    try:
+        return form.unpack(pa.array(records, pa.binary()))
+    except StateCorruptError as error:
+        raise StateCorruptError(f"{where}: {error}; what is stored was not written by this library") from error

@@ -55,9 +55,11 @@ def refusal(answer: Answer, lease: Lease, txid: int | None, where: str) -> State
             return StateShapeError(f"{where}: it was created again with another number of buckets")
         case "AHEAD":
             return StateCorruptError(
-                f"{where}: a key was changed by a later batch, the state's marker is {answer.marker}: "
+                f"{where}: a key was changed by a later batch, and the state's marker is {answer.marker}: "
                 f"batch {txid} cannot be applied"
             )
+        case "CORRUPT":
+            return StateCorruptError(f"{where}: what is stored of a key is no record; batch {txid} cannot be applied")
         case "EXISTS":
             return StateOwnedError(
                 f"{where}: a state is there already (epoch {answer.epoch}, txid {answer.marker}); reset drops it"

@@ -20,7 +20,7 @@ from trident_state.binary import lengths_of, with_lengths
 from trident_state.redis.documents import Documents
 from trident_state.redis.layout import PUT_KEYS, Chunk, Placement
 from trident_state.redis.link import Link, Reply
-from trident_state.redis.records import FixedRecords, Records, nulls_of, records_array
+from trident_state.redis.records import FixedRecords, Records, nulls_of, unpacked
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
 from trident_state.redis.triples import Triples
 from trident_state.redis.verdicts import Answer, refusal
@@ -159,7 +159,7 @@ class Writer:
         if late.any():
             txid = int(stored.txids[late].max())
             raise StateCorruptError(
-                f"{self._where}: a key was changed by txid {txid}, and txid {task.txid} is to be applied"
+                f"{self._where}: a key was changed by txid {txid} already: batch {task.txid} cannot be applied"
             )
         moving = live if self._bare else live & (stored.txids < task.txid)
         keys, rows = task.keys.where(moving), np.flatnonzero(moving)
@@ -197,7 +197,7 @@ class Writer:
                 opened.append(group)
             for _ in runs[group]:
                 found += self._link.demand(next(replies))
-        return self._records.unpack(records_array(found)), opened
+        return unpacked(self._records, found, self._where), opened
 
     def _put(
         self, task: Task, groups: list[int], keys: Placement, txids: npt.NDArray[np.int64], records: pa.Array

@@ -49,8 +49,10 @@ for b = 2, #KEYS do
       created = created + 1
       put = made(nil, not absent and sub(ARGV[6], 8 * j - 7, 8 * j) or nil)
     else
+      if #stored ~= width then return answer('CORRUPT') end
       local flags, t, value, _
       if bare then t, flags, value = -1, unpk(record, stored) else flags, t, _, value = unpk(record, stored) end
+      if flags > 3 then return answer('CORRUPT') end
       if t > txid then return answer('AHEAD') end
       if t < txid then
         if absent or flags > 1 then -- a null on one side: the other side it is

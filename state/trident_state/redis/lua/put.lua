@@ -19,7 +19,9 @@ for b = 2, #KEYS do
   for i = 1, count do
     local stored, t = found[i], -1
     if stored and asks then
-      if json then t = tonumber(string.match(stored, '^{"txid":(%d+)')) else t = unpk('<I8', stored, 2) end
+      if json then t = tonumber(string.match(stored, '^{"txid":(%d+)') or '')
+      else t = #stored > 8 and unpk('<I8', stored, 2) end
+      if not t then return answer('CORRUPT') end
       if t > txid then return answer('AHEAD') end
     end
     if not stored then created = created + 1 end

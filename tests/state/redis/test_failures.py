@@ -1,0 +1,210 @@
+"""A server that is not there, full, foreign or misconfigured: one typed error that names the way out."""
+
+import time
+
+import pytest
+
+from tests.state.redis.states import IDENTITY, LEASE, PYTHON, SHAPE, contents, opened, started, update
+from tests.support.server import RedisServer, free_port
+from trident.base.errors import (
+    StateCorruptError,
+    StateError,
+    StateFullError,
+    StateOwnedError,
+    StateUnavailableError,
+)
+from trident_state.store import StateKind
+
+META = "trident:{wordcount/counts}:m"
+
+
+def bucket_of(server: RedisServer, word: str) -> str:
+    """The bucket that a key lies in."""
+    (name,) = [key.decode() for key in server.client.keys("*:b:*") if server.client.hexists(key, b"s" + word.encode())]
+    return name
+
+
+def test_nothing_connects_before_it_must() -> None:
+    with opened(f"redis://:secret@127.0.0.1:{free_port()}/0") as store:
+        for use in (store.report, store.groups_of, lambda: store.apply(LEASE, update(1, {1: 1}))):
+            with pytest.raises(StateUnavailableError) as caught:
+                use()
+            message = str(caught.value)
+            assert message.startswith("state 'counts': the server at redis://:***@127.0.0.1:")
+            assert "does not answer" in message and "Check that it runs" in message
+            assert "secret" not in message
+
+
+def test_a_server_that_hangs_is_unavailable_and_the_commit_can_be_repeated(redis_server: RedisServer) -> None:
+    with started(redis_server.url, socketTimeout=0.3) as store:
+        store.apply(LEASE, update(1, {1: 1}))
+        redis_server.pause()
+        begun = time.monotonic()
+        with pytest.raises(StateUnavailableError, match="Timeout"):
+            store.apply(LEASE, update(2, {1: 1, 2: 2}))
+        with pytest.raises(StateUnavailableError):
+            store.groups_of()
+        assert time.monotonic() - begun < 5
+        redis_server.resume()
+        store.apply(LEASE, update(2, {1: 1, 2: 2}))
+        assert contents(store, 2) == {"w1": 2, "w2": 2}
+
+
+def test_a_wrong_password_is_told_as_such_and_not_shown(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    with RedisServer(tmp_path, "none", password="right") as server:
+        for url in (server.url.replace(":right@", ":wrong@"), server.url.replace(":right@", "")):
+            with opened(url) as store:
+                with pytest.raises(StateError, match="state 'counts'.*refuses us.*Check user and password") as caught:
+                    store.report()
+                assert not isinstance(caught.value, StateUnavailableError)
+                assert "wrong" not in str(caught.value)
+        with started(server.url) as store:
+            store.apply(LEASE, update(1, {1: 1}))
+
+
+@pytest.mark.parametrize("shape", [SHAPE, PYTHON], ids=["server", "python"])
+def test_a_full_server_is_told_as_such_and_nothing_is_lost(redis_server: RedisServer, shape) -> None:  # type: ignore[no-untyped-def]
+    with started(redis_server.url, shape) as store:
+        store.apply(LEASE, update(1, {n: 1 for n in range(1500)}))
+        redis_server.client.config_set("maxmemory", "1mb")
+        with pytest.raises(StateFullError, match="state 'counts'.*takes no more.*maxmemory.*Raise its maxmemory"):
+            store.apply(LEASE, update(2, {n: 1 for n in range(3000)}))
+        assert contents(store, 1) == {f"w{n}": 1 for n in range(1500)}
+        redis_server.client.config_set("maxmemory", "0")
+        store.apply(LEASE, update(2, {n: 1 for n in range(3000)}))
+        assert contents(store, 2) == {f"w{n}": 2 if n < 1500 else 1 for n in range(3000)}
+
+
+def test_a_server_that_fills_up_in_the_middle_of_a_commit(redis_server: RedisServer) -> None:
+    """Some chunks are put, later ones refused; the repeat moves only the rest."""
+    grown = dict.fromkeys(range(60_000), 1)
+    with started(redis_server.url) as store:
+        used = int(redis_server.client.info("memory")["used_memory"])
+        redis_server.client.config_set("maxmemory", used + 1_000_000)
+        with pytest.raises(StateFullError):
+            store.apply(LEASE, update(1, grown))
+        half = len(contents(store))
+        assert 0 < half < 60_000
+        assert contents(store, 0) == {}, "none of it is committed"
+        redis_server.client.config_set("maxmemory", "0")
+        applied = store.apply(LEASE, update(1, grown))
+        assert (applied.written, applied.skipped) == (60_000 - half, half)
+        assert contents(store, 1) == {f"w{n}": 1 for n in grown}
+
+
+def test_a_master_that_became_a_replica_is_waited_for(redis_server: RedisServer) -> None:
+    with started(redis_server.url) as store:
+        store.apply(LEASE, update(1, {1: 1}))
+        redis_server.client.replicaof("127.0.0.1", str(free_port()))
+        with pytest.raises(StateUnavailableError, match="state 'counts'.*(READONLY|read only)"):
+            store.apply(LEASE, update(2, {1: 1}))
+        with pytest.raises(StateUnavailableError, match="is a slave; a state is written to its master"):
+            store.acquire(LEASE)
+        redis_server.client.replicaof("NO", "ONE")
+        store.apply(LEASE, update(2, {1: 1}))
+        assert contents(store, 2) == {"w1": 2}
+
+
+@pytest.mark.parametrize("shape", [SHAPE, PYTHON], ids=["server", "python"])
+def test_scripts_that_somebody_flushed_are_loaded_again(shared_redis: RedisServer, shape) -> None:  # type: ignore[no-untyped-def]
+    with started(shared_redis.url, shape) as store:
+        store.apply(LEASE, update(1, {1: 1}))
+        shared_redis.client.script_flush()
+        store.apply(LEASE, update(2, {1: 1}))
+        shared_redis.client.script_flush()
+        store.acquire(LEASE)
+        assert contents(store, 2) == {"w1": 2}
+
+
+@pytest.mark.parametrize("shape", [SHAPE, PYTHON], ids=["server", "python"])
+def test_a_bucket_that_became_something_else_is_refused_and_nothing_is_half_counted(
+    shared_redis: RedisServer,
+    shape,  # type: ignore[no-untyped-def]
+) -> None:
+    with started(shared_redis.url, shape, buckets=4) as store:
+        store.apply(LEASE, update(1, {n: 1 for n in range(40)}))
+        name = bucket_of(shared_redis, "w7")
+        kept = shared_redis.client.dump(name)
+        assert kept is not None
+        shared_redis.client.set(name, "mine")
+        with pytest.raises(StateOwnedError, match="state 'counts'.*is not ours.*Choose another prefix"):
+            store.apply(LEASE, update(2, {n: 1 for n in range(40)}))
+        with pytest.raises(StateOwnedError, match=f"state 'counts': the key '{name}' is a string"):
+            store.report()
+        shared_redis.client.restore(name, 0, kept, replace=True)
+        store.apply(LEASE, update(2, {n: 1 for n in range(40)}))
+        assert contents(store, 2) == {f"w{n}": 2 for n in range(40)}
+
+
+def test_a_server_that_evicts_is_refused(redis_server: RedisServer) -> None:
+    redis_server.client.config_set("maxmemory-policy", "allkeys-lru")
+    with opened(redis_server.url) as store:
+        for use in (store.report, lambda: store.create(LEASE, 0), lambda: store.acquire(LEASE)):
+            with pytest.raises(StateError, match="state 'counts'.*maxmemory-policy allkeys-lru.*set it to noeviction"):
+                use()
+    assert redis_server.client.dbsize() == 0
+
+
+def test_a_server_without_a_log_of_its_own_is_warned_about(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    with RedisServer(tmp_path, "none") as server, opened(server.url) as store:
+        (warning,) = store.check_server()
+        assert store.warnings == (warning,)
+        assert warning.startswith("state 'counts': appendonly is off")
+        server.client.config_set("appendonly", "yes")
+        assert store.check_server() == ()
+
+
+def test_a_count_that_does_not_fit_the_batch_refuses_the_commit(shared_redis: RedisServer) -> None:
+    """The guard against a chunk that never came: here one key too many was moved by another content of the batch."""
+    with started(shared_redis.url) as store:
+        store.apply(LEASE, update(1, {1: 1}))
+        shared_redis.client.hset(META, mapping={"moving": 2, "moved": 1})
+        with pytest.raises(StateCorruptError, match="state 'counts'.*commit of txid 2 was refused: 3 keys were moved"):
+            store.apply(LEASE, update(2, {1: 1, 2: 2}))
+        assert store.groups_of()[0].marker == 1
+        assert contents(store, 1) == {"w1": 1}
+
+
+@pytest.mark.parametrize("shape", [SHAPE, PYTHON], ids=["server", "python"])
+def test_a_key_from_a_later_batch_refuses_the_batch(shared_redis: RedisServer, shape) -> None:  # type: ignore[no-untyped-def]
+    with started(shared_redis.url, shape) as store:
+        store.apply(LEASE, update(1, {1: 1}))
+        store.apply(LEASE, update(2, {1: 1}))
+        shared_redis.client.hset(META, "marker", 0)
+        with pytest.raises(StateCorruptError, match="state 'counts': a key was changed by.*batch 1 cannot be applied"):
+            store.apply(LEASE, update(1, {1: 1}))
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00", b"x" * 25, b"\xff" * 30])
+@pytest.mark.parametrize("shape", [SHAPE, PYTHON], ids=["server", "python"])
+def test_bytes_that_are_no_record_are_refused(shared_redis: RedisServer, value: bytes, shape) -> None:  # type: ignore[no-untyped-def]
+    with started(shared_redis.url, shape) as store:
+        store.apply(LEASE, update(1, {1: 1}))
+        shared_redis.client.hset(bucket_of(shared_redis, "w1"), "sw1", value)
+        with pytest.raises(StateError, match=r"state 'counts'|record"):
+            store.apply(LEASE, update(2, {1: 1}))
+        with pytest.raises(StateCorruptError, match="state 'counts'"):
+            contents(store)
+        assert store.groups_of()[0].marker == 1
+
+
+def test_a_meta_hash_without_numbers_is_corrupt(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url) as store:
+        shared_redis.client.hset(META, "marker", "soon")
+        for use in (store.groups_of, store.report):
+            with pytest.raises(StateCorruptError, match="state 'counts'"):
+                use()
+
+
+def test_a_reader_needs_no_scripts_and_no_writes(redis_server: RedisServer) -> None:
+    """What the documentation grants to readers is enough."""
+    with started(redis_server.url) as store:
+        store.apply(LEASE, update(1, {1: 1}))
+    rules = "~trident:* -@all +@connection +@read +@transaction -@dangerous +info".split()
+    redis_server.client.execute_command("ACL", "SETUSER", "reader", "on", ">secret", *rules)
+    url = redis_server.url.replace("redis://", "redis://reader:secret@")
+    with opened(url, identity=IDENTITY, kind=StateKind.OPAQUE) as store:
+        assert contents(store, 1) == {"w1": 1}
+        assert store.report().identity == IDENTITY
+        with pytest.raises(StateError, match="refuses us.*may run scripts"):
+            store.apply(LEASE, update(2, {1: 1}))
