@@ -11,7 +11,7 @@ from trident import Count, TridentTopology
 from trident.runtime.running import RunningTopology
 from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState
-from trident.testing import start_local
+from trident.testing.local import start_local
 
 WORDS = tuple(f"word{n}" for n in range(100))
 SETTLED = 0.2
