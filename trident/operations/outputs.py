@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pyspark.sql import Column
 from pyspark.sql import types as spark
 
 from trident.base.ddl import Reader
@@ -85,7 +86,7 @@ def keep_names(schema: spark.StructType, operation: Operation, returns: Returns,
 
 def own_types(target: Any, count: int, step: Step) -> tuple[spark.DataType, ...] | None:
     """The types that an operation itself declares: its ``outputType``, or a udf's return type."""
-    written = getattr(target, "outputType", None)
+    written = None if isinstance(target, Column) else getattr(target, "outputType", None)
     if written is None:
         kind = getattr(target, "returnType", None)
         return (kind,) if isinstance(kind, spark.DataType) and count == 1 else None

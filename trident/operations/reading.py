@@ -119,6 +119,8 @@ def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
 
 def kind_of(target: Any) -> str:
     """What a Trident-style object is, by its methods: isKeep, query, aggregator, execute; "" for anything else."""
+    if isinstance(target, Column):  # it has every attribute that one asks for
+        return ""
     for kind, methods in _MARKS.items():
         if all(callable(getattr(target, method, None)) for method in methods):
             return kind

@@ -11,6 +11,7 @@ from trident.base.step import Step
 from trident.base.types import select
 from trident.operations.aggregating import read_aggregation
 from trident.operations.aggregators import Aggregation
+from trident.operations.builtin_aggregators import Count
 from trident.operations.outputs import OutputsLike, read_outputs
 from trident.plan import nodes, rules
 from trident.stream.base import StreamBase
@@ -95,6 +96,6 @@ def folded(
 
 def _inputs(stream: StreamBase, call: Arguments, step: Step) -> tuple[str, ...]:
     """The input fields; all where none are named, but none for an aggregator that only counts."""
-    if call.inputs is None and getattr(call.operation, "native", None) == "count":
+    if call.inputs is None and isinstance(call.operation, Count):
         return ()
     return stream._inputs(call.inputs, step)
