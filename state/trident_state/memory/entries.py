@@ -12,7 +12,7 @@ from trident_state.memory.index import Hashes, KeyIndex, Keys
 from trident_state.store import StateKind
 
 NOTHING = -1
-"""The txid of a slot that holds no triple yet, and of a key that has no slot."""
+"""The txid of a key that has no slot. (A slot that was given and not yet written has txid 0, and nulls.)"""
 
 _FIRST_CAPACITY = 1024
 _OBJECT_BYTES = 64
@@ -63,12 +63,10 @@ class Entries:
         if count <= len(self._txids):
             return
         capacity = max(count, 2 * len(self._txids))
-        txids = resized(self._txids, capacity)
-        txids[len(self._txids) :] = NOTHING
+        self._txids = resized(self._txids, capacity)
         self.value.reserve(capacity)
         if self.prev is not None:
             self.prev.reserve(capacity)
-        self._txids = txids
 
     def take(self, slots: Slots | slice) -> Triples:
         """The triples of these slots; of slot -1: nothing."""

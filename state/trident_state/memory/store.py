@@ -131,7 +131,7 @@ class MemoryStore:
             self._lease, self._marker = lease, birth
 
     def acquire(self, lease: Lease) -> None:
-        with self._snapshotting, self._writing:  # a manifest just being published must not look like another driver's
+        with self._snapshotting, self._writing:
             self._load()
             self._demand_newest(lease)
             self._lease, self._opened, self._fenced = lease, None, None

@@ -5,7 +5,6 @@ import os
 import re
 import stat
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -351,19 +350,20 @@ def test_snapshots_beside_running_commits_are_cuts_at_one_txid(setting: Setting,
     """Every batch adds 1 to all keys: in a snapshot at txid S every value is S, and every previous one S - 1."""
     store = started(setting, home, Pace(bytes=1, seconds=0))
     setting.apply(store, 1, {n: 1 for n in range(3_000)})
-    until, txid, seen = time.monotonic() + 1.5, 1, set[int]()
-    while time.monotonic() < until:
+    txid, seen = 1, set[int]()
+    while len(seen) < 5 and txid < 10_000:
         txid += 1
         setting.apply(store, txid, {n: 1 for n in range(3_000)})
         if txid % 20 == 0:
             settle(store)
             copy = opened(setting, home)
             at = copy.report().groups[0].marker
-            assert at is not None and at > 1
+            assert at is not None
             assert set(setting.read(copy, range(3_000), at)) == {at}
-            assert set(setting.read(copy, range(3_000), at - 1)) == {at - 1}
+            if at > 1:
+                assert set(setting.read(copy, range(3_000), at - 1)) == {at - 1}
             seen.add(at)
-    assert len(seen) > 2
+    assert len(seen) == 5
     store.close()
     assert marker(restarted(setting, home)) == txid
 
