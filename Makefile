@@ -43,6 +43,7 @@ clean: ## remove what these targets made, environments included
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements.lock pyproject.toml | $(UV)
+	@echo "setting up .venv, once"
 	@$(PYTHON) -c $(OLD_ENOUGH)
 	$(UV) venv --quiet --allow-existing --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv
 	$(UV) pip sync --quiet --require-hashes --python $(RUN) requirements.lock

@@ -14,7 +14,7 @@ from benchmarks.rows.small_batches import small_batches
 from benchmarks.rows.word_count import word_count
 from benchmarks.session import CONFS, bench_spark
 from benchmarks.workload import Workload, make_workload
-from tests.support.server import RedisServer
+from tests.support.server import Aof, RedisServer
 
 FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "words.native": lambda bench, load: word_count(bench, load, "native"),
@@ -24,7 +24,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "memory": memory,
 }
 
-AOF = "everysec"
+AOF: Aof = "everysec"
 """How the server persists, for every engine alike."""
 
 

@@ -19,7 +19,11 @@ TARGETS = {"idle": (2.0, 20.0), "busy": (5.0, 60.0)}
 
 def drpc(bench: Bench, load: Workload) -> Iterator[Row]:
     """Rows for each state: p50 and p99, idle and busy."""
-    for name, state in {"redis": RedisMapState.opaque(bench.server.url), "memory": MemoryMapState.opaque()}.items():
+    states: dict[str, StateFactory] = {
+        "redis": RedisMapState.opaque(bench.server.url),
+        "memory": MemoryMapState.opaque(),
+    }
+    for name, state in states.items():
         samples = _ask(bench, load, state)
         for when, (p50, p99) in TARGETS.items():
             how = "idle" if when == "idle" else "at full commit speed"

@@ -1,12 +1,13 @@
 """What the papers show runs, and what they link to is there."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.pages import program_of, run_page
+from tests.support.pages import blocks_of, program_of, run_page
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -37,3 +38,18 @@ def test_a_pages_program_keeps_the_pages_line_numbers(tmp_path: Path) -> None:
 def test_every_link_within_the_project_leads_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_shown_block_is_python_and_imports_what_is_there(page: Path) -> None:
+    for block in blocks_of(page):
+        imports: list[ast.stmt] = [
+            node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        exec(compile(ast.Module(imports, []), str(page), "exec"), {})
+
+
+def test_the_index_leads_to_every_page_of_the_documentation() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = [str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")]
+    assert [page for page in pages if page != "index.md" and f"({page})" not in index] == []

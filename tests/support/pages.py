@@ -17,6 +17,11 @@ def program_of(page: Path) -> str:
     return "\n".join(lines)
 
 
+def blocks_of(page: Path) -> list[str]:
+    """The page's Python blocks, each by itself."""
+    return [block[1] for block in _BLOCK.finditer(page.read_text(encoding="utf-8"))]
+
+
 def run_page(page: Path, **replaced: str) -> None:
     """Run a page's program as ``__main__``; `replaced` texts stand for others (a server's url)."""
     program = program_of(page)
