@@ -1,0 +1,152 @@
+"""What goes wrong in a user's function: one typed error that names step, place and tuple, the same from both engines."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.compiler.functions import Longest, boom_at_dog, fail_at_dog, half, split, stop_at_dog
+from tests.compiler.kit import STATE, Slots, results, stream
+from trident import Count, FailedException, Function, TridentTopology
+from trident.base.errors import MalformedInputError, TridentError, UserFunctionError
+from trident.compiler.failures import decoded, encoded
+
+
+def counted(change: Callable[[Any], Any], *tuples: Any, fields: str = "word string") -> TridentTopology:
+    """A topology that counts what `change` makes of a stream, by its last field."""
+    topology = TridentTopology()
+    changed = change(stream(topology, fields, tuples or ["cow", "dog", "moon"]))
+    changed.groupBy(changed.schema.names[-1]).persistentAggregate(STATE, Count(), "count", name="counts")
+    return topology
+
+
+class Shouts(Function):
+    outputType = "string, int"
+
+    def execute(self, tuple: Any, collector: Any) -> None:
+        collector.emit([tuple.word.upper()])
+
+
+class Odd(Longest):
+    def combine(self, a: str, b: str) -> Any:
+        return len(a) + len(b)
+
+
+CASES: dict[str, tuple[TridentTopology, str]] = {
+    "raises": (
+        counted(lambda s: s.each("word", boom_at_dog, "w string")),
+        r"s/1:each\(boom_at_dog\): boom_at_dog \(functions.py:\d+\) raised ValueError: no dogs here; "
+        r"the tuple was \(word='dog'\)",
+    ),
+    "stops": (
+        counted(lambda s: s.each("word", stop_at_dog, "w string")),
+        r"stop_at_dog .* raised StopIteration; the tuple was \(word='dog'\)",
+    ),
+    "raises in a generator": (
+        counted(lambda s: s.each("word", split, "part string"), "cow", None),
+        r"split .* raised AttributeError: 'NoneType' object has no attribute 'split'; the tuple was \(word=None\)",
+    ),
+    "wrong type": (
+        counted(lambda s: s.each("word", lambda word: len(word) if word == "dog" else "", "w string")),
+        r"<lambda> \(test_failures.py:\d+\) gave 3 \(int\) for field 'w', declared string; .* was \(word='dog'\)",
+    ),
+    "too big": (
+        counted(lambda s: s.each("word", lambda word: 300, "n tinyint")),
+        r"gave 300 \(int\) for field 'n', declared tinyint; .*too large",
+    ),
+    "not whole": (
+        counted(lambda s: s.each("n", half, "h long"), (4,), (5,), fields="n long"),
+        r"half .* gave 2.0 \(float\) for field 'h', declared bigint; the tuple was \(n=4\)",
+    ),
+    "a list": (
+        counted(lambda s: s.each("word", lambda word: [word], "w string")),
+        r"gave a list, \['cow'\]; the tuple was \(word='cow'\) \(yield every tuple, or use flatMap\)",
+    ),
+    "too many values": (
+        counted(lambda s: s.each("word", lambda word: (word, 1, 2), "w string, n int")),
+        r"gave 3 values, \('cow', 1, 2\), declared are 2: \(w string, n int\)",
+    ),
+    "too few values": (
+        counted(lambda s: s.each("word", lambda word: word, "w string, n int")),
+        r"gave 'cow' where 2 values are declared: \(w string, n int\); the tuple was .* \(return a tuple\)",
+    ),
+    "emits too few": (
+        counted(lambda s: s.each("word", Shouts(), "w, n")),
+        r"Shouts \(test_failures.py:\d+\) raised ValueError: emit was given 1 value\(s\), declared are 2: \['COW'\]",
+    ),
+    "a filter that is none": (
+        counted(lambda s: s.filter("word", lambda word: word)),
+        r"gave 'cow' where a filter must return True or False; .* \(a filter returns bool",
+    ),
+    "a flatMap of one": (
+        counted(lambda s: s.flatMap(lambda t: t.word, "w string")),
+        r"gave 'cow' where many tuples are expected; .* \(yield every tuple, or return a list of them\)",
+    ),
+    "an unknown field": (
+        counted(lambda s: s.filter(lambda t: t.wrod == "dog")),
+        r"raised AttributeError: the tuple has no field 'wrod'; its fields are \(word\); did you mean 'word'\?",
+    ),
+    "an accumulator": (
+        counted(lambda s: s.groupBy("word").aggregate("word", Odd(), "n string"), "dog", "dog"),
+        r"Odd \(test_failures.py:\d+\) gave 6 \(int\) for field 'n', declared string",
+    ),
+    "exits": (
+        counted(lambda s: s.peek(lambda t: exit(3))),
+        r"s/1:peek\(<lambda>\): <lambda> .* raised SystemExit: 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_error_says_what_came_and_what_is_accepted(engine: Slots, case: str) -> None:
+    topology, message = CASES[case]
+    with pytest.raises(UserFunctionError) as caught:
+        results(engine, topology)
+    assert re.search(message, str(caught.value)), str(caught.value)
+
+
+def test_the_workers_traceback_is_a_note(engine: Slots) -> None:
+    topology, _ = CASES["raises"]
+    with pytest.raises(UserFunctionError) as caught:
+        results(engine, topology)
+    cause = caught.value.__cause__
+    notes = " ".join(getattr(caught.value, "__notes__", []))
+    assert isinstance(cause, ValueError) if engine.name == "arrow" else "functions.py" in notes
+    assert caught.value.__cause__ is None or caught.value.__suppress_context__
+
+
+def test_a_failed_exception_stays_one(engine: Slots) -> None:
+    topology = counted(lambda s: s.each("word", fail_at_dog, "w string"))
+    with pytest.raises(FailedException, match="^try this batch again$"):
+        results(engine, topology)
+
+
+def test_a_combiner_that_raises(engine: Slots) -> None:
+    tuples = [(1, "a"), (1, "b")]
+    topology = counted(lambda s: s.groupBy("k").aggregate("w", Bad(), "b"), *tuples, fields="k int, w string")
+    with pytest.raises(UserFunctionError, match=r"Bad .* raised RuntimeError: cannot combine a and b"):
+        results(engine, topology)
+
+
+class Bad(Longest):
+    def combine(self, a: str, b: str) -> str:
+        raise RuntimeError(f"cannot combine {a} and {b}")
+
+
+def test_errors_travel_as_text_and_come_back_typed() -> None:
+    error = UserFunctionError('each(f): f (a.py:1) raised ValueError: "quotes" \n and ümlauts; ' + "x" * 2000)
+    error.__cause__ = ValueError("boom")
+    text = f"PythonException: Traceback...\nWorkerFailure: {encoded(error)}\n SQLSTATE: 38000\n\tat org.apache"
+    back = decoded(text)
+    assert isinstance(back, UserFunctionError)
+    assert str(back).startswith('each(f): f (a.py:1) raised ValueError: "quotes" \n and ümlauts; xxx')
+    assert len(str(back)) <= 600 and "ValueError: boom" in back.__notes__[0]
+
+
+def test_errors_of_ours_are_known_without_a_mark() -> None:
+    text = "Traceback\n  File x\ntrident.base.errors.MalformedInputError: a.txt, byte 17: no UTF-8\n SQLSTATE: 38000"
+    back = decoded(text)
+    assert isinstance(back, MalformedInputError) and str(back) == "a.txt, byte 17: no UTF-8"
+    assert decoded("java.lang.OutOfMemoryError: heap") is None
+    assert isinstance(decoded('TRIDENT-FAILURE {"type": "os", "message": "m"}'), TridentError)
