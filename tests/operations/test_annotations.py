@@ -136,6 +136,9 @@ def wrapped(function: Callable[..., int]) -> Callable[..., int]:
     return wrapper
 
 
+def lru(n: object) -> int: ...  # type: ignore[empty-body]
+
+
 @pytest.mark.parametrize(
     "target",
     [
@@ -145,6 +148,7 @@ def wrapped(function: Callable[..., int]) -> Callable[..., int]:
         functools.partial(Callables(), 1),
         functools.partial(functools.partial(Callables().method)),
         wrapped(Callables().method),
+        functools.lru_cache(lru),
         int,
     ],
 )

@@ -47,7 +47,8 @@ def test_nine_cells(spout: SpoutKind, state: StateKind, promise: Promise, triden
 
 
 def test_the_weakest_of_several_spouts_decides() -> None:
-    assert guarantees(topology_of(DeclaredState(), TX, PLAIN).sinks)[0].promise is Promise.BATCHES_ONCE
+    for kinds in ((TX, PLAIN), (OPAQUE, PLAIN), (PLAIN, TX, OPAQUE)):
+        assert guarantees(topology_of(DeclaredState(), *kinds).sinks)[0].promise is Promise.BATCHES_ONCE
     found = guarantees(topology_of(DeclaredState(StateKind.TRANSACTIONAL), TX, OPAQUE).sinks)[0]
     assert (found.promise, found.trident[:16]) == (Promise.EXACTLY_ONCE, "not exactly-once")
 

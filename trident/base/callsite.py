@@ -21,8 +21,10 @@ class CallSite:
 
     @property
     def place(self) -> str:
-        """File and line, short."""
-        return f"{os.path.basename(self.file)}:{self.line}"
+        """File and line, short; a notebook's cell has no file that means anything."""
+        folder, file = os.path.split(self.file)
+        in_cell = os.path.basename(folder).startswith("ipykernel_") or file.startswith("<ipython-input")
+        return f"cell line {self.line}" if in_cell else f"{file}:{self.line}"
 
     def __str__(self) -> str:
         return f"{self.name} ({self.place})" if self.file else self.name
