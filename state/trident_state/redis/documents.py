@@ -51,7 +51,7 @@ class Documents:
         there = records.is_valid().to_numpy(zero_copy_only=False)
         try:
             found = [self._decoder.decode(text) for text in records.to_pylist() if text is not None]
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise StateCorruptError(f"a record is not the JSON of {self.kind}") from error
         if self.bare:
             triples = Triples.bare(self._column(found))

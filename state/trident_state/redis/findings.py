@@ -9,29 +9,30 @@ from trident_state.store import GroupStatus, StateIdentity, StateKind, StoreRepo
 
 
 class Findings:
-    """A look at every key of a state's place. `layout`: as the state was created, else as it is declared."""
+    """A look at every key of a state's place. `layout`: as it is declared, and after a report as it was created."""
 
     def __init__(self, links: Links, where: str, identity: StateIdentity, form: str, layout: Layout) -> None:
         self._links, self._where, self._identity, self._form, self.layout = links, where, identity, form, layout
 
     def report(self) -> StoreReport:
         """What is there. Raises StateOwnedError for what is not ours, StateShapeError for another layout of ours."""
-        layout = self.layout
-        metas = [layout.meta(group) for group in range(layout.groups)]
-        buckets = [layout.bucket(bucket) for bucket in range(layout.buckets)]
-        there = self._hashes([*metas, *buckets])
-        found = [self._meta(name, there) for name in metas]
-        if all(meta is None for meta in found):
-            self._demand_empty(there)
-        if found[0] is None and all(meta is None or _unused(meta) for meta in found):
+        names = [self.layout.meta(group) for group in range(self.layout.groups)]
+        there = self._hashes(names)
+        metas = [self._meta(name, there) for name in names]
+        found = [meta for meta in metas if meta is not None]
+        if found:
+            self.layout = self.layout.with_buckets(found[0].bucket_count(self._where))
+        buckets = self._hashes([self.layout.bucket(bucket) for bucket in range(self.layout.buckets)])
+        if not found:
+            self._demand_empty(buckets)
+        if metas[0] is None and all(map(_unused, found)):
             nothing = GroupStatus(None, None, None)  # or half-founded, by a driver that died over it
-            return StoreReport(None, None, None, (nothing,) * layout.groups)
-        first = next(meta for meta in found if meta is not None)
+            return StoreReport(None, None, None, (nothing,) * self.layout.groups)
         return StoreReport(
-            first.identity,
-            first.fingerprint,
-            StateKind(first.kind) if first.kind else None,
-            tuple(GroupStatus(None, None, None) if meta is None else meta.status(self._where) for meta in found),
+            found[0].identity,
+            found[0].fingerprint,
+            StateKind(found[0].kind) if found[0].kind else None,
+            tuple(GroupStatus(None, None, None) if meta is None else meta.status(self._where) for meta in metas),
         )
 
     def _hashes(self, names: list[bytes]) -> set[bytes]:

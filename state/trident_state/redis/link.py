@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -59,9 +59,8 @@ def redacted(url: str) -> str:
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
-    query = [(k, "***" if "password" in k.lower() else v) for k, v in parse_qsl(parts.query)]
-    netloc = f"{user}{':***' if colon else ''}{at}{host}"
-    return urlunsplit((parts.scheme, netloc, parts.path, urlencode(query, safe="*/"), ""))
+    query = urlencode([(k, "***" if "password" in k.lower() else v) for k, v in parse_qsl(parts.query)], safe="*/")
+    return f"{parts.scheme}://{user}{':***' if colon else ''}{at}{host}{parts.path}{'?' if query else ''}{query}"
 
 
 class Link:

@@ -181,7 +181,7 @@ class RedisStore:
 
     def _findings(self) -> Findings:
         self._known = None
-        return Findings(self._links, self._where, self._identity, self._form, self._layout())
+        return Findings(self._links, self._where, self._identity, self._form, self._declared)
 
     def _layout(self) -> Layout:
         """How the state is laid out: as it was created, else as declared."""

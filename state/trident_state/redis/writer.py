@@ -16,6 +16,7 @@ import redis
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError, StateUnavailableError, StateValueError
+from trident.base.values import type_name
 from trident_state.binary import lengths_of, with_lengths
 from trident_state.redis.documents import Documents
 from trident_state.redis.layout import PUT_KEYS, Chunk, Placement
@@ -142,7 +143,7 @@ class Writer:
             delta = task.deltas[chunk.start + int(reply[1]) - 1].as_py()
             raise StateValueError(
                 f"{self._where}: {self._shape.combine.name} of the stored value and the batch's {delta!r} does not fit "
-                f"its type {self._shape.value}; the batch is not committed. "
+                f"its type {type_name(self._shape.value)}; the batch is not committed. "
                 f"Declare a wider type for the aggregator's output"
             )
         return self._accepted(task, reply)

@@ -1,6 +1,7 @@
 """A server that is not there, full, foreign or misconfigured: one typed error that names the way out."""
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,15 +14,16 @@ from trident.base.errors import (
     StateOwnedError,
     StateUnavailableError,
 )
-from trident_state.store import StateKind
+from trident_state.store import StateKind, StateShape
 
 META = "trident:{wordcount/counts}:m"
 
 
 def bucket_of(server: RedisServer, word: str) -> str:
     """The bucket that a key lies in."""
-    (name,) = [key.decode() for key in server.client.keys("*:b:*") if server.client.hexists(key, b"s" + word.encode())]
-    return name
+    names = [str(name, "ascii") for name in server.client.scan_iter("*:b:*") if isinstance(name, bytes)]
+    (found,) = [name for name in names if server.client.hexists(name, "s" + word)]
+    return found
 
 
 def test_nothing_connects_before_it_must() -> None:
@@ -50,7 +52,7 @@ def test_a_server_that_hangs_is_unavailable_and_the_commit_can_be_repeated(redis
         assert contents(store, 2) == {"w1": 2, "w2": 2}
 
 
-def test_a_wrong_password_is_told_as_such_and_not_shown(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_wrong_password_is_told_as_such_and_not_shown(tmp_path: Path) -> None:
     with RedisServer(tmp_path, "none", password="right") as server:
         for url in (server.url.replace(":right@", ":wrong@"), server.url.replace(":right@", "")):
             with opened(url) as store:
@@ -63,7 +65,7 @@ def test_a_wrong_password_is_told_as_such_and_not_shown(tmp_path) -> None:  # ty
 
 
 @pytest.mark.parametrize("shape", [SHAPE, PYTHON], ids=["server", "python"])
-def test_a_full_server_is_told_as_such_and_nothing_is_lost(redis_server: RedisServer, shape) -> None:  # type: ignore[no-untyped-def]
+def test_a_full_server_is_told_as_such_and_nothing_is_lost(redis_server: RedisServer, shape: StateShape) -> None:
     with started(redis_server.url, shape) as store:
         store.apply(LEASE, update(1, {n: 1 for n in range(1500)}))
         redis_server.client.config_set("maxmemory", "1mb")
@@ -106,7 +108,7 @@ def test_a_master_that_became_a_replica_is_waited_for(redis_server: RedisServer)
 
 
 @pytest.mark.parametrize("shape", [SHAPE, PYTHON], ids=["server", "python"])
-def test_scripts_that_somebody_flushed_are_loaded_again(shared_redis: RedisServer, shape) -> None:  # type: ignore[no-untyped-def]
+def test_scripts_that_somebody_flushed_are_loaded_again(shared_redis: RedisServer, shape: StateShape) -> None:
     with started(shared_redis.url, shape) as store:
         store.apply(LEASE, update(1, {1: 1}))
         shared_redis.client.script_flush()
@@ -118,8 +120,7 @@ def test_scripts_that_somebody_flushed_are_loaded_again(shared_redis: RedisServe
 
 @pytest.mark.parametrize("shape", [SHAPE, PYTHON], ids=["server", "python"])
 def test_a_bucket_that_became_something_else_is_refused_and_nothing_is_half_counted(
-    shared_redis: RedisServer,
-    shape,  # type: ignore[no-untyped-def]
+    shared_redis: RedisServer, shape: StateShape
 ) -> None:
     with started(shared_redis.url, shape, buckets=4) as store:
         store.apply(LEASE, update(1, {n: 1 for n in range(40)}))
@@ -145,7 +146,7 @@ def test_a_server_that_evicts_is_refused(redis_server: RedisServer) -> None:
     assert redis_server.client.dbsize() == 0
 
 
-def test_a_server_without_a_log_of_its_own_is_warned_about(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_server_without_a_log_of_its_own_is_warned_about(tmp_path: Path) -> None:
     with RedisServer(tmp_path, "none") as server, opened(server.url) as store:
         (warning,) = store.check_server()
         assert store.warnings == (warning,)
@@ -166,7 +167,7 @@ def test_a_count_that_does_not_fit_the_batch_refuses_the_commit(shared_redis: Re
 
 
 @pytest.mark.parametrize("shape", [SHAPE, PYTHON], ids=["server", "python"])
-def test_a_key_from_a_later_batch_refuses_the_batch(shared_redis: RedisServer, shape) -> None:  # type: ignore[no-untyped-def]
+def test_a_key_from_a_later_batch_refuses_the_batch(shared_redis: RedisServer, shape: StateShape) -> None:
     with started(shared_redis.url, shape) as store:
         store.apply(LEASE, update(1, {1: 1}))
         store.apply(LEASE, update(2, {1: 1}))
@@ -177,7 +178,7 @@ def test_a_key_from_a_later_batch_refuses_the_batch(shared_redis: RedisServer, s
 
 @pytest.mark.parametrize("value", [b"", b"\x00", b"x" * 25, b"\xff" * 30])
 @pytest.mark.parametrize("shape", [SHAPE, PYTHON], ids=["server", "python"])
-def test_bytes_that_are_no_record_are_refused(shared_redis: RedisServer, value: bytes, shape) -> None:  # type: ignore[no-untyped-def]
+def test_bytes_that_are_no_record_are_refused(shared_redis: RedisServer, value: bytes, shape: StateShape) -> None:
     with started(shared_redis.url, shape) as store:
         store.apply(LEASE, update(1, {1: 1}))
         shared_redis.client.hset(bucket_of(shared_redis, "w1"), "sw1", value)
@@ -201,7 +202,7 @@ def test_a_reader_needs_no_scripts_and_no_writes(redis_server: RedisServer) -> N
     with started(redis_server.url) as store:
         store.apply(LEASE, update(1, {1: 1}))
     rules = "~trident:* -@all +@connection +@read +@transaction -@dangerous +info".split()
-    redis_server.client.execute_command("ACL", "SETUSER", "reader", "on", ">secret", *rules)
+    redis_server.client.execute_command("ACL", "SETUSER", "reader", "on", ">secret", *rules)  # type: ignore[no-untyped-call]
     url = redis_server.url.replace("redis://", "redis://reader:secret@")
     with opened(url, identity=IDENTITY, kind=StateKind.OPAQUE) as store:
         assert contents(store, 1) == {"w1": 1}

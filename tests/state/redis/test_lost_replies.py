@@ -1,6 +1,7 @@
 """The network fails in the middle of a commit: whatever arrived, repeating it counts everything once."""
 
 import threading
+from typing import Any
 
 import pytest
 import redis
@@ -24,7 +25,7 @@ from trident_state.redis import RedisStore
 from trident_state.store import Applied, StateKind, Update
 
 SHAPES = {"server": SHAPE, "python": PYTHON}
-OPTIONS = {"hash": {}, "groups": {"groups": 4, "buckets": 64}, "json": {"values": "json"}}
+OPTIONS: dict[str, dict[str, Any]] = {"hash": {}, "groups": {"groups": 4, "buckets": 64}, "json": {"values": "json"}}
 
 
 def through(proxy: Proxy) -> str:

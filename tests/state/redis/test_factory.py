@@ -1,0 +1,70 @@
+"""What users write: RedisMapState."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from tests.state.redis.places import NoHome
+from tests.state.redis.states import IDENTITY, SHAPE
+from trident_state.redis import RedisMapState
+from trident_state.redis.link import redacted
+from trident_state.store import StateFactory, StateKind
+
+URL = "rediss://me:secret@example.org:6380/2?ssl_cert_reqs=required&ssl_password=hidden"
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (RedisMapState.opaque, StateKind.OPAQUE),
+        (RedisMapState.transactional, StateKind.TRANSACTIONAL),
+        (RedisMapState.nonTransactional, StateKind.NON_TRANSACTIONAL),
+    ],
+)
+def test_a_factory_is_frozen_equal_picklable_and_tells_no_secret(make: Any, kind: StateKind) -> None:
+    factory = make(URL, prefix="app", buckets=64, groups=2, values="json")
+    shown = (
+        f"RedisMapState.{kind.value}('rediss://me:***@example.org:6380/2?ssl_cert_reqs=required&ssl_password=***', "
+        f"prefix='app', buckets=64, groups=2, values='json')"
+    )
+    assert repr(factory) == str(factory) == shown
+    assert (factory.kind, factory.survives) == (kind, "server")
+    again = pickle.loads(pickle.dumps(factory))  # noqa: S301 (our own bytes)
+    assert again == factory and hash(again) == hash(factory)
+    with pytest.raises(AttributeError):
+        factory.url = "redis://other"
+    as_protocol: StateFactory = factory
+    as_protocol.open(IDENTITY, SHAPE, NoHome()).close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"url": "http://:secret@localhost"}, r"url 'http://:\*\*\*@localhost': expected redis://"),
+        ({"layout": "list"}, "layout='list': expected"),
+        ({"values": "pickle"}, "values='pickle': expected 'packed' or 'json'"),
+        ({"buckets": 10, "groups": 4}, "buckets=10, groups=4: expected"),
+        ({"buckets": 0}, "buckets=0"),
+        ({"groups": 0}, "groups=0"),
+        ({"socketTimeout": 0}, "expected seconds"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused_where_they_are_written(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RedisMapState.opaque(**{"url": "redis://localhost", **options})
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://localhost", "redis://localhost"),
+        ("redis://localhost:6379/0", "redis://localhost:6379/0"),
+        ("redis://:p%40ss@localhost/0", "redis://:***@localhost/0"),
+        ("redis://me@localhost/0", "redis://me@localhost/0"),
+        ("redis://me:a@b@localhost/0", "redis://me:***@localhost/0"),
+        ("unix:///tmp/redis.sock?db=1&password=secret", "unix:///tmp/redis.sock?db=1&password=***"),
+    ],
+)
+def test_a_shown_url_hides_what_is_secret(url: str, shown: str) -> None:
+    assert redacted(url) == shown

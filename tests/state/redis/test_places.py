@@ -1,0 +1,163 @@
+"""Whose keys are whose: names, foreign keys, other layouts, drop."""
+
+import re
+
+import pyarrow as pa
+import pytest
+
+from tests.state.redis.states import IDENTITY, LEASE, PYTHON, SECOND, contents, opened, started, update
+from tests.support.server import RedisServer
+from trident.base.errors import StateOwnedError, StateShapeError, TopologyError
+from trident_state.store import StateIdentity, StateKind, Update
+
+META = "trident:{wordcount/counts}:m"
+
+
+def names_in(server: RedisServer) -> list[str]:
+    return [name.decode() for name in server.client.scan_iter("*") if isinstance(name, bytes)]
+
+
+def test_keys_of_users_never_get_into_names(shared_redis: RedisServer) -> None:
+    odd = ["{x}", "*", "a:b:c", "\r\n", "trident:{wordcount/counts}:m", "é", ""]
+    with started(shared_redis.url, buckets=8) as store:
+        store.apply(LEASE, Update(1, pa.table({"word": odd}), pa.array(range(len(odd)), pa.int64())))
+        assert contents(store, 1) == {word: n for n, word in enumerate(odd)}
+    names = names_in(shared_redis)
+    assert META in names
+    assert all(re.fullmatch(r"trident:\{wordcount/counts\}:(m|b:[0-7])", name) for name in names), names
+
+
+def test_groups_have_tags_of_their_own(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url, groups=2, buckets=4, prefix="app:1") as store:
+        store.apply(LEASE, update(1, {n: 1 for n in range(100)}))
+        assert len(store.groups_of()) == 2
+    assert set(names_in(shared_redis)) == {
+        f"app:1:{{wordcount/counts/{group}}}:{rest}" for group in (0, 1) for rest in ("m", "b:0", "b:1")
+    }
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "{a}", "", "é"])
+def test_names_that_could_break_a_key_are_refused(name: str) -> None:
+    with pytest.raises(TopologyError, match="cannot name a state in Redis"):
+        opened("redis://localhost", identity=StateIdentity("wordcount", name, "log")).__enter__()
+    if name != "":
+        with pytest.raises(TopologyError, match="cannot name a state in Redis"):
+            opened("redis://localhost", prefix=name).__enter__()
+
+
+# --- foreign keys ------------------------------------------------------------------------------------------------
+
+
+def refused(server: RedisServer, message: str, **options: object) -> None:
+    """Report, create and drop refuse, and touch nothing."""
+    before = {name: server.client.dump(name) for name in server.client.keys("*")}
+    with opened(server.url, **options) as store:  # type: ignore[arg-type]
+        for use in (store.report, lambda: store.create(SECOND, 0), store.drop):
+            with pytest.raises((StateOwnedError, StateShapeError), match=message):
+                use()
+    assert {name: server.client.dump(name) for name in server.client.keys("*")} == before
+
+
+def test_a_foreign_key_where_meta_should_be(shared_redis: RedisServer) -> None:
+    shared_redis.client.set(META, "mine")
+    refused(shared_redis, f"state 'counts': the key '{META}' is a string; nothing was touched. Choose another prefix")
+    shared_redis.client.delete(META)
+    shared_redis.client.hset(META, "mine", 1)
+    refused(shared_redis, f"state 'counts': the key '{META}' is a hash that this library did not write")
+
+
+def test_a_foreign_key_where_a_bucket_should_be(shared_redis: RedisServer) -> None:
+    shared_redis.client.rpush("trident:{wordcount/counts}:b:7", "mine")
+    refused(shared_redis, r"state 'counts': the key 'trident:{wordcount/counts}:b:7' is a list")
+    shared_redis.client.delete("trident:{wordcount/counts}:b:7")
+    shared_redis.client.hset("trident:{wordcount/counts}:b:7", "mine", 1)
+    refused(shared_redis, r"'trident:{wordcount/counts}:b:7' is there without the state's meta hash")
+
+
+def test_a_state_of_a_later_format(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url):
+        pass
+    shared_redis.client.hset(META, "format", 2)
+    refused(shared_redis, "has format 2, this version reads format 1")
+
+
+def test_a_state_kept_in_another_form(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url):
+        pass
+    refused(shared_redis, "created with values=packed, and is declared with values=json", values="json")
+    refused(shared_redis, "created with groups=1, and is declared with groups=2", groups=2)
+    shared_redis.client.flushall()
+    with started(shared_redis.url, groups=2):
+        pass
+    refused(shared_redis, "created with groups=2, and is declared with groups=1")
+    refused(shared_redis, "created with groups=2, and is declared with groups=4", groups=4)
+
+
+def test_another_log_kind_or_aggregator_is_reported_for_the_runtime_to_judge(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url, kind=StateKind.TRANSACTIONAL):
+        pass
+    with opened(shared_redis.url, PYTHON, identity=StateIdentity("wordcount", "counts", "log-2")) as store:
+        report = store.report()
+        assert report.identity == IDENTITY
+        assert report.kind is StateKind.TRANSACTIONAL
+        assert report.fingerprint == "(word string) -> int64 by Sum"
+
+
+def test_a_state_keeps_the_number_of_buckets_it_was_created_with(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url, buckets=8) as store:
+        store.apply(LEASE, update(1, {n: n for n in range(100)}))
+    with opened(shared_redis.url, buckets=1024) as store:
+        store.acquire(SECOND)
+        store.apply(SECOND, update(2, {n: 1 for n in range(100)}))
+        assert contents(store, 2) == {f"w{n}": n + 1 for n in range(100)}
+    assert len(shared_redis.client.keys("*:b:*")) == 8
+
+
+def test_a_reader_notices_that_the_state_was_created_anew_with_other_buckets(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url, buckets=8) as store, opened(shared_redis.url, buckets=8) as reader:
+        store.apply(LEASE, update(1, {1: 1}))
+        assert contents(reader, 1) == {"w1": 1}
+        store.drop()
+        with started(shared_redis.url, buckets=64, lease=SECOND) as other:
+            other.apply(SECOND, update(1, {n: 2 for n in range(50)}))
+            assert contents(reader, 1) == {f"w{n}": 2 for n in range(50)}
+
+
+# --- big buckets, drop -------------------------------------------------------------------------------------------
+
+
+def test_a_bucket_of_many_keys_is_put_in_chunks_and_scanned_in_pieces(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url, buckets=1) as store:
+        for txid in (1, 2):
+            applied = store.apply(LEASE, update(txid, {n: n for n in range(7_500)}), values=True)
+            assert applied.values is not None
+            assert applied.values.to_pylist() == [txid * n for n in range(7_500)]
+        pages = list(store.scan(2, 900))
+        assert len(pages) > 7
+        found = [word for page in pages for word in page["word"].to_pylist()]
+        assert len(found) == len(set(found)) == 7_500
+        assert contents(store, 2) == {f"w{n}": 2 * n for n in range(7_500)}
+        assert contents(store, 1) == {f"w{n}": n for n in range(7_500)}
+
+
+def test_the_number_of_keys_is_counted_once_each(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url) as store:
+        store.apply(LEASE, update(1, {n: 1 for n in range(2_000)}))
+        store.apply(LEASE, update(1, {n: 1 for n in range(2_000)}))
+        store.apply(LEASE, update(2, {n: 1 for n in range(1_000, 2_500)}))
+    assert shared_redis.client.hget(META, "keys") == b"2500"
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_drop_deletes_exactly_ours(shared_redis: RedisServer, groups: int) -> None:
+    client = shared_redis.client
+    client.set("trident:{wordcount/counts}:mine", 1)
+    client.set("trident:{wordcount/counts}:b:99999", 1)
+    client.set("trident:mine", 1)
+    before = set(client.keys("*"))
+    with started(shared_redis.url, groups=groups, buckets=64) as store:
+        store.apply(LEASE, update(1, {n: 1 for n in range(2_000)}))
+        assert len(client.keys("*")) == len(before) + 64 + groups
+        store.drop()
+        assert set(client.keys("*")) == before
+        store.drop()
