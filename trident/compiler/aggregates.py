@@ -1,45 +1,48 @@
 """Aggregates as DataFrames: Catalyst's own where it knows them, else partial folds that meet by key."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trident.base.types import arrow_schema, select, spark_schema, type_ddl
+from trident.base.types import spark_schema, type_ddl
 from trident.compiler.folds import FoldSpec
 from trident.compiler.names import all_quoted, quoted
 from trident.compiler.sessions import Profile
-from trident.compiler.worker import Chain, Merge, Partial
-from trident.plan.nodes import Aggregate, PersistentAggregate
+from trident.compiler.worker import Batches, Merge
 
 _FLAG = "__trident_some"
 
 
-def partials_of_chain(chain: Chain, frame: DataFrame, spec: FoldSpec) -> DataFrame:
-    """One accumulator a key and partition, folded where the Python operations before it ran."""
-    return frame.mapInArrow(Partial(chain, spec), spark_schema(spec.schema))
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """A Python function over a DataFrame, not yet part of one: more may run in the same worker behind it."""
+
+    source: DataFrame
+    function: Callable[[Batches], Batches]
+    leaving: pa.Schema
+
+    def frame(self) -> DataFrame:
+        """The DataFrame that it makes."""
+        return self.source.mapInArrow(self.function, spark_schema(self.leaving))
 
 
-def partials(frame: DataFrame, spec: FoldSpec, node: Aggregate | PersistentAggregate) -> DataFrame:
-    """One accumulator a key and partition."""
-    wanted = {*node.group, *node.inputs}
-    names = [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]
-    schema = arrow_schema(select(node.source.schema, names))
-    return partials_of_chain(Chain((), schema, schema), frame.select(*all_quoted(names)), spec)
+def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:
+    """One row a group, by Catalyst. `frame` holds tuples, or accumulators where `partial` says so."""
+    keys = all_quoted(spec.keys.names)
+    grouped = frame.groupBy(*keys) if keys else frame
+    return grouped.agg(F.expr(_catalyst(spec, partial)).alias(spec.aggregation.output))
 
 
-def aggregated(
-    frame: DataFrame, spec: FoldSpec, node: Aggregate | PersistentAggregate, profile: Profile, merge: bool
-) -> DataFrame:
-    """One row a group. `frame` holds tuples, or partial accumulators where `merge` says so."""
-    if node.aggregation.native is not None:
-        what = _catalyst(spec, partial=merge)
-        keys = all_quoted(spec.keys.names)
-        return (frame.groupBy(*keys) if keys else frame).agg(F.expr(what).alias(spec.aggregation.output))
-    if node.group:
-        keyed = frame.repartition(profile.partitions, *[F.col(name) for name in all_quoted(spec.keys.names)])
-        return keyed.mapInArrow(Merge(spec), spark_schema(spec.schema))
-    return _global(frame, spec, profile)
+def meeting(frame: DataFrame, spec: FoldSpec, profile: Profile) -> Tail:
+    """One row a group, where accumulators meet in Python."""
+    if not spec.keys.names:
+        return _global(frame, spec, profile)
+    keyed = frame.repartition(profile.partitions, *[F.col(name) for name in all_quoted(spec.keys.names)])
+    return Tail(keyed, Merge(spec), spec.schema)
 
 
 def _catalyst(spec: FoldSpec, partial: bool) -> str:
@@ -53,7 +56,7 @@ def _catalyst(spec: FoldSpec, partial: bool) -> str:
     return f"CAST({native}({field}) AS {kind})"
 
 
-def _global(frame: DataFrame, spec: FoldSpec, profile: Profile) -> DataFrame:
+def _global(frame: DataFrame, spec: FoldSpec, profile: Profile) -> Tail:
     """One row in all, also of nothing: a row without an accumulator keeps Spark from cutting the plan of an empty
     relation down to nothing."""
     output = quoted(spec.aggregation.output)
@@ -64,4 +67,4 @@ def _global(frame: DataFrame, spec: FoldSpec, profile: Profile) -> DataFrame:
     )
     both = reduce(lambda left, right: left.unionAll(right), [some, none])
     one = both.coalesce(1) if profile.small else both.repartition(1)
-    return one.mapInArrow(Merge(spec, or_zero=True), spark_schema(spec.schema))
+    return Tail(one, Merge(spec, or_zero=True), spec.schema)

@@ -9,10 +9,17 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from trident.base.types import type_ddl
+from trident.base.errors import UserFunctionError
+from trident.base.types import spark_schema, type_ddl
+from trident.compiler.aggregates import Tail
+from trident.compiler.failures import decoded
 from trident.compiler.names import quoted
+from trident.compiler.worker import FAILURE, Telling
 
 _TAG = "branch"
+
+
+Finish = Callable[[pa.Table], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +28,22 @@ class Branch:
 
     frame: DataFrame
     schema: StructType
-    finish: Callable[[pa.Table], None]
+    finish: Finish
+
+    @classmethod
+    def telling(cls, tail: Tail, finish: Finish) -> "Branch":
+        """What a Python function gives, read by nobody but the driver: its failure comes as a row."""
+        function = Telling(tail.function, tail.leaving)
+        schema = spark_schema(function.leaving)
+
+        def told(table: pa.Table) -> None:
+            failures = table.column(FAILURE).drop_null()
+            if len(failures):
+                text = failures[0].as_py()
+                raise decoded(text) or UserFunctionError(text)
+            finish(table.drop_columns([FAILURE]))
+
+        return cls(tail.source.mapInArrow(function, schema), schema, told)
 
 
 def collect(branches: Sequence[Branch]) -> None:

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import FailedException
+from trident.base.values import NotAccepted, type_name
 from trident.compiler.columns import Column
 from trident.compiler.failures import Where, short
-from trident.compiler.values import NotAccepted, type_name
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
 

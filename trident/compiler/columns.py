@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.compiler.values import exact_type, to_arrow, to_python
+from trident.base.values import exact_type, to_arrow, to_python
 
 _FEW = 64
 """Up to so many rows a Python loop beats a call into Arrow."""

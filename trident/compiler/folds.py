@@ -13,10 +13,10 @@ from pyarrow import types as kinds
 
 from trident.base.errors import FailedException
 from trident.base.types import arrow_type
+from trident.base.values import NotAccepted, type_name
 from trident.compiler.columns import Column, Columns
 from trident.compiler.failures import Where, short
 from trident.compiler.keys import KeyIndex
-from trident.compiler.values import NotAccepted, type_name
 from trident.operations.aggregators import Aggregation
 from trident.operations.tuples import tuple_type
 

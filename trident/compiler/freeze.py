@@ -15,21 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from trident.base.errors import LogCorruptError
+from trident.base.values import conform
 from trident.compiler.engine import FrozenFile, FrozenFiles
-from trident.compiler.values import conform
 from trident.compiler.worker import Batches, guarded
 
-MANIFEST = StructType(
-    [
-        StructField("name", StringType()),
-        StructField("bytes", LongType()),
-        StructField("rows", LongType()),
-        StructField("checksum", LongType()),
-    ]
-)
+MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.int64()), ("checksum", pa.int64())])
 """What a task tells of the file that it wrote."""
 
 

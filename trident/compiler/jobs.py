@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import IntegerType, StructField, StructType
 
 from trident.base.errors import SpoutContractError
 from trident.base.types import arrow_schema, select, spark_schema
-from trident.compiler.aggregates import partials, partials_of_chain
+from trident.base.values import conform
+from trident.compiler.aggregates import Tail
 from trident.compiler.branches import Branch, collect
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.evaluate import fold_spec
@@ -18,17 +18,15 @@ from trident.compiler.folds import met
 from trident.compiler.freeze import MANIFEST, FreezeWriter, manifest_of, sync_folder
 from trident.compiler.layout import Layout, end_of
 from trident.compiler.lower import Lowering, analysed
-from trident.compiler.names import all_quoted
 from trident.compiler.program import Output, Stage
 from trident.compiler.sessions import Profile
-from trident.compiler.values import conform
-from trident.compiler.worker import Chain, Drain
+from trident.compiler.worker import Chain, Drain, Then
 from trident.plan.nodes import Debug, Node, PersistentAggregate
 from trident_spouts.emission import ArrowEmission, UnionEmission
 from trident_spouts.executor import Emission
 from trident_spouts.files.parquet import FilesEmission
 
-_NOTHING = StructType([StructField("nothing", IntegerType())])
+_NOTHING = pa.schema([pa.field("nothing", pa.int32())])
 """What an effect gives: no row of one column."""
 
 
@@ -105,66 +103,68 @@ class StageJob:
     # --- outputs ---------------------------------------------------------------------------------------------------
 
     def _output(self, output: Output) -> Branch:
-        node = end_of(output.step)
-        if isinstance(node, PersistentAggregate) and output.name not in self._large:
-            branch = self._partials(output, node)
-            if branch is not None:
-                return branch
-        frame = self._lower.frame(node).select(*all_quoted(output.schema.names))
-        if self._files is not None and output.name in self._large:
-            return self._written(output, frame, self._files)
+        node, lower = end_of(output.step), self._lower
 
         def finish(table: pa.Table) -> None:
             self._results[output.name] = conform(table, output.schema)
 
-        return Branch(frame, spark_schema(output.schema), finish)
+        if self._files is not None and output.name in self._large:
+            return self._written(output, node, self._files)
+        if isinstance(node, PersistentAggregate) and self._meets_on_driver(node):
+            return self._partials(output, node)
+        tail = lower.tail(node)
+        if tail is not None and tail.leaving.names == output.schema.names and not self._layout.shared(node):
+            return Branch.telling(tail, finish)
+        return Branch(lower.select(node, output.schema.names), spark_schema(output.schema), finish)
 
-    def _partials(self, output: Output, node: PersistentAggregate) -> Branch | None:
-        """A small batch's accumulators meet on the driver, which spares a shuffle and the Python tasks behind it; so
-        do those of an aggregate without group fields, one a partition. None where Spark had better do it."""
-        native = node.aggregation.native is not None
-        spec, lower = fold_spec(node), self._lower
-        if node.group and not self._profile.small:
-            return None
-        chain = lower.folding_chain(node)
-        if chain is None and native:
-            return None
-        with analysed(node):
-            frame = partials(lower.frame(node.source), spec, node) if chain is None else partials_of_chain(*chain, spec)
+    def _meets_on_driver(self, node: PersistentAggregate) -> bool:
+        """Whether accumulators of several partitions had better meet on the driver: in a small batch that spares a
+        shuffle and the Python tasks behind it, and without group fields there is but one a partition."""
+        in_python = node.aggregation.native is None or self._lower.folding_chain(node) is not None
+        return in_python and (self._profile.small or not node.group)
+
+    def _partials(self, output: Output, node: PersistentAggregate) -> Branch:
+        spec = fold_spec(node)
 
         def finish(table: pa.Table) -> None:
             self._results[output.name] = met(spec, table).table(output.schema)
 
-        return Branch(frame, spark_schema(spec.schema), finish)
+        with analysed(node):
+            return Branch.telling(self._lower.folding(node), finish)
 
-    def _written(self, output: Output, frame: DataFrame, files: FileFolder) -> Branch:
+    def _written(self, output: Output, node: Node, files: FileFolder) -> Branch:
         """A large result, written where it is."""
         number = self._stage.outputs.index(output)
         writer = FreezeWriter(str(files.checkpoint / files.place), f"{number}", output.schema)
+        names = output.schema.names
+        tail = self._lower.tail(node)
+        if tail is None or tail.leaving.names != names or self._layout.shared(node):
+            tail = Tail(self._lower.select(node, names), writer, MANIFEST)
+        else:
+            tail = Tail(tail.source, Then(tail.function, writer), MANIFEST)
 
         def finish(table: pa.Table) -> None:
             self._results[output.name] = manifest_of(table, files.place, output.schema)
 
-        return Branch(frame.mapInArrow(writer, MANIFEST), MANIFEST, finish)
+        return Branch.telling(tail, finish)
 
     # --- what else runs --------------------------------------------------------------------------------------------
 
     def _shown(self, debug: Debug) -> Branch:
         schema = select(debug.source.schema, debug.inputs)
-        frame = self._lower.frame(debug.source).select(*all_quoted(debug.inputs)).limit(debug.limit)
 
         def finish(table: pa.Table) -> None:
             self._debug[debug.label] = conform(table, arrow_schema(schema))
 
-        return Branch(frame, schema, finish)
+        return Branch(self._lower.select(debug.source, debug.inputs).limit(debug.limit), schema, finish)
 
     def _effect(self, node: Node) -> Branch:
         lower = self._lower
         chain = None if self._layout.shared(node) else lower.chain(node)
         if chain is None:
             schema = arrow_schema(select(node.schema, node.schema.names[:1]))
-            chain = Chain((), schema, schema), lower.frame(node).select(*all_quoted(schema.names))
-        return Branch(chain[1].mapInArrow(Drain(chain[0]), _NOTHING), _NOTHING, lambda table: None)
+            chain = Chain((), schema, schema), lower.select(node, schema.names)
+        return Branch.telling(Tail(chain[1], Drain(chain[0]), _NOTHING), lambda table: None)
 
 
 def start_frame(node: Node, given: Emission | pa.Table, session: SparkSession, scratch: Path) -> DataFrame:

@@ -5,26 +5,24 @@ knows them, else partial folds, a shuffle by key and a merge.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any
 
-import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from trident.base.errors import TridentError, UserFunctionError
-from trident.base.types import arrow_schema, select, spark_schema
-from trident.compiler.aggregates import aggregated, partials, partials_of_chain
+from trident.base.types import arrow_schema, select
+from trident.compiler.aggregates import Tail, aggregated, meeting
 from trident.compiler.evaluate import fold_spec
 from trident.compiler.failures import Where
 from trident.compiler.kernels import Work, compile_chain
 from trident.compiler.layout import Layout, is_filter_null
 from trident.compiler.names import all_quoted, cast, plain, quoted, widens
 from trident.compiler.sessions import Profile
-from trident.compiler.worker import Chain
+from trident.compiler.worker import Chain, Partial
 from trident.operations.functions import Call, Operation
 from trident.plan.nodes import (
     Aggregate,
@@ -79,6 +77,10 @@ class Lowering:
                 frame.unpersist(blocking=False)
         self._kept.clear()
 
+    def select(self, node: Node, names: Sequence[str]) -> DataFrame:
+        """These fields of what leaves this node, in this order."""
+        return self.frame(node).select(*all_quoted(names))
+
     # --- Python operations -----------------------------------------------------------------------------------------
 
     def chain(self, node: Node) -> tuple[Chain, DataFrame] | None:
@@ -97,10 +99,23 @@ class Lowering:
         schemas = arrow_schema(select(below.schema, entering)), arrow_schema(select(node.schema, leaving))
         return Chain(works, *schemas), frame
 
-    def _lowered(self, node: Node) -> DataFrame:
+    def tail(self, node: Node) -> Tail | None:
+        """The Python function that this node ends in, not yet part of a DataFrame; None where Spark's own work is
+        last, or where others read what leaves it."""
+        if id(node) in self._frames:
+            return None
         chain = self.chain(node)
         if chain is not None:
-            return mapped(chain[1], chain[0], select(node.schema, chain[0].leaving.names))
+            return Tail(chain[1], chain[0], chain[0].leaving)
+        if isinstance(node, Aggregate | PersistentAggregate) and node.aggregation.native is None:
+            with analysed(node):
+                return self._merging(node)
+        return None
+
+    def _lowered(self, node: Node) -> DataFrame:
+        tail = self.tail(node)
+        if tail is not None:
+            return tail.frame()
         with analysed(node):
             return self._native(node)
 
@@ -200,15 +215,25 @@ class Lowering:
 
     # --- aggregates --------------------------------------------------------------------------------------------------
 
+    def _merging(self, node: Aggregate | PersistentAggregate) -> Tail:
+        """A combiner of Python's: folded in every partition, brought together by key, met."""
+        return meeting(self.folding(node).frame(), fold_spec(node), self.profile)
+
+    def folding(self, node: Aggregate | PersistentAggregate) -> Tail:
+        """One accumulator a key and partition, folded where the Python operations before it run, if there are any."""
+        spec, chain = fold_spec(node), self.folding_chain(node)
+        if chain is None:
+            wanted = {*node.group, *node.inputs}
+            names = [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]
+            schema = arrow_schema(select(node.source.schema, names))
+            chain = Chain((), schema, schema), self.select(node.source, names)
+        return Tail(chain[1], Partial(chain[0], spec), spec.schema)
+
     def _aggregated(self, node: Aggregate | PersistentAggregate) -> DataFrame:
         spec = fold_spec(node)
-        chain = self.folding_chain(node)
-        if chain is not None:
-            return aggregated(partials_of_chain(*chain, spec), spec, node, self.profile, merge=True)
-        frame = self.frame(node.source)
-        if node.aggregation.native is None:
-            return aggregated(partials(frame, spec, node), spec, node, self.profile, merge=True)
-        return aggregated(frame, spec, node, self.profile, merge=False)
+        if self.folding_chain(node) is None:
+            return aggregated(self.frame(node.source), spec, partial=False)
+        return aggregated(self.folding(node).frame(), spec, partial=True)
 
     def folding_chain(self, node: Aggregate | PersistentAggregate) -> tuple[Chain, DataFrame] | None:
         """The Python operations before an aggregate that nobody else reads: the fold can run with them."""
@@ -302,12 +327,6 @@ def _item(come: StructField, field: StructField, same: bool) -> str:
     if not same:
         return cast(quoted(come.name), field.dataType, field.name)
     return quoted(come.name) if come.name == field.name else f"{quoted(come.name)} AS {quoted(field.name)}"
-
-
-def mapped(frame: DataFrame, function: Any, schema: StructType | pa.Schema) -> DataFrame:
-    """The DataFrame that one of our worker functions makes of a frame."""
-    fields = schema if isinstance(schema, StructType) else spark_schema(schema)
-    return frame.mapInArrow(function, fields)
 
 
 def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column:

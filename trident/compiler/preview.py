@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TopologyError
 from trident.base.types import arrow_schema
+from trident.base.values import conform, to_python
 from trident.compiler.arrow import columns_of
 from trident.compiler.evaluate import Evaluation, Run
 from trident.compiler.jobs import start_frame
@@ -20,7 +21,6 @@ from trident.compiler.names import all_quoted
 from trident.compiler.sessions import Profile, active_session_kept, run_session
 from trident.compiler.spark_errors import translated
 from trident.compiler.stages import has_python_form
-from trident.compiler.values import conform, to_python
 from trident.plan.nodes import Node, PersistentAggregate, RequestSource, SpoutSource, StateQuery, walk
 from trident_spouts.executor import Emission, SpoutExecutor
 

@@ -7,12 +7,12 @@ import pyarrow as pa
 
 from trident.base.errors import FailedException
 from trident.base.types import arrow_schema
+from trident.base.values import NotAccepted, type_name
 from trident.compiler.calls import ListCollector
 from trident.compiler.columns import Column, Columns
 from trident.compiler.failures import Where, short
 from trident.compiler.keys import KeyIndex
 from trident.compiler.shapes import shape_of
-from trident.compiler.values import NotAccepted, type_name
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import PersistentAggregate, StateQuery
 

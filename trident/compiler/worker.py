@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from trident.base.errors import TridentError
 from trident.compiler.columns import Columns
-from trident.compiler.failures import encoded
+from trident.compiler.failures import WorkerFailure, encoded
 from trident.compiler.folds import Fold, FoldSpec, quick_merge, quick_partial
 from trident.compiler.kernels import Work, compile_chain
 
@@ -43,6 +43,47 @@ def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches
         yield from run(batches)
     except TridentError as error:
         raise encoded(error) from None
+
+
+FAILURE = "__trident_failure"
+"""The hidden last field of what a telling function gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """A function whose failure is a row. Where nothing but the driver reads what it gives, that spares the task's
+    retries, and the pages that Spark logs for each."""
+
+    function: Callable[[Batches], Batches]
+    schema: pa.Schema
+
+    @property
+    def leaving(self) -> pa.Schema:
+        """The function's fields, and the failure."""
+        return self.schema.append(pa.field(FAILURE, pa.string()))
+
+    def __call__(self, batches: Batches) -> Batches:
+        leaving = self.leaving
+        try:
+            for batch in self.function(batches):
+                told = pa.nulls(batch.num_rows, pa.string())
+                yield pa.RecordBatch.from_arrays([*batch.columns, told], schema=leaving)
+        except WorkerFailure as failure:
+            nothing = [pa.nulls(1, field.type) for field in self.schema]
+            yield pa.RecordBatch.from_arrays([*nothing, pa.array([str(failure)])], schema=leaving)
+            for _ in batches:  # what is left is read, as Spark expects of a task that succeeds
+                pass
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """Two functions over a partition, one after the other in the same worker."""
+
+    first: Callable[[Batches], Batches]
+    second: Callable[[Batches], Batches]
+
+    def __call__(self, batches: Batches) -> Batches:
+        return self.second(self.first(batches))
 
 
 @dataclass(frozen=True, slots=True)
