@@ -92,12 +92,13 @@ class Snapshots:
             self._publish(lease, birth, ())
 
     def forget(self, lease: Lease | None) -> None:
-        """Delete every file of this state; before that its manifest, if this driver may still publish."""
+        """Delete every file of this state; before that its manifest, if this driver may still publish. (A manifest
+        that stays goes with the log; until then it names files that are gone.)"""
         if self.folder is None:
             return
         if lease is not None:
             self._home.publish(b"", lease)
-        self._manifest, self._text = None, None
+        self._manifest, self._text = None, self._home.manifest() or None
         delete_segments(self.folder, strays(self.folder, None, None))
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()

@@ -180,3 +180,40 @@ class ReadContract:
         assert wrong == []
         assert min(reads) > 20 and txid > 20
         assert marker(store) == txid
+
+    @pytest.mark.parametrize("kind", VERSIONED, ids=lambda kind: kind.value)
+    def test_a_new_key_is_there_from_its_own_batch_on(self, place: Place, kind: StateKind) -> None:
+        """Batch n brings 40 keys of value n. Readers ask for keys around S, also of an S that is just being written."""
+        setting = Setting(place, kind)
+        store = setting.started()
+        committed, wrong, reads = [0], list[str](), [0, 0]
+        enough = threading.Event()
+
+        def reader(ahead: int) -> None:
+            while not enough.is_set():
+                as_of = committed[0] + ahead
+                batches = range(max(1, as_of - 2), as_of + 3)
+                try:
+                    values = setting.read(store, [n * 40 + i for n in batches for i in range(40)], as_of)
+                except (SnapshotMovedError, StateRecoveringError):
+                    continue
+                expected = [n if n <= as_of else None for n in batches for _ in range(40)]
+                if values != expected:
+                    wrong.append(f"as of {as_of}: {values}")
+                reads[ahead] += 1
+
+        threads = [threading.Thread(target=reader, args=(ahead,)) for ahead in (0, 1)]
+        for thread in threads:
+            thread.start()
+        txid, began = 0, time.monotonic()
+        while not enough.is_set():
+            txid += 1
+            setting.apply(store, txid, {txid * 40 + i: txid for i in range(40)})
+            committed[0] = txid
+            took = time.monotonic() - began
+            if wrong or took > 30 or (took > 1 and txid > 100 and min(reads) > 20):
+                enough.set()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert min(reads) > 20 and txid > 100

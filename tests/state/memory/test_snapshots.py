@@ -14,7 +14,7 @@ from tests.state.contract import FIRST, SECOND, Setting
 from tests.state.contract.place import every_kind, marker
 from tests.state.memory.homes import NEVER, Line, MemoryPlace
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError
+from trident.base.errors import FencedError, StateLostError
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.store import Pace
@@ -425,6 +425,19 @@ def test_a_drop_leaves_foreign_files_alone(setting: Setting, home: Line) -> None
     (home.folder / "mine.txt").write_text("keep")
     store.drop()
     assert files(home) == {"mine.txt"}
+
+
+def test_a_drop_without_a_lease_deletes_the_files_and_leaves_the_log_to_its_owner(setting: Setting, home: Line) -> None:
+    store = started(setting, home)
+    setting.apply(store, 1, {1: 7})
+    store.snapshot()
+    dropping = opened(setting, home)
+    dropping.drop()
+    assert dropping.report().absent
+    dropping.close()
+    assert files(home) == set()
+    with pytest.raises(StateLostError, match="is gone"):
+        opened(setting, home).acquire(SECOND)
 
 
 def test_acquiring_while_a_snapshot_is_published_does_not_load_an_older_state(setting: Setting, home: Line) -> None:
