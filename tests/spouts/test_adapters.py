@@ -334,6 +334,15 @@ def test_a_replay_with_another_number_of_rows_breaks_the_contract() -> None:
     )
 
 
+def test_what_is_emitted_is_what_the_log_names_and_not_what_was_read_last() -> None:
+    spout = Logs({"p": ["a", "b", "c"]})
+    in_log = as_spout(spout).open().plan(1, None, 0.0)
+    executor = as_spout(spout).open()
+    spout.limit = 3
+    assert executor.plan(1, None, 0.0) != in_log
+    assert rows(executor, in_log) == ["a", "b"]
+
+
 class Rude(Logs):
     def __init__(self, result: Any, partitions: Any = ("p",)) -> None:
         super().__init__({})
@@ -421,6 +430,12 @@ def test_a_batch_planned_anew_reads_as_the_next_attempt() -> None:
     plan = executor.plan(1, None, 0.0)
     assert rows(executor, plan, attempt=1) == ["a"]
     assert spout.attempts == ["1:0", "1:1"]
+
+
+def test_an_opaque_batch_begins_where_the_log_says_and_not_where_it_was_read_last() -> None:
+    executor = as_spout(Feed({"p": ["a", "b", "c"]})).open()
+    executor.plan(2, None, 0.0)
+    assert rows(executor, {"positions": {"p": 1}}, txid=2) == ["b", "c"]
 
 
 def test_trap_a_opaque_a_partition_that_emits_nothing_keeps_its_position() -> None:

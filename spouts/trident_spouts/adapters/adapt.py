@@ -17,7 +17,7 @@ from trident_spouts.rows import read_schema
 _Opener = Callable[[Any, StructType], SpoutExecutor]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class UserSpout:
     """A user's spout under the engine's protocol; picklable if the user's is."""
 

@@ -23,8 +23,8 @@ CORRUPT = "_corrupt"
 
 
 def with_corrupt_field(schema: StructType) -> StructType:
-    """The fields and, behind them, the one that takes a line that cannot be read."""
-    kept = [field for field in schema.fields if field.name != CORRUPT]
+    """The fields, now null where a line cannot be read, and behind them the one that takes such a line."""
+    kept = [StructField(field.name, field.dataType) for field in schema.fields if field.name != CORRUPT]
     return StructType([*kept, StructField(CORRUPT, StringType())])
 
 
@@ -46,7 +46,7 @@ class JsonFormat:
         table = read_stretch_at_once(data, target)
         corrupt: list[str | None] | None = None
         if table is None:
-            table, corrupt = self._by_line(data, fields, path, offset)
+            table, corrupt = self.read_by_line(data, target, path, offset)
         if self.malformed == "keep":
             column = pa.nulls(table.num_rows, pa.string()) if corrupt is None else pa.array(corrupt, pa.string())
             table = table.append_column(pa.field(CORRUPT, pa.string()), column)
@@ -55,12 +55,12 @@ class JsonFormat:
     def _is_corrupt(self, field: StructField) -> bool:
         return self.malformed == "keep" and field.name == CORRUPT
 
-    def _by_line(self, data: bytes, fields: StructType, path: str, offset: int) -> tuple[pa.Table, list[str | None]]:
-        target = arrow_schema(fields)
+    def read_by_line(self, data: bytes, target: pa.Schema, path: str, offset: int) -> tuple[pa.Table, list[str | None]]:
+        """The tuples line by line, and for each the line itself where it cannot be read."""
         rows: list[dict[str, Any]] = []
         corrupt: list[str | None] = []
         for number, line in enumerate(to_lines(data).to_pylist()):
-            if not line.strip():
+            if not line.strip(" \t\r\n"):
                 continue
             try:
                 rows.append(read_object(line, target))
@@ -82,6 +82,8 @@ class JsonFormat:
 
 
 def _lines_before(path: str, offset: int) -> int:
+    if not offset:
+        return 0
     with open(path, "rb") as file:
         return sum(file.read(min(1 << 20, offset - at)).count(b"\n") for at in range(0, offset, 1 << 20))
 

@@ -5,15 +5,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
 
 from trident.base.errors import SourceUnreadableError, TopologyError
 
 _GLOB = "*?["
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Found:
-    """A file as it was when it was listed; sorted by modification time (ns), then by name below the root."""
+class Found(NamedTuple):
+    """A file as it was when it was listed; sorts by modification time (ns), then by name below the root."""
 
     mtime: int
     name: str

@@ -1,6 +1,6 @@
 """From a listing to the next batch: which files, and of long text files which bytes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -31,7 +31,7 @@ class Planner:
     limits: Limits
     by_lines: bool
 
-    def next(self, seen: Seen, listing: Iterable[Found], time: float) -> tuple[list[FileRange], Seen]:
+    def next(self, seen: Seen, listing: list[Found], time: float) -> tuple[list[FileRange], Seen]:
         """The ranges of the next batch (none: nothing there), and what is seen after it. `time` is now, in seconds."""
         ranges: list[FileRange] = []
         read: list[tuple[Found, int]] = []
@@ -55,9 +55,9 @@ class Planner:
     def _full(self, ranges: list[FileRange], left: int) -> bool:
         return bool(ranges) and (left <= 0 or len(ranges) >= (self.limits.files or MOST_FILES))
 
-    def _unread(self, seen: Seen, listing: Iterable[Found], time: float) -> Iterator[tuple[Found, int, int]]:
+    def _unread(self, seen: Seen, listing: list[Found], time: float) -> Iterator[tuple[Found, int, int]]:
         """Files of which something is left: from where, to where; an empty stretch where it must ripen first."""
-        for found in listing:
+        for found in seen.candidates(listing):
             start = seen.start_of(found, grows=self.by_lines)
             if start is not None and found.size > start:
                 yield found, start, self._readable_end(found, start, time)

@@ -1,6 +1,7 @@
 """Which files were read, and how far: small enough for the metadata of every batch."""
 
 import base64
+import bisect
 import json
 import zlib
 from collections.abc import Iterable
@@ -33,6 +34,14 @@ class Seen:
 
     cutoff: tuple[int, str] | None = None
     entries: dict[str, Entry] = field(default_factory=dict)
+
+    def candidates(self, listing: list[Found]) -> list[Found]:
+        """The files of a sorted listing that are not known to be read by the cutoff alone: in a folder of many read
+        files, few."""
+        if self.cutoff is None:
+            return listing
+        at = bisect.bisect_right(listing, self.cutoff, key=lambda found: (found.mtime, found.name))
+        return [found for found in listing[:at] if found.name in self.entries] + listing[at:]
 
     def start_of(self, found: Found, *, grows: bool) -> int | None:
         """Where reading goes on; None where nothing of the file is left.

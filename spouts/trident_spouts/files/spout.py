@@ -1,5 +1,6 @@
 """Files as a spout."""
 
+import logging
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from trident_spouts.files.seen import Seen
 from trident_spouts.files.text import TextFormat
 from trident_spouts.rows import read_schema
 
+_log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 FileFormat = Literal["text", "json", "parquet"]
 
@@ -197,11 +199,24 @@ class _FileExecutor:
         if monotonic() - self._listed < _LISTING_SECONDS:
             ranges, after = self._planner.next(seen, self._listing, time)
         if not ranges:
-            self._listing, self._listed = find(self._place), monotonic()
+            self._list(seen)
             ranges, after = self._planner.next(seen, self._listing, time)
         if not ranges:
             return None
         return {"files": [each.to_json() for each in ranges], "seen": after.encode()}
+
+    def _list(self, seen: Seen) -> None:
+        """Look anew; warn of files that came too late to be told from read ones."""
+        before = {found.name for found in self._listing}
+        self._listing, self._listed = find(self._place), monotonic()
+        if before:
+            for found in self._listing:
+                if found.name not in before and seen.start_of(found, grows=self._by_lines) is None:
+                    _log.warning(
+                        "FileSpout: %s appeared with a modification time before that of files read long ago; it is "
+                        "taken for one of those and not read. Touch it to have it read.",
+                        self._place.path(found.name),
+                    )
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         ranges = _ranges(metadata)

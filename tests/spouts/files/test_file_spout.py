@@ -21,6 +21,7 @@ from trident.errors import (
 )
 from trident.spouts import FileSpout, SpoutKind, TransactionAttempt
 from trident_spouts.executor import Metadata
+from trident_spouts.files import seen as seen_module
 
 T0 = 1_700_000_000
 """A time, in seconds, that all files are older than."""
@@ -216,6 +217,21 @@ def test_a_listing_with_unread_files_is_used_again(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / name).unlink()
     assert ranges(executor.plan(2, first, T0)) == [("b", 0, 2)]
+
+
+def test_a_file_that_came_too_late_to_be_told_from_read_ones_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(seen_module, "REMEMBERED", 1)
+    for at in (1, 2, 3):
+        write(tmp_path / f"{at}", f"{at}\n", at)
+    executor = FileSpout(tmp_path).open()
+    first = logged(executor.plan(1, None, T0))
+    late = write(tmp_path / "late", "late\n", 1)
+    assert executor.plan(2, first, T0) is None
+    assert f"{late} appeared with a modification time before that of files read long ago" in caplog.text
+    os.utime(late, (9, 9))
+    assert ranges(executor.plan(2, first, T0)) == [("late", 0, 5)]
 
 
 def test_a_file_that_grows_by_whole_lines_is_read_on(tmp_path: Path) -> None:
