@@ -12,8 +12,8 @@ class CombinerAggregator(Protocol):
     """Folds tuples in any order and any grouping (``org.apache.storm.trident.operation.CombinerAggregator``).
 
     ``combine`` must be associative, and commutative as far as the order of tuples is not yours; ``zero()`` is its
-    neutral value. An optional ``present(acc)`` is what queries see of a stored value. An optional attribute
-    ``outputType`` (DDL) declares the accumulator's type where the output field does not.
+    neutral value. An optional ``present(acc)`` is what queries see of a stored value, and its annotation tells their
+    type. An optional attribute ``outputType`` (DDL) declares the accumulator's type where the output field does not.
     """
 
     def init(self, tuple: Any) -> Any:

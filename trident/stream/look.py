@@ -22,12 +22,21 @@ class LookVerbs(StreamBase):
     def take(self, n: int, spark: "SparkSession | None" = None) -> list[Row]:
         """The first `n` tuples that the spout's first batch comes to here.
 
-        Runs the part without state by Spark; no txid is used, no state and no position is touched.
+        No txid is used, no state and no position is touched. Spark runs it where a session is given or active, or where
+        an operation has no Python form; else it runs in this process.
 
         Raises
         ------
         TopologyError
             On a stream that has read a state, or that carries DRPC requests: there is no first batch to look at.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> lines = TridentTopology().newStream("lines", FixedBatchSpout("line string", [[("a dog",), ("a cat",)]]))
+        >>> lines.flatMap("line", str.split, "word string").take(2)
+        [Row(word='a'), Row(word='dog')]
         """
         if not isinstance(n, int) or n < 0:
             raise TopologyError(f"{self._node.step}: take(n) needs a number of tuples, not {n!r}")
@@ -40,6 +49,16 @@ class LookVerbs(StreamBase):
         """Print the first `n` tuples that the spout's first batch comes to here, as `DataFrame.show` does.
 
         `truncate`: cut what is longer than 20 characters, or than this number of them.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
+        >>> words.show()
+        +----+-+
+        |word|n|
+        +----+-+
+        | dog|2|
+        +----+-+
         """
         width = 20 if truncate is True else int(truncate)
         self._check_visible("show")
