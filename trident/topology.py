@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trident.base.errors import DuplicateNameError, TopologyError
-from trident.base.names import brief, check_name
+from trident.base.names import check_name
 from trident.base.step import Step, caller
 from trident.operations.outputs import OutputsLike, read_outputs
 from trident.plan.explain import explain_nodes
@@ -15,12 +15,14 @@ from trident.stream import Stream
 from trident.stream.base import unknown_verb
 from trident.stream.combine import joined, merged
 from trident.stream.shown import Shown
+from trident_spouts.adapters.adapt import as_spout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from trident.runtime.running import RunningTopology
     from trident_spouts.executor import Spout
+    from trident_spouts.protocols import UserContract
 
 
 class TridentTopology(Shown):
@@ -44,8 +46,9 @@ class TridentTopology(Shown):
 
     # --- where streams begin --------------------------------------------------------------------------------------
 
-    def newStream(self, name: str, spout: "Spout") -> Stream:
-        """Begin a stream with the batches of a spout.
+    def newStream(self, name: str, spout: "Spout | UserContract") -> Stream:
+        """Begin a stream with the batches of a spout: one of `trident.spouts`, or an object of your own that extends
+        `BatchSpout`, `TridentSpout`, `PartitionedSpout` or `OpaquePartitionedSpout`.
 
         `name` is the stream's identity in the transaction log, so it must stay the same over restarts: letters, digits,
         ``-``, ``_`` and ``.``. Meaning: ``org.apache.storm.trident.TridentTopology.newStream``.
@@ -57,13 +60,12 @@ class TridentTopology(Shown):
         """
         step = Step(f"{name}/0:newStream", caller("newStream"))
         self._check_name("a stream", name, self._register.streams, step)
-        if not all(hasattr(spout, each) for each in ("kind", "schema", "open")) or isinstance(spout, type):
-            raise step.error(
-                TopologyError,
-                f"{brief(spout)} is no spout; give one such as FileSpout(path) or FixedBatchSpout(fields, batches)",
-            )
         label = f"{name}/0:newStream({type(spout).__name__})"
-        node = SpoutSource(name, spout, step=label, site=step.called, schema=spout.schema)
+        try:
+            adapted = as_spout(spout)
+        except TopologyError as error:
+            raise step.error(type(error), str(error)) from None
+        node = SpoutSource(name, adapted, step=label, site=step.called, schema=adapted.schema)
         self._register.add(name, node)
         return Stream(self._register, node, name)
 

@@ -168,3 +168,7 @@ class OpaquePartitionedSpout(ABC):
 
     def close(self) -> None:  # noqa: B027
         """Called once after a run."""
+
+
+UserContract: TypeAlias = BatchSpout | TridentSpout | PartitionedSpout | OpaquePartitionedSpout
+"""What a user may give where a spout is asked for, besides a Spout."""

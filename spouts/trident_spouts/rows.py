@@ -1,9 +1,9 @@
 """Rows as users give them (tuples, scalars, dicts, Rows, Arrow, pandas), made into Arrow tables of declared types."""
 
+import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union
 
-import pandas
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.types import StructType
@@ -13,7 +13,10 @@ from trident.base.types import arrow_schema, ddl, parse_schema, schema_of, type_
 from trident.base.values import NotAccepted, to_arrow
 from trident_spouts.casting import NotCast, cast_column
 
-RowsLike: TypeAlias = pa.Table | pa.RecordBatch | pandas.DataFrame | Iterable[Any]
+if TYPE_CHECKING:
+    import pandas
+
+RowsLike: TypeAlias = Union[pa.Table, pa.RecordBatch, "pandas.DataFrame", Iterable[Any]]  # noqa: UP007  pandas is slow
 """A batch as users write it: a list of tuples, of scalars (one field), of dicts or Rows; an Arrow table; pandas."""
 
 
@@ -38,7 +41,7 @@ def table_of(rows: RowsLike, schema: StructType, where: str) -> pa.Table:
     Traceback (most recent call last):
     trident.base.errors.SpoutContractError: FixedBatchSpout, batch 0, row 1, field 'word': 7 (int) is no string
     """
-    if isinstance(rows, pandas.DataFrame):
+    if _is_pandas(rows):
         table = _from_pandas(rows, schema, where)
     elif isinstance(rows, pa.Table | pa.RecordBatch):
         table = _from_arrow(rows, schema, where)
@@ -74,7 +77,7 @@ def _from_arrow(given: pa.Table | pa.RecordBatch, schema: StructType, where: str
     return pa.table(columns, schema=arrow_schema(schema))
 
 
-def _from_pandas(given: pandas.DataFrame, schema: StructType, where: str) -> pa.Table:
+def _from_pandas(given: "pandas.DataFrame", schema: StructType, where: str) -> pa.Table:
     _columns_by_name(list(given.columns), schema, where)
     columns = []
     for field in arrow_schema(schema):
@@ -91,7 +94,15 @@ def _from_pandas(given: pandas.DataFrame, schema: StructType, where: str) -> pa.
     return pa.table(columns, schema=arrow_schema(schema))
 
 
+def _is_pandas(rows: object) -> "TypeGuard[pandas.DataFrame]":
+    """Whether it is a DataFrame of pandas, without loading pandas, which takes a second, to ask."""
+    loaded = sys.modules.get("pandas")
+    return loaded is not None and isinstance(rows, loaded.DataFrame)
+
+
 def _missing(value: Any) -> bool:
+    import pandas
+
     return value is None or value is pandas.NA or value is pandas.NaT or (isinstance(value, float) and value != value)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.names import brief
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.adapters.coordinated import CoordinatedExecutor
 from trident_spouts.adapters.opaque import OpaqueExecutor
@@ -50,7 +51,7 @@ def as_spout(given: Any) -> Spout:
     Raises TopologyError for what is no spout, or a class where an instance is meant.
     """
     if isinstance(given, type):
-        raise TopologyError(f"{given.__name__} is a class; give an instance: {given.__name__}(...)")
+        raise TopologyError(f"{brief(given)} is no spout; give an instance: {given.__name__}(...)")
     for methods, implied, opener in _CONTRACTS:
         if all(callable(getattr(given, method, None)) for method in methods):
             return UserSpout(given, implied or _kind(given), _schema(given), opener)
@@ -58,8 +59,8 @@ def as_spout(given: Any) -> Spout:
         spout: Spout = given
         return spout
     raise TopologyError(
-        f"{given!r} is no spout; give one of trident.spouts (FileSpout, FixedBatchSpout, ...) or an object of your own "
-        f"that extends BatchSpout, TridentSpout, PartitionedSpout or OpaquePartitionedSpout"
+        f"{brief(given)} is no spout; give one such as FileSpout(path) or FixedBatchSpout(fields, batches), or an "
+        f"object of your own that extends BatchSpout, TridentSpout, PartitionedSpout or OpaquePartitionedSpout"
     )
 
 
