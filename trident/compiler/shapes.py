@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-from pyarrow import types as kinds
 
 from trident.base.errors import FailedException
 from trident.base.types import arrow_schema, arrow_type, select
@@ -47,10 +46,5 @@ def nullable(schema: pa.Schema) -> pa.Schema:
 
 
 def _native(aggregation: Aggregation) -> Literal["sum", "min", "max"] | None:
-    """What a store can do by itself: whole and floating numbers that add up, or compare without NaN."""
-    kind = arrow_type(aggregation.type)
-    if aggregation.native in ("count", "sum"):
-        return "sum" if kinds.is_integer(kind) or kinds.is_floating(kind) else None
-    if aggregation.native in ("min", "max") and kinds.is_integer(kind):
-        return aggregation.native
-    return None
+    """What a store can do by itself, where its type allows (``trident_state.rules`` and the stores know for which)."""
+    return "sum" if aggregation.native == "count" else aggregation.native
