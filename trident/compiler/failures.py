@@ -5,6 +5,7 @@ line of JSON behind a mark, and the driver makes the error from it again.
 """
 
 import json
+import os
 import re
 import reprlib
 import traceback
@@ -17,6 +18,7 @@ from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, TridentError, UserFunctionError
 
 _MARK = "TRIDENT-FAILURE "
+_OURS = os.path.dirname(__file__)
 _LONGEST = 600
 """Characters of a message that travel: Connect cuts long ones."""
 
@@ -86,11 +88,9 @@ def _cut(text: str) -> str:
 
 def _user_frames(cause: BaseException) -> str:
     """The innermost frames, which are the user's, and the exception itself."""
-    frames = traceback.extract_tb(cause.__traceback__)[-4:]
-    ours = [
-        f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if "/compiler/" not in frame.filename
-    ]
-    return " | ".join([*ours, "".join(traceback.format_exception_only(cause)).strip()])
+    frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if not frame.filename.startswith(_OURS)]
+    theirs = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames[-4:]]
+    return " | ".join([*theirs, "".join(traceback.format_exception_only(cause)).strip()])
 
 
 def decoded(text: str) -> TridentError | None:

@@ -14,10 +14,11 @@ from trident.compiler.aggregates import Tail
 from trident.compiler.branches import Branch, collect
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.evaluate import fold_spec
+from trident.compiler.expressions import Learned, analysed
 from trident.compiler.folds import met
 from trident.compiler.freeze import MANIFEST, FreezeWriter, manifest_of, sync_folder
 from trident.compiler.layout import Layout, end_of
-from trident.compiler.lower import Lowering, analysed
+from trident.compiler.lower import Lowering
 from trident.compiler.program import Output, Stage
 from trident.compiler.sessions import Profile
 from trident.compiler.worker import Chain, Drain, Then
@@ -53,7 +54,7 @@ class StageJob:
         stage: Stage,
         layout: Layout,
         profile: Profile,
-        learned: dict[int, str],
+        learned: Learned,
         files: FileFolder | None,
         large: frozenset[str],
     ) -> None:

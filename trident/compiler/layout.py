@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from pyspark import cloudpickle
+
 from trident.compiler.evaluate import between
+from trident.compiler.failures import Where
 from trident.compiler.kernels import Work, work_of
 from trident.compiler.needs import needs
 from trident.compiler.program import Stage
 from trident.operations.builtin_functions import FilterNull
 from trident.plan.nodes import (
+    Aggregate,
     Debug,
     Filter,
     Node,
@@ -93,3 +97,23 @@ def stage_ends(stage: Stage) -> dict[Node, list[str]]:
 def end_of(step: Node) -> Node:
     """The node whose tuples an output holds: a query's are those that enter it."""
     return step.source if isinstance(step, StateQuery) else step
+
+
+def check_travels(stage_layout: Layout) -> None:
+    """Refuse a function that cannot be pickled before a batch does: UserFunctionError."""
+    for node in stage_layout.nodes:
+        if id(node) in stage_layout.starts:
+            continue
+        work = work_of(node)
+        if work is not None and work.operation is not None:
+            _check_pickles(work.where, work.operation.target)
+        if isinstance(node, Aggregate | PersistentAggregate):
+            _check_pickles(Where(node.step, node.aggregation.site), node.aggregation.aggregator)
+
+
+def _check_pickles(where: Where, target: object) -> None:
+    try:
+        cloudpickle.dumps(target)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        hint = "make what it holds where it runs, or keep it in a module"
+        raise where.error(f"cannot be sent to Spark's workers: {error} ({hint})", error) from error

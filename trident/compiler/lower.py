@@ -5,25 +5,23 @@ knows them, else partial folds, a shuffle by key and a merge.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField
 
-from trident.base.errors import TridentError, UserFunctionError
 from trident.base.types import arrow_schema, select
 from trident.compiler.aggregates import Tail, aggregated, meeting
 from trident.compiler.evaluate import fold_spec
-from trident.compiler.failures import Where
+from trident.compiler.expressions import Expressions, Learned, analysed
 from trident.compiler.kernels import Work, compile_chain
 from trident.compiler.layout import Layout, is_filter_null
-from trident.compiler.names import all_quoted, cast, plain, quoted, widens
+from trident.compiler.names import all_quoted, cast, plain, quoted
 from trident.compiler.sessions import Profile
 from trident.compiler.worker import Chain, Partial
-from trident.operations.functions import Call, Operation
 from trident.plan.nodes import (
     Aggregate,
     Debug,
@@ -43,13 +41,11 @@ from trident.plan.nodes import (
 class Lowering:
     """One attempt's DataFrames, by node. `frames` are the starts' (by id)."""
 
-    def __init__(
-        self, layout: Layout, frames: Mapping[int, DataFrame], profile: Profile, learned: dict[int, str]
-    ) -> None:
+    def __init__(self, layout: Layout, frames: Mapping[int, DataFrame], profile: Profile, learned: Learned) -> None:
         self.layout = layout
         self.profile = profile
         self._frames = dict(frames)
-        self._learned = learned
+        self._expressions = Expressions(learned)
         self._kept: list[DataFrame] = []
 
     def frame(self, node: Node) -> DataFrame:
@@ -123,14 +119,17 @@ class Lowering:
 
     def _native(self, node: Node) -> DataFrame:
         match node:
-            case Each(function=operation, outputs=outputs):
-                return self._appended(
-                    node, self.frame(node.source), operation, node.inputs, outputs, node.source.schema.names
-                )
-            case Map(function=operation):
-                return self._appended(node, self.frame(node.source), operation, node.inputs, node.schema, [])
-            case Filter(predicate=operation):
-                return self._filtered(node, self.frame(node.source), operation)
+            case Filter() if is_filter_null(node):
+                return self.frame(node.source).filter(" AND ".join(f"{n} IS NOT NULL" for n in all_quoted(node.inputs)))
+            case Filter():
+                return self._expressions.filtered(node, self.frame(node.source))
+            case Each(outputs=outputs):
+                kept = [name for name in node.source.schema.names if name in self.layout.needed[id(node)]]
+                return self._expressions.appended(node, self.frame(node.source), outputs, kept)
+            case Map():
+                return self._expressions.appended(node, self.frame(node.source), node.schema, [])
+            case Transform():
+                return self._expressions.transformed(node, self.select(node.source, node.source.schema.names))
             case Project(names=names):
                 return self.frame(node.source).select(*all_quoted(names))
             case PartitionBy(names=names):
@@ -143,75 +142,7 @@ class Lowering:
                 return self._merged(node)
             case Join():
                 return self._joined(node)
-            case Transform():
-                return self._transformed(node)
         raise TypeError(f"{node.step}: the Spark engine knows no {type(node).__name__}")
-
-    def _appended(
-        self,
-        node: Node,
-        frame: DataFrame,
-        operation: Operation,
-        inputs: tuple[str, ...],
-        outputs: StructType,
-        before: list[str],
-    ) -> DataFrame:
-        """The needed ones of the fields in `before`, then those of an expression, by declared names and types."""
-        column = _column(node, operation, inputs)
-        names = [name for name in before if name in self.layout.needed[id(node)]]
-        if len(outputs.fields) == 1:
-            made = frame.select(*all_quoted(names), column.alias(outputs.names[0]))
-        else:
-            made = self._several(node, frame, column, outputs, names)
-        return self._typed(node, made, operation, outputs, names)
-
-    def _several(
-        self, node: Node, frame: DataFrame, column: Column, outputs: StructType, names: list[str]
-    ) -> DataFrame:
-        """Several fields of one expression: a generator's columns, or a struct's fields."""
-        if self._learned.get(id(node)) != "struct":
-            try:
-                return frame.select(*all_quoted(names), column.alias(*outputs.names))
-            except AnalysisException as error:
-                if error.getCondition() not in _NO_GENERATOR:
-                    raise
-                self._learned[id(node)] = "struct"
-        made = frame.select(*all_quoted(names), column.alias(_STRUCT))
-        fields = made.schema[_STRUCT].dataType
-        if not isinstance(fields, StructType) or len(fields.fields) != len(outputs.fields):
-            raise Where(node.step, node.site).error(
-                f"gives {plain(fields)} where {len(outputs.fields)} fields are declared: ({', '.join(outputs.names)}); "
-                "use a generator or a struct of as many fields"
-            )
-        items = [
-            f"{_STRUCT}.{quoted(own)} AS {quoted(name)}" for own, name in zip(fields.names, outputs.names, strict=True)
-        ]
-        return made.selectExpr(*all_quoted(names), *items)
-
-    def _typed(
-        self, node: Node, made: DataFrame, operation: Operation, outputs: StructType, names: list[str]
-    ) -> DataFrame:
-        """The same under the declared types; refuses what cannot be cast without a loss."""
-        learned = self._learned.get(~id(node))
-        if learned is None:
-            come = {field.name: field.dataType for field in made.schema.fields}
-            for field in outputs.fields:
-                if not widens(come[field.name], field.dataType):
-                    raise Where(node.step, operation.site).error(
-                        f"gives {plain(come[field.name])} for field {field.name!r}, declared {plain(field.dataType)}; "
-                        f"cast it in the expression, or declare it so"
-                    )
-            same = all(plain(come[field.name]) == plain(field.dataType) for field in outputs.fields)
-            learned = self._learned[~id(node)] = "same" if same else "cast"
-        if learned == "same":
-            return made
-        items = [cast(quoted(field.name), field.dataType, field.name) for field in outputs.fields]
-        return made.selectExpr(*all_quoted(names), *items)
-
-    def _filtered(self, node: Filter, frame: DataFrame, operation: Operation) -> DataFrame:
-        if is_filter_null(node):
-            return frame.filter(F.expr(" AND ".join(f"{name} IS NOT NULL" for name in all_quoted(node.inputs))))
-        return frame.filter(_column(node, operation, node.inputs))
 
     # --- aggregates --------------------------------------------------------------------------------------------------
 
@@ -281,43 +212,6 @@ class Lowering:
         ]
         return joined.selectExpr(*items)
 
-    # --- the whole DataFrame API -----------------------------------------------------------------------------------
-
-    def _transformed(self, node: Transform) -> DataFrame:
-        where = Where(node.step, node.function.site)
-        given = self.frame(node.source).select(*all_quoted(node.source.schema.names))
-        made: DataFrame
-        try:
-            made = node.function.target(given, **dict(node.frames))
-        except (AnalysisException, ParseException):
-            raise
-        except Exception as cause:
-            raise where.raised(cause, [], 0) from cause
-        if not hasattr(made, "selectExpr"):
-            raise where.error(f"gave {type(made).__name__} where a DataFrame is expected; return the DataFrame")
-        learned = self._learned.get(~id(node))
-        if learned is None:
-            learned = self._learned[~id(node)] = _same_fields(where, made.schema, node.schema)
-        if learned == "same":
-            return made.select(*all_quoted(node.schema.names))
-        return made.selectExpr(*[cast(quoted(f.name), f.dataType, f.name) for f in node.schema.fields])
-
-
-_STRUCT = "__trident_struct"
-_NO_GENERATOR = ("MULTI_ALIAS_WITHOUT_GENERATOR", "UNSUPPORTED_GENERATOR", "NUM_COLUMNS_MISMATCH")
-
-
-def _same_fields(where: Where, made: StructType, declared: StructType) -> str:
-    """Whether a transform gave what was declared ("same") or what may be cast to it ("cast"); else an error."""
-    come = {field.name: field.dataType for field in made.fields}
-    for field in declared.fields:
-        if field.name not in come:
-            raise where.error(f"gave a DataFrame without {field.name!r}; its columns are ({', '.join(made.names)})")
-        if not widens(come[field.name], field.dataType):
-            gave = plain(come[field.name])
-            raise where.error(f"gave {gave} for field {field.name!r}, declared {plain(field.dataType)}")
-    return "same" if all(plain(come[f.name]) == plain(f.dataType) for f in declared.fields) else "cast"
-
 
 def _side(at: int, name: str) -> str:
     return quoted(f"{at}.{name}")
@@ -327,40 +221,3 @@ def _item(come: StructField, field: StructField, same: bool) -> str:
     if not same:
         return cast(quoted(come.name), field.dataType, field.name)
     return quoted(come.name) if come.name == field.name else f"{quoted(come.name)} AS {quoted(field.name)}"
-
-
-def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column:
-    """A native operation as a Column over its input fields."""
-    target = operation.target
-    if operation.call is Call.EXPRESSION:
-        return F.expr(target.text)
-    if operation.call is Call.COLUMN:
-        ready: Column = target
-        return ready
-    where = Where(node.step, operation.site)
-    made: Column
-    try:
-        made = target(*[F.col(name) for name in all_quoted(inputs)])
-    except Exception as cause:
-        raise where.raised(cause, [], 0) from cause
-    if not isinstance(made, Column):
-        raise where.error(f"gave {type(made).__name__} where a Column is expected; it is annotated '-> Column'")
-    return made
-
-
-@contextlib.contextmanager
-def analysed(node: Node) -> Iterator[None]:
-    """What Spark refuses while a step is lowered is said with the step's name."""
-    try:
-        yield
-    except TridentError:
-        raise
-    except (AnalysisException, ParseException) as error:
-        operation = getattr(node, "function", None) or getattr(node, "predicate", None)
-        site = operation.site if isinstance(operation, Operation) else node.site
-        raise UserFunctionError(f"{node.step}: {site}: {first_line(error)}") from None
-
-
-def first_line(error: BaseException) -> str:
-    """What a Spark error says, without the plan that follows."""
-    return str(error).partition("\n")[0].partition("; line ")[0].strip()

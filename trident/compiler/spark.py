@@ -13,10 +13,13 @@ from pyspark.sql import SparkSession
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError
 from trident.compiler.engine import StageResult
+from trident.compiler.expressions import Learned
 from trident.compiler.freeze import reachable
 from trident.compiler.jobs import FileFolder, StageJob
-from trident.compiler.layout import layout, stage_ends
-from trident.compiler.program import Group, Stage
+from trident.compiler.layout import check_travels, layout, stage_ends
+from trident.compiler.native import SparkSteps
+from trident.compiler.program import Group, RequestPlan, Stage
+from trident.compiler.requests import Answer, compile_request
 from trident.compiler.sessions import Profile, Sizes, active_session_kept, run_session
 from trident.compiler.spark_errors import translated
 from trident.plan.nodes import Node
@@ -44,6 +47,7 @@ class SparkEngine:
         self._reached: bool | None = None
         self._lock = threading.Lock()
         self._sizes = Sizes(spark, inlineBytes)
+        self._steps = SparkSteps(spark)
 
     def slot(self, group: Group) -> "SparkSlot":
         """A new slot, with a session of its own, for batches of this group."""
@@ -61,6 +65,10 @@ class SparkEngine:
         place = f"frozen/{group.name}/{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage.number}"
         return FileFolder(self._checkpoint, place) if self._reached else None
 
+    def compile_request(self, plan: RequestPlan) -> Answer:
+        """A DRPC function; what has no Python form in it is a Spark job for each such step."""
+        return compile_request(plan, None if plan.python else self._steps)
+
     def close(self) -> None:
         """The session that was given stays open: it is not ours."""
 
@@ -75,7 +83,9 @@ class SparkSlot:
         self._engine = engine
         self._confs: dict[str, str] = {}
         self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs) for s in group.stages}
-        self._learned: dict[int, str] = {}
+        for found in self._layouts.values():
+            check_travels(found)
+        self._learned: Learned = {}
         self._running = threading.Event()
         self._cancelled = threading.Event()
 

@@ -1,0 +1,302 @@
+"""What holds on Spark alone: sessions, cancelling, evaluation once, native operations, what travels."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from tests.compiler.functions import CountedCalls, Longest, split
+from tests.compiler.kit import STATE, OnSpark, emission, results, rows, run, stream
+from trident import Count, Debug, FilterNull, Max, Sum, TridentTopology, expr
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import (
+    AttemptCancelledError,
+    MissingSessionError,
+    SourceUnreadableError,
+    SpoutContractError,
+    UserFunctionError,
+)
+from trident.compiler.arrow import ArrowEngine
+from trident.compiler.engine import StageResult
+from trident.compiler.program import Group
+from trident.compiler.sessions import run_session
+from trident.compiler.spark import SparkEngine
+from trident.compiler.stages import cut
+
+pytestmark = pytest.mark.spark
+ATTEMPT = TransactionAttempt(1, 0)
+LINES = ["the cow jumped", "the moon"]
+SPLIT = expr("explode(split(line, ' '))")
+
+
+def one_group(topology: TridentTopology) -> Group:
+    (group,) = cut(topology).groups
+    return group
+
+
+# --- native operations --------------------------------------------------------------------------------------------
+
+
+def upper(word: Column) -> Column:
+    return F.upper(word)
+
+
+def test_native_operations_are_columns(on_spark: OnSpark) -> None:
+    topology = TridentTopology()
+    words = stream(topology, "line string", [*LINES, None], []).each("line", SPLIT, "word string")
+    (
+        words.filter("word", expr("length(word) > 2"))
+        .each("word", upper, "loud string")
+        .each("loud", FilterNull())
+        .each("word", expr("posexplode(split(word, ''))"), "place int, letter string")
+        .each("place", expr("named_struct('a', place + 1, 'b', 'x')"), "next long, x string")
+        .map(expr("concat(loud, letter)"), "both string")
+        .groupBy("both")
+        .persistentAggregate(STATE, Count(), "count", name="counts")
+    )
+    found = dict(results(on_spark, topology)["counts"])
+    assert found == {
+        "COWc": 1, "COWo": 1, "COWw": 1, "JUMPEDd": 1, "JUMPEDe": 1, "JUMPEDj": 1, "JUMPEDm": 1, "JUMPEDp": 1,
+        "JUMPEDu": 1, "MOONm": 1, "MOONn": 1, "MOONo": 2, "THEe": 2, "THEh": 2, "THEt": 2,
+    }  # fmt: skip
+    assert results(on_spark, topology, batch=1) == {"counts": []}
+
+
+def test_python_between_native_operations(on_spark: OnSpark) -> None:
+    topology = TridentTopology()
+    words = stream(topology, "line string", LINES).each("line", SPLIT, "word string")
+    lengths = words.each("word", len, "n int").filter("n", expr("n > 3")).each("n", lambda n: n * 2, "m long")
+    lengths.groupBy("m").persistentAggregate(STATE, "n", Max(), "max", name="max")
+    assert results(on_spark, topology) == {"max": [(12, 6), (8, 4)]}
+
+
+def test_the_whole_dataframe_api(on_spark: OnSpark) -> None:
+    known = on_spark.session.createDataFrame([("cow", "animal"), ("moon", "thing")], "word string, kind string")
+    topology = TridentTopology()
+    words = stream(topology, "line string", LINES).each("line", split, "word string")
+    kinds = words.transform(lambda df, known: df.join(known, "word").select("kind", "word"), "kind string", known=known)
+    kinds.groupBy("kind").persistentAggregate(STATE, Count(), "count", name="kinds")
+    assert results(on_spark, topology) == {"kinds": [("animal", 1), ("thing", 1)]}
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "unknown column": (
+        lambda s: s.each("line", expr("upper(lime)"), "loud string"),
+        r"s/1:each\(.*\): .*UNRESOLVED_COLUMN.*lime",
+    ),
+    "no expression": (
+        lambda s: s.each("line", expr("upper(line"), "loud string"),
+        r"s/1:each.*expr.*\(test_spark.py:\d+\) .*PARSE_SYNTAX_ERROR",
+    ),
+    "another type": (
+        lambda s: s.each("line", expr("length(line)"), "loud string"),
+        r"gives int for field 'loud', declared string; cast it there, or declare it so",
+    ),
+    "too few fields": (
+        lambda s: s.each("line", expr("named_struct('a', 1)"), "a int, b int"),
+        r"gives struct<a:int> where 2 fields are declared: \(a, b\)",
+    ),
+    "at run time": (
+        lambda s: s.each("line", expr("CAST(line AS int)"), "n int"),
+        r"an expression failed in Spark: The value 'the cow jumped' of the type \"STRING\" cannot be cast to \"INT\"",
+    ),
+    "a transform without a field": (
+        lambda s: s.transform(lambda df: df.withColumnRenamed("line", "text"), "line string"),
+        r"s/1:transform.*gave a DataFrame without 'line'; its columns are \(text\)",
+    ),
+    "a transform that gives nothing": (
+        lambda s: s.transform(lambda df: None, "line string"),
+        r"s/1:transform.*gave NoneType where a DataFrame is expected",
+    ),
+    "a transform that raises": (
+        lambda s: s.transform(lambda df: df.missing(), "line string"),
+        r"s/1:transform.*\(test_spark.py:\d+\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_spark_refuses_names_the_step(on_spark: OnSpark, case: str) -> None:
+    change, message = BAD[case]
+    topology = TridentTopology()
+    changed = change(stream(topology, "line string", LINES))
+    changed.groupBy(changed.schema.names[-1]).persistentAggregate(STATE, Count(), "count", name="counts")
+    with pytest.raises(UserFunctionError, match=message):
+        results(on_spark, topology)
+
+
+def test_the_driver_side_engine_runs_no_expression() -> None:
+    topology = TridentTopology()
+    stream(topology, "line string", LINES).each("line", SPLIT, "w string").persistentAggregate(STATE, Count(), "n")
+    with pytest.raises(MissingSessionError, match=r"s/1:each.*this step runs in Spark only"):
+        ArrowEngine().slot(one_group(topology))
+
+
+# --- evaluated once -----------------------------------------------------------------------------------------------
+
+
+def test_a_stream_used_twice_is_evaluated_once(on_spark: OnSpark, tmp_path: Path) -> None:
+    shared, alone = CountedCalls(tmp_path / "shared"), CountedCalls(tmp_path / "alone")
+    topology = TridentTopology()
+    words = stream(topology, "word string", ["a", "b", "a", "c", "d"]).each("word", shared, "w string")
+    words.groupBy("w").persistentAggregate(STATE, Count(), "count", name="counts")
+    words.each("w", alone, "v string").persistentAggregate(STATE, "v", Longest(), "longest", name="longest")
+    words.filter("w", expr("w > 'a'")).aggregate(Count(), "n").persistentAggregate(STATE, "n", Sum(), "s", name="s")
+    words.each(Debug("words")).peek(lambda t: None)
+    found = results(on_spark, topology)
+    assert found == {"counts": [("a", 2), ("b", 1), ("c", 1), ("d", 1)], "longest": [("d",)], "s": [(3,)]}
+    assert (shared.calls, alone.calls) == (5, 5)
+
+
+def test_a_random_function_gives_both_readers_the_same(on_spark: OnSpark) -> None:
+    import random
+
+    topology = TridentTopology()
+    seen = stream(topology, "n int", range(50)).each("n", lambda n: random.random(), "x double")
+    native = seen.each("n", expr("rand()"), "y double")
+    for name in ("one", "two"):
+        native.groupBy("n, x, y").persistentAggregate(STATE, Count(), "count", name=name)
+    found = results(on_spark, topology)
+    assert found["one"] == found["two"]
+
+
+def test_a_leaf_without_a_state_runs_for_what_it_does(on_spark: OnSpark, tmp_path: Path) -> None:
+    marks = CountedCalls(tmp_path / "marks")
+    topology = TridentTopology()
+    stream(topology, "word string", ["a", "b", "a"]).peek(lambda t: marks(t.word) and None)
+    assert run(on_spark, topology).results == {} and marks.calls == 3
+
+
+# --- sessions -----------------------------------------------------------------------------------------------------
+
+
+def test_the_given_session_is_not_changed(spark: SparkSession) -> None:
+    given = spark.newSession()
+    given.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    before, active = given.conf.getAll, SparkSession.getActiveSession()
+    topology = TridentTopology()
+    stream(topology, "at timestamp", []).each("at", expr("hour(at)"), "h int").groupBy("h").persistentAggregate(
+        STATE, Count(), "count", name="hours"
+    )
+    group = one_group(topology)
+    slot = SparkEngine(given).slot(group)
+    import datetime
+
+    noon = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)
+    given_tuples = {group.spouts[0]: emission("at timestamp", (noon,))}
+    found = slot.run(group.stages[0], given_tuples, ATTEMPT, Path(_folder()))
+    assert rows(found.results["hours"]) == [(21, 1)], "its confs were copied"
+    assert given.conf.getAll == before
+    assert SparkSession.getActiveSession() is active
+    slot.close()
+
+
+def _folder() -> str:
+    import tempfile
+
+    return tempfile.mkdtemp()
+
+
+def test_a_runs_session_has_the_same_confs_and_database(spark: SparkSession) -> None:
+    session = run_session(spark)
+    wanted = {k: v for k, v in spark.conf.getAll.items() if k.startswith("spark.sql") and spark.conf.isModifiable(k)}
+    assert wanted.items() <= session.conf.getAll.items()
+    assert session.catalog.currentDatabase() == spark.catalog.currentDatabase()
+    session.conf.set("spark.sql.shuffle.partitions", "77")
+    assert spark.conf.get("spark.sql.shuffle.partitions") != "77"
+
+
+class Sleeper:
+    def __init__(self, seconds: float, file: Path) -> None:
+        self.seconds, self.file = seconds, str(file)
+
+    def __call__(self, word: str) -> str:
+        Path(self.file).touch()
+        time.sleep(self.seconds)
+        return word
+
+
+def test_cancel_stops_this_batch_and_no_other(on_spark: OnSpark, spark: SparkSession, tmp_path: Path) -> None:
+    slow, other = TridentTopology(), TridentTopology()
+    for topology, seconds, name in ((slow, 30.0, "slow"), (other, 3.0, "other")):
+        words = stream(topology, "word string", ["a"]).each("word", Sleeper(seconds, tmp_path / name), "w string")
+        words.groupBy("w").persistentAggregate(STATE, Count(), "count", name="counts")
+    engine = SparkEngine(spark)
+    slots = {name: engine.slot(one_group(t)) for name, t in (("slow", slow), ("other", other))}
+    outcome: dict[str, Any] = {}
+
+    def work(name: str, topology: TridentTopology) -> None:
+        group = one_group(topology)
+        given = {group.spouts[0]: emission("word string", ("a",))}
+        try:
+            outcome[name] = slots[name].run(group.stages[0], given, ATTEMPT, tmp_path / f"scratch-{name}")
+        except Exception as error:
+            outcome[name] = error
+
+    threads = [threading.Thread(target=work, args=pair) for pair in (("slow", slow), ("other", other))]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 120
+    while not ((tmp_path / "slow").exists() and (tmp_path / "other").exists()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    began = time.monotonic()
+    slots["slow"].cancel()
+    threads[0].join(20)
+    assert time.monotonic() - began < 15 and isinstance(outcome["slow"], AttemptCancelledError), outcome
+    threads[1].join(60)
+    assert isinstance(outcome["other"], StageResult), outcome
+    assert rows(outcome["other"].results["counts"]) == [("a", 1)]
+    for slot in slots.values():
+        slot.close()
+
+
+def test_a_cancel_between_batches_cancels_nothing(on_spark: OnSpark) -> None:
+    topology = TridentTopology()
+    stream(topology, "n long", [1, 2]).persistentAggregate(STATE, "n", Sum(), "sum", name="sum")
+    group = one_group(topology)
+    slot = on_spark.slot(group)
+    slot.cancel()
+    found = slot.run(group.stages[0], {group.spouts[0]: emission("n long", (1,), (2,))}, ATTEMPT, Path(_folder()))
+    assert rows(found.results["sum"]) == [(3,)]
+
+
+# --- what enters --------------------------------------------------------------------------------------------------
+
+
+def test_tuples_of_other_fields_are_refused(on_spark: OnSpark) -> None:
+    topology = TridentTopology()
+    stream(topology, "n long", [1]).persistentAggregate(STATE, "n", Sum(), "sum", name="sum")
+    group = one_group(topology)
+    given = {group.spouts[0]: emission("n long, m long", (1, 2))}
+    with pytest.raises(SpoutContractError, match=r"the tuples have the fields \(n, m\), declared are \(n\)"):
+        on_spark.slot(group).run(group.stages[0], given, ATTEMPT, Path(_folder()))
+
+
+def test_an_unreadable_file_is_a_source_error(on_spark: OnSpark, tmp_path: Path) -> None:
+    from trident.base.types import parse_schema
+    from trident_spouts.files.parquet import FilesEmission
+
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is no Parquet file PAR1")
+    topology = TridentTopology()
+    stream(topology, "n long", [1]).persistentAggregate(STATE, "n", Sum(), "sum", name="sum")
+    group = one_group(topology)
+    for name, reason in (("broken", "broken.parquet"), ("missing", "missing.parquet")):
+        given = {group.spouts[0]: FilesEmission((str(tmp_path / f"{name}.parquet"),), parse_schema("n long"))}
+        with pytest.raises(SourceUnreadableError, match=reason):
+            on_spark.slot(group).run(group.stages[0], given, ATTEMPT, tmp_path / "scratch")
+
+
+def test_a_function_that_cannot_travel_says_so(on_spark: OnSpark) -> None:
+    topology = TridentTopology()
+    lock = threading.Lock()
+    words = stream(topology, "word string", ["a"]).each("word", lambda w: w if lock.locked() else w, "w string")
+    words.groupBy("w").persistentAggregate(STATE, Count(), "count", name="counts")
+    with pytest.raises(
+        UserFunctionError, match=r"<lambda> \(test_spark.py:\d+\) cannot be sent to Spark's workers: .*lock"
+    ):
+        results(on_spark, topology)
