@@ -87,6 +87,20 @@ def test_a_commit_cut_off_at_any_byte_is_counted_once(shared_redis: RedisServer,
         assert proxy.struck >= repeated >= 9
 
 
+@pytest.mark.parametrize("combined", SHAPES)
+def test_a_non_transactional_commit_cut_off_is_repeated_and_counts_at_least_once(
+    shared_redis: RedisServer, combined: str
+) -> None:
+    kind, ones = StateKind.NON_TRANSACTIONAL, dict.fromkeys(range(2_500), 1)
+    with Proxy(shared_redis.port) as proxy, started(through(proxy), SHAPES[combined], kind) as store:
+        for txid, after in enumerate([300, 30_000, 45_000, 100_000], start=1):
+            proxy.cut_request(b"EVALSHA", after)
+            until_done(store, update(txid, ones))
+            assert store.groups_of()[0].marker == txid
+        counts = set(contents(store).values())
+        assert proxy.struck >= 3 and min(counts) >= 4 and max(counts) > 4
+
+
 def test_a_commit_of_an_older_driver_that_arrives_late_changes_nothing(shared_redis: RedisServer) -> None:
     """A paused driver, a slow network: its whole pipeline arrives when the next driver has gone on."""
     given = batches(3, 200, 150)
