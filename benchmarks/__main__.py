@@ -10,6 +10,7 @@ from benchmarks.report import RESULTS, write_report
 from benchmarks.row import Row
 from benchmarks.rows.drpc import drpc
 from benchmarks.rows.memory import memory
+from benchmarks.rows.redis_update import redis_update
 from benchmarks.rows.small_batches import small_batches
 from benchmarks.rows.word_count import word_count
 from benchmarks.session import CONFS, bench_spark
@@ -20,6 +21,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "words.native": lambda bench, load: word_count(bench, load, "native"),
     "words.python": lambda bench, load: word_count(bench, load, "python"),
     "small": small_batches,
+    "redis": redis_update,
     "drpc": drpc,
     "memory": memory,
 }

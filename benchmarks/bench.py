@@ -21,12 +21,10 @@ class Scale:
     queries: int
     tiny_batches: int
     tiny_batches_on_spark: int
-    keys: int
-    updates: int
 
 
-FULL = Scale(20, 100_000, 5, 200, 2_000, 10_000, 500, 1_000_000, 100_000)
-QUICK = Scale(3, 2_000, 1, 10, 50, 200, 20, 10_000, 2_000)
+FULL = Scale(20, 100_000, 5, 200, 2_000, 10_000, 500)
+QUICK = Scale(3, 2_000, 1, 10, 50, 200, 20)
 
 
 @dataclass(frozen=True)
