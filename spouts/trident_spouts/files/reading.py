@@ -10,16 +10,13 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import arrow_schema
-from trident_spouts.emission import INLINE_BYTES, ArrowEmission
+from trident_spouts.emission import INLINE_BYTES, PART_BYTES, ArrowEmission
 from trident_spouts.executor import Metadata
 from trident_spouts.files.lines import line_start, read_whole_lines
 from trident_spouts.workers import on_this_machine, parallelism, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-SHARE_BYTES = 4 << 20
-"""Less than this is not worth a Python task of its own."""
 
 
 class LineFormat(Protocol):
@@ -126,11 +123,11 @@ class LinesEmission:
         return pa.concat_tables([arrow_schema(self.form.schema).empty_table(), *tables])
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Read by the workers in as many partitions as there are cores, or shares of 4 MB; what is small, here."""
+        """Read by the workers in as many partitions as there are cores, or megabytes; what is small, here."""
         total = sum(stretch.last - stretch.first for stretch in self.stretches)
         if total <= (self.form.driver_bytes if on_this_machine(spark) else INLINE_BYTES):
             return ArrowEmission(self.arrow()).dataframe(spark, scratch)
-        count = max(1, min(-(-total // SHARE_BYTES), parallelism(spark)))
+        count = max(1, min(-(-total // PART_BYTES), parallelism(spark)))
         cut = tuple(tuple(share) for share in shares(self.stretches, count))
         numbers = spark.range(0, len(cut), 1, len(cut))
         return numbers.mapInArrow(ShareReader(cut, self.form), self.form.schema)
