@@ -125,7 +125,7 @@ class SparkSlot:
             job.read(inputs, self.session, scratch)
             result = self._finished(job)
         self._sizes.ran(self._group.name, stage, result, time.perf_counter() - began)
-        return StageResult(result.results, rows, result.debug)
+        return StageResult(result.results, _rows(inputs), result.debug)
 
     def _finished(self, job: StageJob) -> StageResult:
         try:

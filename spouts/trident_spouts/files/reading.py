@@ -1,7 +1,7 @@
 """Stretches of text and JSON files read where they are: on the workers, one Spark partition a share."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -104,23 +104,21 @@ class ShareReader:
                         yield from table.to_batches()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LinesEmission:
-    """Stretches of text files, read by the workers."""
+    """Stretches of text files, read by the workers. `rows` is known once they were read here."""
 
     stretches: tuple[Stretch, ...]
     form: LineFormat
     after: Metadata = None
-
-    @property
-    def rows(self) -> int | None:
-        """Not known before it is read."""
-        return None
+    rows: int | None = field(default=None, init=False)
 
     def arrow(self) -> pa.Table:
         """The tuples in the driver's memory."""
         tables = [table for stretch in self.stretches for table in read_stretch(stretch, self.form)]
-        return pa.concat_tables([arrow_schema(self.form.schema).empty_table(), *tables])
+        found = pa.concat_tables([arrow_schema(self.form.schema).empty_table(), *tables])
+        self.rows = int(found.num_rows)
+        return found
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Read by the workers in as many partitions as there are cores, or megabytes; what is small, here."""
