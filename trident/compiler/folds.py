@@ -199,5 +199,7 @@ def _grouped(keys: list[pa.Array], spec: FoldSpec, value: pa.Array | None, how: 
     names = [f"k{at}" for at in range(len(keys))] + (["value"] if value is not None else [])
     grouped = pa.table(columns, names=names).group_by(names[: len(keys)], use_threads=False).aggregate(how)
     result = grouped.column(grouped.num_columns - 1).cast(spec.kind)
+    if spec.aggregation.native == "sum":
+        result = result.fill_null(0)  # of nothing but nulls
     at_keys = [grouped.column(name) for name in names[: len(keys)]]
     return pa.Table.from_arrays([*at_keys, result], schema=spec.schema)
