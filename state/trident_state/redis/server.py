@@ -28,6 +28,11 @@ def check_server(info: dict[str, str], where: str) -> tuple[str, ...]:
         raise StateUnavailableError(f"{where}: the server is a {info['role']}; a state is written to its master")
     if info.get("loading") == "1":
         raise StateUnavailableError(f"{where}: the server is still loading its data")
+    if info.get("cluster_enabled") == "1":
+        raise StateError(
+            f"{where}: the server runs in cluster mode, which this version does not speak yet; "
+            f"use a server that stands alone (states in groups= are laid out so that they can move to a cluster)"
+        )
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not policy.startswith("volatile-"):
         raise StateError(

@@ -14,7 +14,7 @@ from trident.base.errors import (
     StateOwnedError,
     StateUnavailableError,
 )
-from trident_state.store import StateKind, StateShape
+from trident_state.store import StateShape
 
 META = "trident:{wordcount/counts}:m"
 
@@ -146,6 +146,14 @@ def test_a_server_that_evicts_is_refused(redis_server: RedisServer) -> None:
     assert redis_server.client.dbsize() == 0
 
 
+def test_a_server_in_cluster_mode_is_refused(tmp_path: Path) -> None:
+    with RedisServer(tmp_path, "none", "--cluster-enabled", "yes") as server, opened(server.url) as store:
+        with pytest.raises(
+            StateError, match="state 'counts': the server runs in cluster mode.*use a server that stands"
+        ):
+            store.report()
+
+
 def test_a_server_without_a_log_of_its_own_is_warned_about(tmp_path: Path) -> None:
     with RedisServer(tmp_path, "none") as server, opened(server.url) as store:
         (warning,) = store.check_server()
@@ -197,15 +205,25 @@ def test_a_meta_hash_without_numbers_is_corrupt(shared_redis: RedisServer) -> No
                 use()
 
 
-def test_a_reader_needs_no_scripts_and_no_writes(redis_server: RedisServer) -> None:
-    """What the documentation grants to readers is enough."""
-    with started(redis_server.url) as store:
-        store.apply(LEASE, update(1, {1: 1}))
-    rules = "~trident:* -@all +@connection +@read +@transaction -@dangerous +info".split()
-    redis_server.client.execute_command("ACL", "SETUSER", "reader", "on", ">secret", *rules)  # type: ignore[no-untyped-call]
-    url = redis_server.url.replace("redis://", "redis://reader:secret@")
-    with opened(url, identity=IDENTITY, kind=StateKind.OPAQUE) as store:
-        assert contents(store, 1) == {"w1": 1}
-        assert store.report().identity == IDENTITY
-        with pytest.raises(StateError, match="refuses us.*may run scripts"):
-            store.apply(LEASE, update(2, {1: 1}))
+WRITER = "~trident:* -@all +@connection +@read +@hash +@keyspace +@scripting +@transaction -@dangerous +info"
+READER = "%R~trident:* -@all +@connection +@read +@transaction -@dangerous +info"
+
+
+def test_what_the_guide_grants_to_users_of_the_server_is_enough(redis_server: RedisServer) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "state.md").read_text(encoding="utf-8")
+    urls = {}
+    for name, rules in {"writer": WRITER, "reader": READER}.items():
+        assert f"`{rules}`" in guide
+        redis_server.client.execute_command("ACL", "SETUSER", name, "on", ">secret", *rules.split())  # type: ignore[no-untyped-call]
+        urls[name] = redis_server.url.replace("redis://", f"redis://{name}:secret@")
+    for shape in (SHAPE, PYTHON):
+        with started(urls["writer"], shape) as store:
+            store.apply(LEASE, update(1, {1: 1}))
+            with opened(urls["reader"]) as reader:
+                assert contents(reader, 1) == {"w1": 1}
+                assert reader.report().identity == IDENTITY
+                with pytest.raises(StateError, match="refuses us.*may run scripts"):
+                    reader.apply(LEASE, update(2, {1: 1}))
+            store.drop()
+        with pytest.raises(StateError, match="refuses us"), opened(urls["writer"], prefix="other") as store:
+            store.report()
