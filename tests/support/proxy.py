@@ -1,6 +1,7 @@
 """A TCP proxy that breaks connections where a test says so: a server that does the work, and an answer that is lost."""
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -15,13 +16,15 @@ _QUIET = 0.15
 class Proxy:
     """Stands between clients and a server on this machine. One fault is armed at a time and strikes once.
 
+    `tls`: clients speak TLS with the proxy, which speaks plainly with the server.
+
     >>> with Proxy(6379) as proxy:  # doctest: +SKIP
     ...     proxy.lose_reply(b"EVALSHA")
     ...     redis.Redis(port=proxy.port).incr("n")
     """
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    def __init__(self, target: int, tls: ssl.SSLContext | None = None) -> None:
+        self._target, self._tls = target, tls
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.struck = 0
@@ -84,6 +87,8 @@ class Proxy:
             except OSError:
                 return
             try:
+                if self._tls is not None:
+                    client = self._tls.wrap_socket(client, server_side=True)
                 server = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
                 client.close()

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.state.redis.states import LEASE, SHAPE, batches, contents, opened, started, sums, update
+from tests.state.redis.states import LEASE, SECOND, SHAPE, batches, contents, opened, started, sums, update
 from tests.support.server import RedisServer
 from trident.base.errors import StateUnavailableError, UserFunctionError
 from trident_state.redis.records import records_of
@@ -86,5 +86,8 @@ def test_a_combiner_that_raises_leaves_the_batch_open_and_nothing_put(shared_red
         with pytest.raises(UserFunctionError, match="state 'counts'.*Meddling.*ZeroDivisionError"):
             store.apply(LEASE, update(2, {1: 1, 2: 2}))
         assert contents(store) == {"w1": 1, "w2": 2}
-        store.apply(LEASE, update(2, {1: 1, 2: 2}))
+        assert store.groups_of()[0].opened == 2
+        store.acquire(SECOND)
+        assert store.groups_of()[0].opened is None
+        store.apply(SECOND, update(2, {1: 1, 2: 2}))
         assert contents(store, 2) == {"w1": 2, "w2": 4}
