@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
-from trident.base.errors import StateValueError
+from trident.base.errors import SnapshotMovedError, StateValueError
 from trident_state.keys import check_key_types, encode_keys
 from trident_state.redis.findings import Findings
-from trident_state.redis.layout import Layout, place, place_distinct
+from trident_state.redis.layout import Layout
 from trident_state.redis.link import Address, Link, Links
 from trident_state.redis.meta import identity_fields
+from trident_state.redis.placement import place, place_distinct
 from trident_state.redis.reader import LayoutChanged, Reader
 from trident_state.redis.records import ValueForm, records_of
 from trident_state.redis.scripts import ACQUIRE, CREATE, Script
@@ -135,7 +137,7 @@ class RedisStore:
                 late = placed.where(~written.known)
                 read, _ = self._reader.read(late, update.txid, lease)
                 found = pc.if_else(pa.array(written.known), found, spread(~written.known, read))
-            found = found.take(pa.array(_inverse(placed.order)))
+            found = found.take(_inverse(placed.order))
         return Applied(found, written.moved, len(encoded) - written.moved)
 
     # --- read ------------------------------------------------------------------------------------------------
@@ -153,13 +155,17 @@ class RedisStore:
         def attempt(layout: Layout) -> Found:
             placed = place(encoded, layout)
             values, as_of = self._reader.read(placed, asOf, self._lease)
-            return Found(values.take(pa.array(_inverse(placed.order))), as_of)
+            return Found(values.take(_inverse(placed.order)), as_of)
 
         return self._with_layout(attempt)
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         layout = self._with_layout(lambda layout: self._reader.current(layout))
-        yield from self._reader.scan(layout, asOf, self._lease, pageRows)
+        try:
+            yield from self._reader.scan(layout, asOf, self._lease, pageRows)
+        except LayoutChanged:
+            self._known = None
+            raise SnapshotMovedError(f"{self._where} was dropped and created again while it was scanned") from None
 
     # --- end -------------------------------------------------------------------------------------------------
 
@@ -208,11 +214,11 @@ class RedisStore:
         return encode_keys(keys)
 
 
-def _inverse(order: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def _inverse(order: npt.NDArray[np.int64]) -> pa.Array:
     """Where each row of the batch went."""
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
-    return places
+    return pa.array(places)
 
 
 def _shown(schema: pa.Schema) -> str:

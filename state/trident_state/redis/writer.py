@@ -19,8 +19,8 @@ from trident.base.errors import StateCorruptError, StateUnavailableError, StateV
 from trident.base.values import type_name
 from trident_state.binary import lengths_of, with_lengths
 from trident_state.redis.documents import Documents
-from trident_state.redis.layout import PUT_KEYS, Chunk, Placement
 from trident_state.redis.link import Link, Reply
+from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
 from trident_state.redis.records import FixedRecords, Records, nulls_of, unpacked
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
 from trident_state.redis.triples import Triples

@@ -7,7 +7,7 @@ import pytest
 
 from tests.state.redis.states import IDENTITY, LEASE, PYTHON, SECOND, contents, opened, started, update
 from tests.support.server import RedisServer
-from trident.base.errors import StateOwnedError, StateShapeError, TopologyError
+from trident.base.errors import SnapshotMovedError, StateOwnedError, StateShapeError, TopologyError
 from trident_state.store import StateIdentity, StateKind, Update
 
 META = "trident:{wordcount/counts}:m"
@@ -121,6 +121,12 @@ def test_a_reader_notices_that_the_state_was_created_anew_with_other_buckets(sha
         with started(shared_redis.url, buckets=64, lease=SECOND) as other:
             other.apply(SECOND, update(1, {n: 2 for n in range(50)}))
             assert contents(reader, 1) == {f"w{n}": 2 for n in range(50)}
+            scan = reader.scan(1, 10)
+            next(scan)
+            other.drop()
+            with started(shared_redis.url, buckets=8, lease=SECOND, birth=1):
+                with pytest.raises(SnapshotMovedError, match="state 'counts' was dropped and created again"):
+                    list(scan)
 
 
 # --- big buckets, drop -------------------------------------------------------------------------------------------

@@ -1,0 +1,115 @@
+"""Keys in the order of their buckets, and cut into what one request carries.
+
+The bucket of a key is the hash of its encoding modulo the number of buckets. A chunk of sorted keys touches few.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.errors import StateValueError
+from trident_state.binary import lengths_of
+from trident_state.keys import hash_keys
+from trident_state.redis.layout import Layout
+
+PUT_KEYS = 1000
+"""Keys a script call: about 2 ms, in which the server answers nobody else."""
+READ_KEYS = 10_000
+"""Keys a snapshot."""
+_PUT_BYTES = 4 * 1024 * 1024
+_MAX_FIELD = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The rows [start, stop) of a placement: the buckets they lie in, and how many rows in each."""
+
+    start: int
+    stop: int
+    buckets: list[int]
+    counts: list[int]
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.start, self.stop)
+
+    def runs(self) -> Iterator[tuple[int, slice]]:
+        """The rows of each bucket."""
+        at = self.start
+        for bucket, count in zip(self.buckets, self.counts, strict=True):
+            yield bucket, slice(at, at + count)
+            at += count
+
+
+class Placement:
+    """Keys in the order of their buckets, so that a chunk of them touches few.
+
+    `order`: the row in the batch of each of the `keys`, which are sorted by bucket.
+    """
+
+    def __init__(self, encoded: pa.Array, hashes: npt.NDArray[np.uint64], layout: Layout) -> None:
+        buckets = (hashes % np.uint64(layout.buckets)).astype(np.uint32)
+        narrow = buckets.astype(np.uint16) if layout.buckets <= 65536 else buckets  # NumPy sorts 16 bits by radix
+        self._arrange(layout, encoded, buckets, np.argsort(narrow, kind="stable"))
+
+    def _arrange(
+        self, layout: Layout, encoded: pa.Array, buckets: npt.NDArray[np.uint32], order: npt.NDArray[np.int64]
+    ) -> None:
+        self.layout, self.order = layout, order
+        self.keys = encoded.take(pa.array(order))
+        self._buckets = buckets[order]
+        changes = np.flatnonzero(self._buckets[1:] != self._buckets[:-1]) + 1
+        self._starts = [0, *changes.tolist()] if len(order) else []
+        self._ids = self._buckets[self._starts].tolist()
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def group(self, group: int) -> slice:
+        """The rows of a group."""
+        per = self.layout.per_group
+        first, last = np.searchsorted(self._buckets, np.array([group * per, (group + 1) * per]))
+        return slice(int(first), int(last))
+
+    def where(self, rows: npt.NDArray[np.bool_]) -> "Placement":
+        """Only these rows; `order` then counts the rows of this placement."""
+        kept = object.__new__(Placement)
+        kept._arrange(self.layout, self.keys, self._buckets, np.flatnonzero(rows))
+        return kept
+
+    def chunks(self, rows: slice, keys: int, ends: npt.NDArray[np.int64] | None = None) -> Iterator[Chunk]:
+        """Cut rows into chunks of at most `keys` rows (and 4 MB, if it is given how many bytes end with each row), at
+        the border of a bucket where that is possible."""
+        starts, at = self._starts, rows.start
+        while at < rows.stop:
+            stop = min(at + keys, rows.stop)
+            if ends is not None:
+                before = int(ends[at - 1]) if at else 0
+                stop = min(stop, max(at + 1, int(np.searchsorted(ends, before + _PUT_BYTES, side="right"))))
+            if stop < rows.stop and (border := starts[bisect_right(starts, stop) - 1]) > at:
+                stop = border
+            first, last = bisect_right(starts, at) - 1, bisect_left(starts, stop)
+            bounds = [at, *starts[first + 1 : last], stop]
+            yield Chunk(at, stop, self._ids[first:last], [b - a for a, b in zip(bounds, bounds[1:], strict=False)])
+            at = stop
+
+
+def place(encoded: pa.Array, layout: Layout) -> Placement:
+    """Put keys in the order of their buckets."""
+    return Placement(encoded, hash_keys(encoded), layout)
+
+
+def place_distinct(encoded: pa.Array, layout: Layout, what: str) -> Placement:
+    """The same; StateValueError where a key comes twice or is too long for the server."""
+    hashes = hash_keys(encoded)
+    ordered = np.sort(hashes)
+    if np.any(ordered[1:] == ordered[:-1]) and pc.count_distinct(encoded).as_py() < len(encoded):
+        raise StateValueError(f"{what} names a key twice; nothing of it was applied")
+    if int(lengths_of(encoded).max(initial=0)) > _MAX_FIELD:
+        raise StateValueError(f"{what} has a key of more than {_MAX_FIELD} bytes; nothing of it was applied")
+    return Placement(encoded, hashes, layout)
