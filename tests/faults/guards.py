@@ -60,7 +60,7 @@ GUARDS = [
         "written = self._committer.commit(\n"
         "                txid, next((h.result.results for a, h in list(self._held.items()) if a.txid == txid), None)\n"
         "            )",
-        "tests/runtime/test_late_results.py",
+        "tests/runtime/test_replays_that_differ.py",
     ),
     Guard(
         "living attempt",
