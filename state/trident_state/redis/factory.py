@@ -1,13 +1,25 @@
 """What users write to keep a state in Redis."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal, TypedDict, Unpack
 
 from trident_state.redis.layout import Layout
 from trident_state.redis.link import Address, redacted
 from trident_state.redis.records import ValueForm
 from trident_state.redis.store import RedisStore
 from trident_state.store import Home, StateIdentity, StateKind, StateShape
+
+
+class RedisOptions(TypedDict, total=False):
+    """What a RedisMapState takes beside its url; `RedisMapState.opaque` says what each means."""
+
+    prefix: str
+    buckets: int
+    groups: int
+    layout: Literal["hash"]
+    values: ValueForm
+    connectTimeout: float
+    socketTimeout: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +60,7 @@ class RedisMapState:
             raise ValueError("connectTimeout and socketTimeout: expected seconds, more than 0")
 
     @classmethod
-    def opaque(cls, url: str, **options: Any) -> "RedisMapState":
+    def opaque(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
         """Exact with transactional and opaque spouts: (txid, prev, value).
 
         Parameters
@@ -67,16 +79,25 @@ class RedisMapState:
             ``"packed"``, or ``"json"`` for readers that are not this library (slower).
         connectTimeout, socketTimeout
             Seconds until a server counts as unreachable.
+
+        Raises
+        ------
+        ValueError
+            An option that means nothing. That the server is not there, is not fit to keep a state or holds something
+            foreign in its place is told when the topology starts.
+
+        >>> RedisMapState.opaque("redis://localhost", prefix="shop", values="json")
+        RedisMapState.opaque('redis://localhost', prefix='shop', values='json')
         """
         return cls(StateKind.OPAQUE, url, **options)
 
     @classmethod
-    def transactional(cls, url: str, **options: Any) -> "RedisMapState":
+    def transactional(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
         """Exact with transactional and opaque spouts (a batch is frozen before it is applied). As `opaque`."""
         return cls(StateKind.TRANSACTIONAL, url, **options)
 
     @classmethod
-    def nonTransactional(cls, url: str, **options: Any) -> "RedisMapState":
+    def nonTransactional(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
         """Keeps values only: no committed reads, at least once. Parameters as in `opaque`."""
         return cls(StateKind.NON_TRANSACTIONAL, url, **options)
 

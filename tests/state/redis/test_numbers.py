@@ -1,5 +1,7 @@
 """What the server combines is what Python would: exact integers, doubles to the last bit, nulls, NaN."""
 
+import datetime
+import decimal
 import itertools
 import math
 from collections.abc import Iterator
@@ -110,3 +112,36 @@ def test_txids_beyond_what_a_double_counts_by_one_are_far_away(place: RedisPlace
         store.apply(LEASE, Update(txid, words([1]), pa.array([1], pa.int64())))
     assert store.read(words([1]), 2**52 + 2).values.to_pylist() == [2]
     assert store.groups_of()[0].marker == 2**52 + 2
+
+
+OTHERS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "byte": (pa.int8(), st.integers(-128, 127)),
+    "int": (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
+    "float": (pa.float32(), st.floats(width=32)),
+    "boolean": (pa.bool_(), st.booleans()),
+    "date": (pa.date32(), st.dates()),
+    "timestamp": (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(datetime.UTC))),
+    "string": (pa.string(), st.text(max_size=4)),
+    "decimal": (pa.decimal128(18, 2), st.integers(-(10**15), 10**15).map(lambda n: decimal.Decimal(n).scaleb(-2))),
+}
+
+
+@pytest.mark.parametrize("native", ["min", "max"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_least_and_greatest_of_everything_that_has_an_order(place: RedisPlace, name: str, native: str) -> None:
+    value, samples = OTHERS[name]
+
+    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.tuples(st.none() | samples, st.none() | samples), min_size=1, max_size=20))
+    def check(pairs: list[tuple[Any, Any]]) -> None:
+        store = new(place, native, StateKind.OPAQUE, value)
+        stored, deltas = (pa.array(column, value) for column in zip(*pairs, strict=True))
+        keys = words(range(len(pairs)))
+        store.apply(LEASE, Update(1, keys, stored))
+        applied = store.apply(LEASE, Update(2, keys, deltas), values=True)
+        expected = combined(Combine(native, lambda a, b: a, native), stored, deltas)  # type: ignore[arg-type]
+        assert applied.values is not None and applied.values.type == value
+        assert repr(applied.values.to_pylist()) == repr(expected.to_pylist())
+        assert repr(store.read(keys, 1).values.to_pylist()) == repr(stored.to_pylist())
+
+    check()
