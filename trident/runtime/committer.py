@@ -5,7 +5,6 @@ Synchronous and without a clock: every call may be repeated after any failure.
 
 import shutil
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from trident.plan.nodes import Node, PersistentAggregate, StateQuery, StateStep
 from trident.runtime.crash import reach
 from trident.runtime.frozen import FrozenOutput, freeze, thaw
 from trident.runtime.log import Birth, TransactionLog
+from trident.runtime.threads import Threads
 from trident_state.store import Applied, Store, Update
 
 RunStage = Callable[[Stage, Mapping[Node, pa.Table], TransactionAttempt], StageResult]
@@ -51,7 +51,7 @@ class Committer:
     stores: Mapping[str, Store]
     births: Mapping[str, Birth]
     folder: Path
-    side_by_side: Executor
+    side_by_side: Threads
     run_stage: RunStage
     answer: AnswerQuery
     healed: list[tuple[str, int, int]] = field(default_factory=list)

@@ -101,7 +101,6 @@ class Coordinator:
         self._sleeping = False
         self._commit_tries = 0
         self._commit_waited = 0.0
-        self._plan_tries = 0
         self._draining = False
         self._stopping = False
         self._reason: BaseException | None = None
@@ -135,7 +134,7 @@ class Coordinator:
     @property
     def in_flight(self) -> dict[int, tuple[TransactionAttempt, Status]]:
         """The batches under way, for those who watch."""
-        return {txid: (batch.attempt, batch.status) for txid, batch in self._batches.items()}
+        return {txid: (batch.attempt, batch.status) for txid, batch in self._batches.copy().items()}
 
     # --- what happened ---------------------------------------------------------------------------------------
 
@@ -144,7 +143,7 @@ class Coordinator:
         batch = self._living(event.attempt, Status.PLANNING)
         if batch is None:
             return
-        self._idle = self._plan_tries = 0
+        self._idle = 0
         if batch.plan is not None and batch.plan != event.plan:
             self._discard_after(event.attempt.txid)
         batch.plan = event.plan
@@ -158,7 +157,9 @@ class Coordinator:
             return
         self._discard_after(event.attempt.txid)
         del self._batches[event.attempt.txid]
-        self._plan_tries = 0
+        if batch.plan is None:  # never emitted: asking an idle source again and again is one attempt
+            self._attempts[event.attempt.txid] -= 1
+            self._failures.pop(event.attempt.txid, None)
         if not self._batches:
             self._do(on.Rest())
             if self._draining:
@@ -312,6 +313,8 @@ class Coordinator:
 
     def _again(self, batch: Batch, error: BaseException) -> None:
         """The attempt failed before it was frozen: another one, or the end."""
+        if self._stopping:  # it was cancelled, or found its spout closed
+            return
         txid = batch.attempt.txid
         self._failures[txid] = failures = self._failures.get(txid, 0) + 1
         if failures >= self._rules.maxAttempts:

@@ -8,7 +8,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from trident.base.errors import (
     FencedError,
     LogError,
     StateBehindError,
+    StateError,
     StateFullError,
     StateRecoveringError,
     StateUnavailableError,
@@ -36,6 +37,7 @@ from trident.runtime.reading import CommitGate
 from trident.runtime.settings import Settings
 from trident.runtime.slots import Slots
 from trident.runtime.sources import Sources
+from trident.runtime.threads import Threads
 from trident.runtime.timers import Timers
 from trident.runtime.trace import Trace
 
@@ -46,6 +48,12 @@ PASSING = (StateUnavailableError, StateFullError, StateRecoveringError, StateBeh
 
 _TRIM_EVERY = 64
 
+_PATIENCE = 10.0
+"""Seconds that a stop waits for a spout that does not come back."""
+
+_MOST_DOUBLINGS = 10
+"""Attempt numbers go on over restarts; a deadline of years is none, and a float overflows."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Held:
@@ -54,12 +62,6 @@ class _Held:
     result: StageResult
     outputs: dict[str, FrozenOutput]
     positions: on.Positions
-
-
-@dataclass(frozen=True, slots=True)
-class _Deadline:
-    attempt: TransactionAttempt
-    seconds: float
 
 
 class GroupRun:
@@ -101,7 +103,9 @@ class GroupRun:
         self.waiting_for: BaseException | None = None
         self.done = threading.Event()
         self._queue: queue.SimpleQueue[on.Event | Callable[[], None]] = queue.SimpleQueue()
-        self._timers: Timers[Callable[[], None] | _Deadline] = Timers()
+        self._timers: Timers[Callable[[], None]] = Timers()
+        self._deadlines: dict[TransactionAttempt, tuple[float, float]] = {}
+        """Of the attempts that compute: when their time is over, and how much it was (seconds)."""
         self._held: dict[TransactionAttempt, _Held] = {}
         self._at_hand: dict[int, Mapping[str, Result]] = {}
         """What was frozen, until it is committed: of the very attempt that froze, whichever others end late."""
@@ -111,14 +115,15 @@ class GroupRun:
         self._rest = threading.Condition()
         self._plans_begun = 0
         self._rested_at = -1
+        self._sleeps = 0
         self._next_tick = self._clock.monotonic()
         self._unsynced_since: float | None = None
         self._stage_failures = 0
         self._since_trim = 0
         name = group.name
-        self._source_thread = ThreadPoolExecutor(1, f"trident-{name}-source")
-        self._run_threads = ThreadPoolExecutor(settings.maxSpoutPending + 2, f"trident-{name}-run")
-        self._commit_thread = ThreadPoolExecutor(1, f"trident-{name}-commit")
+        self._source_thread = Threads(f"trident-{name}-source", most=1)
+        self._run_threads = Threads(f"trident-{name}-run")  # an attempt that hangs must not keep the next one waiting
+        self._commit_thread = Threads(f"trident-{name}-commit", most=1)
         self._loop_thread = threading.Thread(target=self._loop, name=f"trident-{name}", daemon=True)
 
     # --- from other threads ------------------------------------------------------------------------------------
@@ -136,6 +141,11 @@ class GroupRun:
             asked = self._plans_begun + 1
             self.post(on.Woken())
             return self._rest.wait_for(lambda: self._rested_at >= asked or self.done.is_set(), timeout)
+
+    def mine(self) -> bool:
+        """Whether the calling thread is one of this group's own: it must not wait for the group."""
+        own = (self._source_thread, self._run_threads, self._commit_thread)
+        return threading.current_thread() is self._loop_thread or any(threads.mine() for threads in own)
 
     def heal(self, state: str) -> None:
         """Bring a rewound store up again, in the commit turn's thread."""
@@ -160,11 +170,14 @@ class GroupRun:
     def _turn(self) -> None:
         now = self._clock.monotonic()
         try:
-            event = self._queue.get(timeout=max(0.0001, self._timers.wait(now, 0.5)))
+            until = min((when for when, _ in self._deadlines.values()), default=now + 0.5)
+            event = self._queue.get(timeout=max(0.0001, self._timers.wait(now, min(0.5, until - now))))
         except queue.Empty:
             event = None
-        for thing in self._timers.due(self._clock.monotonic()):
-            self._expire(thing) if isinstance(thing, _Deadline) else thing()
+        now = self._clock.monotonic()
+        for thing in self._timers.due(now):
+            thing()
+        self._expire(now)
         if callable(event):
             event()
         elif event is not None:
@@ -181,16 +194,21 @@ class GroupRun:
         else:
             self._timers.add(self._clock.monotonic() + seconds, thing)
 
-    def _expire(self, deadline: _Deadline) -> None:
-        error = BatchTimeoutError(
-            f"attempt {deadline.attempt} ran longer than {deadline.seconds:g} s "
-            f"(messageTimeoutSecs, doubled at each retry)"
-        )
-        if (deadline.attempt, Status.RUNNING) in self.coordinator.in_flight.values():
-            self._run_failed(deadline.attempt, error)
+    def _expire(self, now: float) -> None:
+        """Fail the attempts whose time is over; forget the deadlines of those that have ended."""
+        if not self._deadlines:
+            return
+        computing = {a for a, status in self.coordinator.in_flight.values() if status is Status.RUNNING}
+        for attempt, (when, seconds) in list(self._deadlines.items()):
+            if attempt in computing and now < when:
+                continue
+            del self._deadlines[attempt]
+            if attempt in computing:
+                text = f"attempt {attempt} ran longer than {seconds:g} s (messageTimeoutSecs, doubled at each retry)"
+                self._run_failed(attempt, BatchTimeoutError(text))
 
     def _run_failed(self, attempt: TransactionAttempt, error: BaseException) -> None:
-        if attempt not in self._dead:
+        if not self._over(attempt):
             self._trace.failed(self.group.name, attempt, "run", error)
         self.post(on.RunFailed(attempt, error))
 
@@ -243,18 +261,20 @@ class GroupRun:
         self._later(action.delay, lambda: self._submit_run(action))
 
     def _submit_run(self, action: on.Run) -> None:
-        if action.attempt not in self._dead:
+        if not self._over(action.attempt):
             self._run_threads.submit(self._run, action)
 
     def _run(self, action: on.Run) -> None:
         attempt, began = action.attempt, self._clock.monotonic()
-        if attempt in self._dead:
+        if self._over(attempt):
             return
         try:
             self._trace.began(self.group.name, attempt, began)
             reach("emit.before")
             emissions = self._sources.emit(attempt, action.plan)
             reach("emit.after")
+            if self._over(attempt):
+                return
             self._queue.put(lambda: self._set_deadline(attempt))
             reach("run.before")
             stage = self.group.stages[0]
@@ -264,14 +284,21 @@ class GroupRun:
             outputs = {name: freeze(part) for name, part in result.results.items()}
             positions = self._sources.after(action.previous, action.plan, emissions)
             self._held[attempt] = _Held(result, outputs, positions)
+            if self._over(attempt):
+                self._held.pop(attempt, None)
+                return
             self._trace.ran(self.group.name, attempt, result, self._clock.monotonic() - began)
             self.post(on.Ran(attempt))
         except BaseException as error:
             self._run_failed(attempt, error)
 
+    def _over(self, attempt: TransactionAttempt) -> bool:
+        """Whether nobody waits for this attempt any more."""
+        return attempt in self._dead or attempt.txid <= self.committed
+
     def _set_deadline(self, attempt: TransactionAttempt) -> None:
-        seconds = self._settings.messageTimeoutSecs * 2**attempt.attempt
-        self._timers.add(self._clock.monotonic() + seconds, _Deadline(attempt, seconds))
+        seconds = self._settings.messageTimeoutSecs * 2 ** min(attempt.attempt, _MOST_DOUBLINGS)
+        self._deadlines[attempt] = self._clock.monotonic() + seconds, seconds
 
     def _do_cancel(self, action: on.Cancel) -> None:
         self._dead.add(action.attempt)
@@ -372,7 +399,12 @@ class GroupRun:
         if self._since_trim % _TRIM_EVERY:
             return
         reach("trim.before")
-        needed = min([store.durable() for store in self._committer.stores.values()] + [self.committed])
+        try:
+            needed = min([store.durable() for store in self._committer.stores.values()] + [self.committed])
+        except StateError as error:  # a store that is away just now: the log keeps all until it tells
+            logger.warning("group %r: the log is not trimmed: %s", self.group.name, error)
+            self._since_trim = -1
+            return
         settings = self._settings
         gone = self._log.trim(self._lease, self.group.name, needed, settings.keepBatches, settings.rewindBytes)
         self._committer.forget(gone)
@@ -389,7 +421,14 @@ class GroupRun:
     # --- waiting and ending ------------------------------------------------------------------------------------
 
     def _do_sleep(self, action: on.Sleep) -> None:
-        self._later(action.seconds, lambda: self.post(on.Woken()))
+        self._sleeps += 1
+        number = self._sleeps
+        self._later(action.seconds, lambda: self._wake(number))
+
+    def _wake(self, number: int) -> None:
+        """The end of a sleep; one that somebody ended before is over, else every `rest` would begin another chain."""
+        if number == self._sleeps:
+            self.post(on.Woken())
 
     def _do_rest(self, action: on.Rest) -> None:
         with self._rest:
@@ -410,10 +449,12 @@ class GroupRun:
                 self._queue.put(on.Broken(error))
 
     def _end(self) -> None:
-        self._run_threads.submit(self._slots.close)
-        for pool in (self._source_thread, self._commit_thread):
-            pool.shutdown(wait=True, cancel_futures=True)
-        self._run_threads.shutdown(wait=False, cancel_futures=False)
+        closing = self._run_threads.submit(self._slots.close)
+        self._commit_thread.close()
+        if not self._source_thread.close(_PATIENCE):
+            logger.warning("group %r: a spout does not come back; it is left behind", self.group.name)
+        wait([closing], _PATIENCE)
+        self._run_threads.close(timeout=0)
         self._sources.close()
         with self._rest:
             self.done.set()

@@ -1,5 +1,7 @@
 """The topologies that run in this process, by name."""
 
+import atexit
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,8 @@ if TYPE_CHECKING:
 
 _lock = threading.Lock()
 _running: "dict[str, RunningTopology | None]" = {}
+_PATIENCE = 10.0
+"""Seconds that an interpreter which ends waits for its topologies."""
 
 
 def active() -> "list[RunningTopology]":
@@ -50,3 +54,27 @@ def release(name: str, running: "RunningTopology | None") -> None:
     with _lock:
         if name in _running and _running[name] is running:
             del _running[name]
+
+
+def _at_exit() -> None:
+    """A program that ends stops its topologies, else it ends in the middle of a batch (and loses nothing either)."""
+    last = active()
+    for running in last:
+        running._ask_to_stop()
+    for running in last:
+        running._ended.wait(_PATIENCE)
+
+
+def _after_fork() -> None:
+    """A forked child has none of the threads: what runs, runs in the parent."""
+    global _lock
+    _lock = threading.Lock()
+    for running in _running.values():
+        if running is not None:
+            running._leave_to_parent()
+    _running.clear()
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

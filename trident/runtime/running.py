@@ -5,7 +5,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from trident.runtime.progress import Progress
 from trident.runtime.reading import Isolation
 from trident.runtime.show import LiveProgress, html_of
 from trident.runtime.state_view import StateView
+from trident.runtime.threads import Threads
 from trident.runtime.trace import Trace
 from trident.runtime.watch import Watch
 from trident_state.store import Store
@@ -48,7 +48,7 @@ class RunningTopology:
         self.progress = Progress()
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._error: BaseException | None = None
+        self._forked = False
 
     def _compose(
         self,
@@ -57,7 +57,7 @@ class RunningTopology:
         watch: Watch,
         trace: Trace,
         drpc: Callable[[RunCommits], LocalDRPC],
-        pool: ThreadPoolExecutor,
+        pool: Threads,
         closing: Callable[[], None],
     ) -> None:
         """Put the run together; called once by `start`."""
@@ -127,6 +127,7 @@ class RunningTopology:
 
         Raises the topology's failure, and TimeoutError after `timeout` seconds, naming what a commit waits for.
         """
+        self._demand_other_thread("processAllAvailable")
         deadline = None if timeout is None else time.monotonic() + timeout
         for run in self._runs.values():
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -140,18 +141,33 @@ class RunningTopology:
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait until the topology ends; with `timeout` (seconds) tell whether it did. Raises its failure."""
+        self._demand_other_thread("awaitTermination")
         in_time = self._ended.wait(timeout)
         self._raise_failure()
         return in_time if timeout is not None else None
 
     def stop(self) -> None:
         """Stop: nothing new starts, running attempts are cancelled, a commit under way is finished. Returns when the
-        run has ended. What was not frozen is emitted again by the next start, what was frozen is committed by it."""
-        for run in self._runs.values():
-            run.post(on.StopAsked())
+        run has ended. What was not frozen is emitted again by the next start, what was frozen is committed by it.
+
+        A listener, a spout or a function that calls it in one of the run's own threads only asks for it: there it
+        returns at once. A spout that does not come back is waited for 10 seconds, then left behind."""
+        self._ask_to_stop()
+        if self._in_own_thread():
+            return
         for run in self._runs.values():
             run.done.wait()
         self._ended.wait()
+
+    def _ask_to_stop(self) -> None:
+        for run in self._runs.values():
+            run.post(on.StopAsked())
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: nothing of this runs here. New events, because a lock may have been held just then."""
+        for run in self._runs.values():
+            run.done = _set_event()
+        self._ended, self._forked = _set_event(), True
 
     def __enter__(self) -> "RunningTopology":
         return self
@@ -185,10 +201,22 @@ class RunningTopology:
     # --- the run's own -----------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """May this run still answer? Not when another driver has taken it over."""
+        """May this run still answer? Not when another driver has taken it over, nor in a forked child."""
+        if self._forked:
+            raise TridentError(f"topology {self.name!r} runs in the process that forked this one; ask it there")
         for run in self._runs.values():
             if isinstance(run.error, FencedError):
                 raise run.error
+
+    def _in_own_thread(self) -> bool:
+        return self._pool.mine() or any(run.mine() for run in self._runs.values())
+
+    def _demand_other_thread(self, method: str) -> None:
+        if self._in_own_thread():
+            raise TridentError(
+                f"topology {self.name!r}: {method}() was called by a listener, spout or function that runs in one of "
+                f"the topology's own threads, which cannot wait for itself; call it from another thread"
+            )
 
     def _raise_failure(self) -> None:
         error = self.exception()
@@ -206,11 +234,17 @@ class RunningTopology:
                 return
             try:
                 self._watch.stop()
-                self._pool.shutdown(wait=True)
+                self._pool.close()
                 self._closing()
             finally:
+                registry.release(self.name, self)  # before anybody hears of the end, and starts the next one
                 self._ended.set()
-                registry.release(self.name, self)
+
+
+def _set_event() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
 
 
 def remove(folder: Path) -> None:

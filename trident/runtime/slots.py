@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
+from trident.base.errors import AttemptCancelledError
 from trident.compiler.engine import Slot, StageResult
 from trident.compiler.program import Stage
 from trident.plan.nodes import Node
@@ -35,25 +36,33 @@ class Slots:
         self._scratch = scratch
         self._lock = threading.Lock()
         self._free: list[_Place] = []
-        self._busy: dict[TransactionAttempt, _Place] = {}
+        self._busy: dict[tuple[TransactionAttempt, int], _Place] = {}
+        """By attempt and stage: a commit turn computes later stages while an earlier attempt may still be ending."""
+        self._closed = False
 
     def run(self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt) -> StageResult:
         """Run a stage of an attempt in a free slot."""
+        key = attempt, stage.number
         with self._lock:
             place = self._free.pop() if self._free else None
         place = place or _Place(self._make())
         with self._lock:
-            self._busy[attempt] = place
+            if self._closed:
+                place.cancelled = True
+            self._busy[key] = place
         with place.lock:
             place.attempt = attempt
         scratch = self._scratch / f"{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage.number}"
         try:
+            if place.cancelled:
+                raise AttemptCancelledError(f"attempt {attempt} was cancelled: the run has ended")
             return place.slot.run(stage, inputs, attempt, scratch)
         finally:
             with place.lock:
                 place.attempt = None
             with self._lock:
-                self._busy.pop(attempt, None)
+                self._busy.pop(key, None)
+                place.cancelled |= self._closed
                 if not place.cancelled:
                     self._free.append(place)
             if place.cancelled:
@@ -61,9 +70,12 @@ class Slots:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def cancel(self, attempt: TransactionAttempt) -> None:
-        """Stop the attempt's work if it runs; its slot is not used again."""
+        """Stop the attempt's work on its first stage if it runs; its slot is not used again."""
+        self._cancel(attempt, 1)
+
+    def _cancel(self, attempt: TransactionAttempt, stage: int) -> None:
         with self._lock:
-            place = self._busy.get(attempt)
+            place = self._busy.get((attempt, stage))
         if place is None:
             return
         with place.lock:
@@ -73,9 +85,10 @@ class Slots:
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             busy, free, self._free = list(self._busy), self._free, []
-        for attempt in busy:
-            self.cancel(attempt)
+        for attempt, stage in busy:
+            self._cancel(attempt, stage)
         for place in free:
             _close(place)
 

@@ -4,7 +4,6 @@ import functools
 import re
 import tempfile
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from trident.runtime.settings import Settings
 from trident.runtime.slots import Slots
 from trident.runtime.sources import Sources
 from trident.runtime.sqlite_log import SqliteLog
+from trident.runtime.threads import Threads
 from trident.runtime.trace import Trace
 from trident.runtime.watch import Watch
 from trident_state.store import Store
@@ -109,7 +109,7 @@ def _start(
     topology: "TridentTopology", program: Program, settings: Settings, engine_of: Callable[[Settings], Engine]
 ) -> RunningTopology:
     """Everything that must be closed again if a later step fails is put on `undo`."""
-    undo: list[Callable[[], None]] = []
+    undo: list[Callable[[], object]] = []
     try:
         log = SqliteLog(settings.folder / LOG_FILE, settings.name)
         undo.append(log.close)
@@ -117,8 +117,8 @@ def _start(
         undo.append(lambda: close_all(begun.stores))
         engine = engine_of(settings)
         undo.append(engine.close)
-        pool = ThreadPoolExecutor(max(2, len(begun.stores)), "trident-states")
-        undo.append(pool.shutdown)
+        pool = Threads("trident-states", max(2, len(begun.stores)))
+        undo.append(functools.partial(pool.close, 0))
         running = RunningTopology(topology, program, settings.name, log.uuid)
         trace = Trace(
             {"name": settings.name, "id": log.uuid, "runId": running.runId}, settings.clock, running.progress.tell
@@ -161,7 +161,7 @@ def _group_run(
     log: SqliteLog,
     begun: Begun,
     engine: Engine,
-    pool: ThreadPoolExecutor,
+    pool: Threads,
     sources: Sources,
     trace: Trace,
     running: RunningTopology,

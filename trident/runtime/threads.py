@@ -1,0 +1,87 @@
+"""Threads that nobody has to wait for.
+
+An interpreter that ends joins the threads of a ``concurrent.futures`` pool, whatever hangs in them, and refuses them
+work in the middle of a batch. These are daemons: what hangs is left behind, and a stop that cannot wait longer goes on.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Threads:
+    """Works off what is submitted, in order, in `most` threads; None: a new one whenever all others are busy.
+
+    >>> threads = Threads("example", most=1)
+    >>> threads.submit(sum, [1, 2]).result()
+    3
+    >>> threads.close(timeout=1)
+    True
+    """
+
+    def __init__(self, name: str, most: int | None = None) -> None:
+        self._name, self._most = name, most
+        self._changed = threading.Condition()
+        self._work: deque[tuple[Future[Any], Callable[[], None]]] = deque()
+        self._waiting = 0
+        self._threads: set[threading.Thread] = set()
+        self._closed = False
+
+    def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
+        """Have `work` done. Raises RuntimeError after `close`."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                result = work(*args)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        with self._changed:
+            if self._closed:
+                raise RuntimeError(f"{self._name}: closed, nothing more is done here")
+            self._work.append((future, run))
+            if self._waiting < len(self._work) and (self._most is None or len(self._threads) < self._most):
+                thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+                self._threads.add(thread)
+                thread.start()
+            self._changed.notify()
+        return future
+
+    def mine(self) -> bool:
+        """Whether the calling thread is one of these."""
+        return threading.current_thread() in self._threads
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Forget what is not begun, and wait for what is; False if that takes longer than `timeout` seconds."""
+        with self._changed:
+            self._closed = True
+            for future, _ in self._work:
+                future.cancel()
+            self._work.clear()
+            self._changed.notify_all()
+            left = [thread for thread in self._threads if thread is not threading.current_thread()]
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for thread in left:
+            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in left)
+
+    def _loop(self) -> None:
+        while True:
+            with self._changed:
+                self._waiting += 1
+                self._changed.wait_for(lambda: self._work or self._closed)
+                self._waiting -= 1
+                if not self._work:
+                    self._threads.discard(threading.current_thread())
+                    return
+                future, work = self._work.popleft()
+            work()
+            del future, work  # what they hold is not needed while this waits
