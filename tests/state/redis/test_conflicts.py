@@ -1,6 +1,6 @@
 """A Python combiner reads, combines and puts: where something else stands by then, it reads again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +9,9 @@ import pytest
 from tests.state.redis.states import LEASE, SECOND, SHAPE, batches, contents, opened, started, sums, update
 from tests.support.server import RedisServer
 from trident.base.errors import StateUnavailableError, UserFunctionError
+from trident_state.redis.link import Link
 from trident_state.redis.records import records_of
+from trident_state.redis.scripts import COMMIT
 from trident_state.store import Combine, StateShape
 
 
@@ -73,6 +75,26 @@ def test_the_same_batch_done_meanwhile_is_not_done_again(shared_redis: RedisServ
                 store.apply(LEASE, update(2, given[1]))
             assert store.apply(LEASE, update(2, given[1])).written == 0
             assert contents(store, 2) == sums(given)
+
+
+def test_a_commit_that_was_done_meanwhile_is_done(shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, but between the puts and the commits of several groups."""
+    given, exchange = batches(2, 400, 300), Link.exchange
+    with opened(shared_redis.url, groups=2) as other, started(shared_redis.url, groups=2) as store:
+        store.apply(LEASE, update(1, given[0]))
+        meddled = list[bool]()
+
+        def meddling(link: Link, commands: Iterable[bytes]) -> list[Any]:
+            packed = list(commands)
+            if COMMIT.sha in packed[0] and not meddled:
+                meddled.append(True)
+                other.apply(LEASE, update(2, given[1]))
+            return exchange(link, packed)
+
+        monkeypatch.setattr(Link, "exchange", meddling)
+        assert store.apply(LEASE, update(2, given[1])).written == 300
+        assert meddled
+        assert contents(store, 2) == sums(given)
 
 
 def test_a_combiner_that_raises_leaves_the_batch_open_and_nothing_put(shared_redis: RedisServer) -> None:
