@@ -39,11 +39,14 @@ def server_version() -> str:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
+    """A loopback port that nobody listens on now; low enough for a server in cluster mode, which also takes the one
+    10,000 above."""
+    while True:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port: int = s.getsockname()[1]
+        if port < 55_000:
+            return port
 
 
 class RedisServer:
