@@ -11,6 +11,11 @@ import redis
 from tests.faults import drive
 from tests.faults.source import expected
 from tests.support.server import RedisServer
+from trident import Count, TridentTopology
+from trident.base.errors import StateError
+from trident.spouts import FixedBatchSpout
+from trident.state import RedisMapState
+from trident.testing.local import start_local
 
 TOTAL = 2000
 KILLS = 12
@@ -98,3 +103,29 @@ def test_redis_errors_are_told_while_a_commit_waits(tmp_path: Path) -> None:
             running.processAllAvailable(timeout=60)
             assert dict(running.state("counts").items()) == expected(60)[0]
         assert isinstance(server.client, redis.Redis)
+
+
+def test_a_hash_tag_group_that_is_gone_is_rebuilt_by_itself(tmp_path: Path) -> None:
+    """As when one node of a cluster comes back empty."""
+    with RedisServer(tmp_path / "redis", "none") as server:
+        words = [f"w{n}" for n in range(40)]
+        topology = TridentTopology()
+        stream = topology.newStream("words", FixedBatchSpout("word string", [words, words])).groupBy("word")
+        state = RedisMapState.opaque(server.url, groups=4, buckets=16)
+        stream.persistentAggregate(state, Count(), "count", name="counts")
+        with start_local(topology, name="parts", checkpointLocation=tmp_path / "checkpoint") as running:
+            running.processAllAvailable(timeout=20)
+            keys = list(server.client.scan_iter())
+            tags = sorted({key.split(b"}")[0] for key in keys})
+            assert len(tags) == 4
+            server.client.delete(*[key for key in keys if key.startswith(tags[1])])
+            deadline = time.monotonic() + 10
+            while running.isActive and time.monotonic() < deadline:
+                try:
+                    found = dict(running.state("counts").items())
+                except StateError:
+                    found = {}
+                if len(found) == len(words):
+                    break
+                time.sleep(0.1)
+            assert dict(running.state("counts").items()) == dict.fromkeys(words, 2), running.status

@@ -3,7 +3,7 @@
 Whatever does not fit is refused before anything is written to a store, with the way out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trident.base.attempt import Lease
@@ -15,10 +15,11 @@ from trident.base.errors import (
     StateOwnedError,
     StateShapeError,
 )
-from trident.compiler.program import Group, Program
+from trident.compiler.program import Program
 from trident.plan.nodes import PersistentAggregate
 from trident.runtime.coordinator import History
 from trident.runtime.crash import reach
+from trident.runtime.fitting import demand_fitting
 from trident.runtime.home import LogHome
 from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.settings import Settings
@@ -43,9 +44,13 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
             _demand_ours(name, store.report(), _step(program, name), program, log, settings)
         lease = log.take()
         reach("start.log.taken")
-        births = _births(program, stores, log, lease, settings)
         histories = {group.name: log.history(group.name) for group in program.groups}
+        births = _births(program, stores, log, histories, settings)
         _demand_groups_known(program, log)
+        for group in program.groups:
+            for txid in histories[group.name].frozen:
+                demand_fitting(group, log, births, txid)
+        _acquire(stores, births, log, lease)
         reach("start.done")
         return Begun(lease, stores, births, histories)
     except BaseException:
@@ -121,50 +126,53 @@ def _demand_ours(
 
 
 def _births(
-    program: Program, stores: Mapping[str, Store], log: TransactionLog, lease: Lease, settings: Settings
+    program: Program,
+    stores: Mapping[str, Store],
+    log: TransactionLog,
+    histories: Mapping[str, History],
+    settings: Settings,
 ) -> dict[str, Birth]:
-    """Acquire every state; found those that the log does not know; refuse those that are lost or ahead."""
+    """When each state began, for new ones: now. Refuses those that are lost or ahead; writes nothing."""
     known = log.births()
     births: dict[str, Birth] = {}
     for group in program.groups:
-        history = log.history(group.name)
-        frozen = history.committed + len(history.frozen)
+        frozen = histories[group.name].committed + len(histories[group.name].frozen)
         for step in group.states:
-            name, store = step.state.name, stores[step.state.name]
-            report = store.report()
+            name = step.state.name
+            report = stores[name].report()
             birth = known.get(name)
-            if birth is None:
-                if report.identity is not None:
-                    raise StateAheadError(
-                        f"state {name!r} exists, but the log in {settings.folder} does not know it: the log is an old "
-                        f"copy. Restore the newest log, or {_way_out(settings)}"
-                    )
-                birth = Birth(group.name, frozen)
-                log.born(lease, name, birth)
-                reach("start.state.born")
-                _found(store, lease, birth)
-            elif birth.group != group.name:
+            if birth is None and report.identity is not None:
+                raise StateAheadError(
+                    f"state {name!r} exists, but the log in {settings.folder} does not know it: the log is an old "
+                    f"copy. Restore the newest log, or {_way_out(settings)}"
+                )
+            if birth is not None and birth.group != group.name:
                 raise CodeChangedError(
                     f"state {name!r} was written by the batch group {birth.group!r}, this topology writes it from "
                     f"{group.name!r}, whose txids are others; give it another name=, or {_way_out(settings)}"
                 )
-            elif any(g.marker is None for g in report.groups):
-                if frozen > birth.txid:
-                    raise StateLostError(
-                        f"state {name!r} is gone or in parts gone from its store, and the log at txid {frozen} knows "
-                        f"that it was born at {birth.txid}. Restore the store from a copy, or {_way_out(settings)}"
-                    )
-                _found(store, lease, birth)
+            if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
+                raise StateLostError(
+                    f"state {name!r} is gone or in parts gone from its store, and the log at txid {frozen} knows "
+                    f"that it was born at {birth.txid}. Restore the store from a copy, or {_way_out(settings)}"
+                )
             _demand_not_ahead(name, report, frozen, settings)
-            store.acquire(lease)
-            reach("start.state.acquired")
-            births[name] = birth
+            births[name] = birth or Birth(group.name, frozen)
     return births
 
 
-def _found(store: Store, lease: Lease, birth: Birth) -> None:
-    store.create(lease, birth.txid)
-    reach("start.state.created")
+def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: TransactionLog, lease: Lease) -> None:
+    """Found the states that are not there yet, and take all of them."""
+    known = log.births()
+    for name, store in stores.items():
+        if name not in known:
+            log.born(lease, name, births[name])
+            reach("start.state.born")
+        if any(group.marker is None for group in store.report().groups):
+            store.create(lease, births[name].txid)
+            reach("start.state.created")
+        store.acquire(lease)
+        reach("start.state.acquired")
 
 
 def _demand_not_ahead(name: str, report: StoreReport, frozen: int, settings: Settings) -> None:
@@ -186,9 +194,3 @@ def _demand_groups_known(program: Program, log: TransactionLog) -> None:
                 f"batch {waiting[0]} of the batch group {name!r} is frozen and not committed, and this topology has no "
                 f"such group (it has {', '.join(sorted(ours))}); start the former code once so that it commits"
             )
-
-
-def demand_fitting(group: Group, history: History, check: Callable[[int], None]) -> None:
-    """Every frozen batch that waits must fit the group's code."""
-    for txid in history.frozen:
-        check(txid)

@@ -23,6 +23,7 @@ from trident.compiler.freeze import read_frozen
 from trident.compiler.program import Group, Output, Stage
 from trident.plan.nodes import Node, PersistentAggregate, StateQuery, StateStep
 from trident.runtime.crash import reach
+from trident.runtime.fitting import demand_known
 from trident.runtime.frozen import FrozenOutput, freeze, thaw
 from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.threads import Threads
@@ -63,7 +64,7 @@ class Committer:
         given: dict[Node, pa.Table] = {}
         for stage in self.group.stages:
             results = self._results(stage, txid, first if stage.number == 1 else None, given)
-            given |= self._apply(stage, txid, results, written)
+            given |= self._apply(stage, txid, results, written, self._feeds(stage, txid))
         reach("commit.states.after")
         reach("committed.before")
         self.log.committed(self.lease, self.group.name, txid)
@@ -73,9 +74,8 @@ class Committer:
     def heal(self, state: str, upto: int) -> None:
         """Bring a store that was rewound up to batch `upto`, from the frozen batches."""
         store = self.stores[state]
-        report = store.report()
         birth = self.births[state].txid
-        if report.absent:
+        if any(group.marker is None for group in store.report().groups):  # also where only a part of it is gone
             self._demand_kept(state, birth, upto)
             store.create(self.lease, birth)
         store.acquire(self.lease)
@@ -83,13 +83,24 @@ class Committer:
         if behind >= upto:
             return
         self._demand_kept(state, behind, upto)
-        output = self._output_of(state)
         for txid in range(behind + 1, upto + 1):
-            frozen = self.log.frozen(self.group.name, txid, output[0].number)
-            if frozen is None or state not in frozen:
-                raise LogCorruptError(f"the log lacks what batch {txid} did to state {state!r}")
-            store.apply(self.lease, self._update(output[1], txid, self._thawed(frozen[state], txid, state)))
+            store.apply(self.lease, self._update(txid, self._frozen_for(state, txid)))
         self.healed.append((state, behind, upto))
+
+    def _frozen_for(self, state: str, txid: int) -> Result:
+        """What a batch did to a state, in whichever stage it was written then."""
+        stage = 1
+        while (frozen := self.log.frozen(self.group.name, txid, stage)) is not None:
+            if state in frozen:
+                return self._thawed(frozen[state], txid, state)
+            stage += 1
+        if stage == 1:
+            raise LogCorruptError(f"group {self.group.name!r} lacks the frozen content of batch {txid}")
+        raise CodeChangedError(
+            f"state {state!r} stands before batch {txid} of group {self.group.name!r}, which was made by a topology "
+            f"without it: what it missed cannot be known. Give it another name=, or give up log and states with "
+            f"topology.reset(name, checkpointLocation)"
+        )
 
     # --- the stages ------------------------------------------------------------------------------------------
 
@@ -113,15 +124,22 @@ class Committer:
         reach("commit.stage.frozen")
         return results
 
+    def _feeds(self, stage: Stage, txid: int) -> bool:
+        """Whether a later stage is still to be computed. If not, the states may be at later batches already (a power
+        loss takes a COMMITTED from the log, not from a server), where this batch's values cannot be read any more."""
+        later = (s.number for s in self.group.stages if s.number > stage.number)
+        return any(self.log.frozen(self.group.name, txid, number) is None for number in later)
+
     def _apply(
-        self, stage: Stage, txid: int, results: Mapping[str, Result], written: dict[str, Written]
+        self, stage: Stage, txid: int, results: Mapping[str, Result], written: dict[str, Written], feeds: bool
     ) -> dict[Node, pa.Table]:
-        """Write the stage's states side by side and read for its queries; gives what the next stage starts from."""
-        self._demand_known(results, stage, txid)
-        later = {id(node) for s in self.group.stages for node in s.inputs}
+        """Write the stage's states side by side and read for its queries; gives what the next stage starts from, if it
+        feeds one."""
+        demand_known(results, stage, self.births, txid)
+        later = {id(node) for s in self.group.stages for node in s.inputs} if feeds else set[int]()
         given: dict[Node, pa.Table] = {}
         tables = {name: self._whole(result) for name, result in results.items()}
-        queries = [o for o in stage.outputs if isinstance(o.step, StateQuery)]
+        queries = [o for o in stage.outputs if feeds and isinstance(o.step, StateQuery)]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
             given[output.step] = self._answer(output, tables[output.name], txid, written)
         for output in stage.outputs:
@@ -144,7 +162,9 @@ class Committer:
             applied = future.result()
             table = tables.get(output.name)
             written[output.name] = Written(0 if table is None else table.num_rows, applied.written)
-            if applied.values is not None and table is not None:
+            if table is None:  # born after this batch: nothing new of it
+                given[output.step] = output.schema.empty_table()
+            elif applied.values is not None:
                 given[output.step] = table.set_column(
                     table.num_columns - 1, table.schema.field(table.num_columns - 1), applied.values
                 )
@@ -168,7 +188,7 @@ class Committer:
         if table is None:  # the state was born after this batch was frozen
             return Applied(None, 0, 0)
         store = self.stores[output.name]
-        update = self._update(output, txid, table)
+        update = self._update(txid, table)
         reach("commit.state.before")
         try:
             applied = store.apply(self.lease, update, values)
@@ -180,7 +200,7 @@ class Committer:
 
     # --- small things ----------------------------------------------------------------------------------------
 
-    def _update(self, output: Output, txid: int, result: Result) -> Update:
+    def _update(self, txid: int, result: Result) -> Update:
         table = self._whole(result).combine_chunks()
         values = table.column(table.num_columns - 1).combine_chunks()
         keys = table.select(list(range(table.num_columns - 1)))
@@ -196,46 +216,10 @@ class Committer:
     def _thawed(self, output: FrozenOutput, txid: int, name: str) -> Result:
         return thaw(output, f"group {self.group.name!r}, batch {txid}, {name!r}")
 
-    def _output_of(self, state: str) -> tuple[Stage, Output]:
-        for stage in self.group.stages:
-            for output in stage.outputs:
-                if output.name == state:
-                    return stage, output
-        raise KeyError(state)
-
     def forget(self, folders: list[str]) -> None:
         """Delete files that no frozen batch refers to any more."""
         for folder in folders:
             shutil.rmtree(self.folder / folder, ignore_errors=True)
-
-    def demand_fitting(self, txid: int) -> None:
-        """Raises CodeChangedError where a frozen batch does not fit this topology."""
-        for stage in self.group.stages:
-            frozen = self.log.frozen(self.group.name, txid, stage.number)
-            if frozen is not None:
-                results = {name: self._thawed(output, txid, name) for name, output in frozen.items()}
-                self._demand_known(results, stage, txid)
-
-    def _demand_known(self, results: Mapping[str, Result], stage: Stage, txid: int) -> None:
-        """A frozen batch must fit the code that is to apply it."""
-        known = {output.name: output for output in stage.outputs}
-        for name, result in results.items():
-            if name not in known:
-                raise CodeChangedError(
-                    f"batch {txid} was frozen by a topology with the step {name!r}, which this one does not have; "
-                    f"start the former code once so that it commits, or give up log and states with topology.reset"
-                )
-            if result.schema.types != known[name].schema.types:
-                raise CodeChangedError(
-                    f"batch {txid} was frozen with {name!r} as ({_shown(result.schema)}), this topology has "
-                    f"({_shown(known[name].schema)}); start the former code once so that it commits, or reset"
-                )
-        for name, output in known.items():
-            born_later = isinstance(output.step, PersistentAggregate) and self.births[name].txid >= txid
-            if name not in results and not born_later:
-                raise CodeChangedError(
-                    f"batch {txid} was frozen without {name!r}; start the former code once, or reset"
-                )
 
     def _demand_kept(self, state: str, behind: int, upto: int) -> None:
         kept = self.log.kept_since(self.group.name)
@@ -245,7 +229,3 @@ class Committer:
                 f"{kept}: the state cannot be healed. Restore the store from a copy that is newer than txid {kept}, "
                 f"or give up log and states with topology.reset(name, checkpointLocation)"
             )
-
-
-def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)

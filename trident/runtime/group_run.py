@@ -25,8 +25,10 @@ from trident.base.errors import (
     StateUnavailableError,
     TridentError,
 )
+from trident.base.types import arrow_schema
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.program import Group
+from trident.plan.nodes import Node
 from trident.runtime import events as on
 from trident.runtime.committer import Committer, Written
 from trident.runtime.coordinator import Coordinator, History, Rules, Status
@@ -40,6 +42,8 @@ from trident.runtime.sources import Sources
 from trident.runtime.threads import Threads
 from trident.runtime.timers import Timers
 from trident.runtime.trace import Trace
+from trident_spouts.emission import ArrowEmission
+from trident_spouts.executor import Emission
 
 logger = logging.getLogger(__name__)
 
@@ -278,7 +282,7 @@ class GroupRun:
             self._queue.put(lambda: self._set_deadline(attempt))
             reach("run.before")
             stage = self.group.stages[0]
-            inputs = {node: emission for node, emission in emissions.items() if emission is not None}
+            inputs = {node: _nothing(node) if given is None else given for node, given in emissions.items()}
             result = self._slots.run(stage, inputs, attempt)
             reach("run.after")
             outputs = {name: freeze(part) for name, part in result.results.items()}
@@ -460,6 +464,11 @@ class GroupRun:
             self.done.set()
             self._rest.notify_all()
         self._ended(self)
+
+
+def _nothing(node: Node) -> Emission:
+    """What a spout that is idle in a batch gives to it."""
+    return ArrowEmission(arrow_schema(node.schema).empty_table())
 
 
 _DOING: dict[type, Callable[[GroupRun, Any], None]] = {

@@ -132,7 +132,7 @@ class SqliteLog:
         text = json.dumps(plan, separators=(",", ":"))
         with self._write(lease) as db:
             old = db.execute("SELECT plan FROM batches WHERE grp = ? AND txid = ?", (group, attempt.txid)).fetchone()
-            if old is not None and old[0] != text:
+            if old is not None and self._json(old[0]) != plan:  # as the coordinator compares: order means nothing
                 db.execute("DELETE FROM batches WHERE grp = ? AND txid > ?", (group, attempt.txid))
             db.execute(
                 "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?, ?, ?)",

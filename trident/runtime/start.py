@@ -172,8 +172,6 @@ def _group_run(
         group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, _answers(stores)
     )
     history = begun.histories[group.name]
-    for txid in history.frozen:
-        committer.demand_fitting(txid)
     for state in stores:
         committer.heal(state, max(history.committed, begun.births[state].txid))
     return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, running._group_ended)

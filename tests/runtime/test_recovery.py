@@ -1,0 +1,201 @@
+"""What a start finds after a power loss, a crash between any two lines, or a change of the code, and makes of it."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trident
+from tests.support.server import RedisServer
+from trident import Count, TridentTopology
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import CodeChangedError, StateUnavailableError
+from trident.runtime import group_run
+from trident.runtime.sqlite_log import SqliteLog
+from trident.spouts import FeederBatchSpout, FixedBatchSpout
+from trident.state import MemoryMapState, RedisMapState
+from trident.testing.local import start_local
+
+WORDS = FixedBatchSpout("word string", [["a", "b"], ["a"], ["c", "a"], ["b"], ["a"]])
+COUNTS = {"a": 4, "b": 2, "c": 1}
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    yield
+    for running in trident.active():
+        running.stop()
+
+
+def edit(checkpoint: Path, statement: str) -> None:
+    """Change the log of topology "wc" behind its back."""
+    with sqlite3.connect(checkpoint / "wc" / "log.sqlite") as db:
+        db.execute(statement)
+    db.close()
+
+
+def two_stages(state: Any, spout: Any = WORDS) -> TridentTopology:
+    topology = TridentTopology()
+    words = topology.newStream("words", spout).groupBy("word")
+    counts = words.persistentAggregate(state, Count(), "count", name="counts")
+    counts.newValuesStream().groupBy("count").persistentAggregate(state, Count(), "n", name="seen")
+    return topology
+
+
+def run(topology: TridentTopology, checkpoint: Path, *states: str, **options: Any) -> list[dict[Any, Any]]:
+    with start_local(topology, name="wc", checkpointLocation=checkpoint, **options) as running:
+        running.processAllAvailable(timeout=20)
+        return [dict(running.state(state).items()) for state in states]
+
+
+def test_commits_that_a_power_loss_took_from_the_log_are_found_again_in_the_states(
+    tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """COMMITTED is not fsynced by itself: a server that is elsewhere may be several batches ahead of the log."""
+    topology = two_stages(RedisMapState.opaque(shared_redis.url))
+    before = run(topology, tmp_path, "counts", "seen", maxSpoutPending=4)
+    edit(tmp_path, "UPDATE groups SET committed = frozen - 4")
+    assert run(topology, tmp_path, "counts", "seen", maxSpoutPending=4) == before
+    assert before[0] == COUNTS
+
+
+def test_a_plan_that_comes_back_in_another_order_is_the_same_plan(tmp_path: Path) -> None:
+    with_two = SqliteLog(tmp_path / "log.sqlite", "wc")
+    lease = with_two.take()
+    with_two.planned(lease, "g", TransactionAttempt(1, 0), {"s": {"p0": 1, "p1": 2}}, 0.0)
+    with_two.planned(lease, "g", TransactionAttempt(2, 0), {"s": {"p0": 3, "p1": 4}}, 0.0)
+    with_two.planned(lease, "g", TransactionAttempt(1, 1), {"s": {"p1": 2, "p0": 1}}, 0.0)
+    assert [attempt for attempt, _ in with_two.history("g").planned] == [1, 0]
+    with_two.close()
+
+
+def one_state(name: str = "counts", value: str = "word string", batches: Any = None) -> TridentTopology:
+    topology = TridentTopology()
+    words = topology.newStream("words", batches or FeederBatchSpout(value)).groupBy("word")
+    words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name=name)
+    return topology
+
+
+def crashed(topology: TridentTopology, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, commits: bool) -> None:
+    """A run whose memory states took no last snapshot; with `commits` False its last batch is frozen only."""
+    from trident.runtime.committer import Committer
+    from trident_state.memory.store import MemoryStore
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryStore, "close", lambda self: None)
+        if not commits:
+            patch.setattr(Committer, "commit", _away)
+        with start_local(topology, name="wc", checkpointLocation=checkpoint, commitRetrySecs=0) as running:
+            try:
+                running.processAllAvailable(timeout=20)
+            except StateUnavailableError:
+                assert not commits
+            running._runs["words"].error = None
+
+
+def _away(*_: object) -> None:
+    raise StateUnavailableError("away")
+
+
+def test_a_state_that_moved_to_a_later_stage_is_healed_from_where_it_was_frozen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed(one_state(batches=WORDS), tmp_path, monkeypatch, commits=True)
+    topology = TridentTopology()
+    words = topology.newStream("words", WORDS)
+    others = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="others")
+    answered = words.stateQuery(others, "word", trident.MapGet(), "before")
+    answered.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    assert run(topology, tmp_path, "counts") == [COUNTS]
+
+
+def test_a_refused_start_leaves_no_new_state_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crashed(one_state(batches=FixedBatchSpout("word string", [["a"]])), tmp_path, monkeypatch, commits=False)
+    changed = TridentTopology()
+    lines = changed.newStream("words", FixedBatchSpout("word string", [["a"], ["b"]])).groupBy("word")
+    lines.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="new")
+    with pytest.raises(CodeChangedError, match=r"batch 1 was frozen .*start the former code once"):
+        run(changed, tmp_path)
+    assert run(one_state(batches=FixedBatchSpout("word string", [["a"], ["b"]])), tmp_path, "counts") == [
+        {"a": 1, "b": 1}
+    ]
+    assert run(changed, tmp_path, "new") == [{}]
+
+
+def test_a_state_that_comes_back_after_batches_without_it_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(one_state(batches=FixedBatchSpout("word string", [["a"]])), tmp_path)
+    run(one_state("others", batches=WORDS), tmp_path)
+    with pytest.raises(CodeChangedError, match=r"'counts'.*batch 2 .*without it.*another name="):
+        run(one_state(batches=WORDS), tmp_path)
+
+
+def test_states_that_join_over_a_frozen_batch_and_feed_each_other_begin_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed(one_state(batches=FixedBatchSpout("word string", [["a"]])), tmp_path, monkeypatch, commits=False)
+    grown = TridentTopology()
+    words = grown.newStream("words", FixedBatchSpout("word string", [["a"], ["b"]])).groupBy("word")
+    words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    new = words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="new")
+    new.newValuesStream().groupBy("count").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="seen")
+    assert run(grown, tmp_path, "counts", "new", "seen") == [{"a": 1, "b": 1}, {"b": 1}, {1: 1}]
+
+
+def test_a_store_that_is_away_when_the_log_would_be_trimmed_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trident_state.memory.store import MemoryStore
+
+    durable, away = MemoryStore.durable, [3]
+
+    def sometimes(self: MemoryStore) -> int:
+        if away[0] and trims:
+            away[0] -= 1
+            raise StateUnavailableError("away")
+        return durable(self)
+
+    trims: list[int] = []
+    trim = SqliteLog.trim
+    original = group_run.GroupRun._trim
+
+    def watched(self: group_run.GroupRun) -> None:
+        trims.append(1)
+        original(self)
+
+    monkeypatch.setattr(group_run, "_TRIM_EVERY", 2)
+    monkeypatch.setattr(group_run.GroupRun, "_trim", watched)
+    monkeypatch.setattr(MemoryStore, "durable", sometimes)
+    trimmed: list[int] = []
+
+    def trimming(self: SqliteLog, lease: Any, group: str, needed: int, *keep: int) -> list[str]:
+        trimmed.append(needed)
+        return trim(self, lease, group, needed, *keep)
+
+    monkeypatch.setattr(SqliteLog, "trim", trimming)
+    batches = FixedBatchSpout("word string", [["a"]] * 12)
+    assert run(one_state(batches=batches), tmp_path, "counts") == [{"a": 12}]
+    assert away == [0] and trimmed
+
+
+def test_a_spout_that_is_idle_in_a_batch_of_its_group_gives_nothing_to_it(tmp_path: Path) -> None:
+    topology = TridentTopology()
+    one = topology.newStream("one", FixedBatchSpout("word string", [["a"], ["a"], ["b"]]))
+    other = topology.newStream("other", FixedBatchSpout("word string", [["a"]]))
+    words = topology.merge(one, other).groupBy("word")
+    words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    assert run(topology, tmp_path, "counts") == [{"a": 3, "b": 1}]
+    assert run(topology, tmp_path, "counts") == [{"a": 3, "b": 1}]
+
+
+def test_a_group_without_states_goes_on_over_restarts(tmp_path: Path) -> None:
+    seen: list[str] = []
+    topology = TridentTopology()
+    topology.newStream("words", FixedBatchSpout("word string", [["a"], [], ["b"]])).peek(lambda t: seen.append(t.word))
+    run(topology, tmp_path)
+    edit(tmp_path, "UPDATE groups SET committed = frozen - 1")
+    run(topology, tmp_path)
+    assert seen == ["a", "b"]
