@@ -1,18 +1,24 @@
 """Giving a topology's past up: its states and its log together, so that neither can contradict the other."""
 
+import logging
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trident.base.attempt import Lease
-from trident.base.errors import StateOwnedError, TopologyActiveError
+from trident.base.errors import LogError, StateOwnedError, TopologyActiveError
 from trident.compiler.stages import cut
 from trident.runtime import registry
+from trident.runtime.sqlite_log import SqliteLog
+from trident.runtime.start import LOG_FILE
 from trident_state.store import StateIdentity
 
 if TYPE_CHECKING:
     from trident.topology import TridentTopology
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,7 @@ class _Forsaken:
 def reset(topology: "TridentTopology", name: str, checkpointLocation: str | Path) -> None:
     """Drop every state that the topology declares, then the log of `name` under `checkpointLocation`.
 
+    A driver of another process that still runs on that log is fenced out first: it stops without writing.
     Raises TopologyActiveError while it runs in this process, StateOwnedError where a place holds another topology's
     state (nothing of it is touched).
     """
@@ -38,6 +45,7 @@ def reset(topology: "TridentTopology", name: str, checkpointLocation: str | Path
         raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
     folder = Path(checkpointLocation).absolute() / name
     program = cut(topology)
+    _take(folder / LOG_FILE, name)
     for group in program.groups:
         for step in group.states:
             state = step.state.name
@@ -53,4 +61,20 @@ def reset(topology: "TridentTopology", name: str, checkpointLocation: str | Path
                 store.drop()
             finally:
                 store.close()
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _take(path: Path, name: str) -> None:
+    """Fence out whoever writes this log. One that cannot be read is given up as it is."""
+    if not path.exists():
+        return
+    try:
+        log = SqliteLog(path, name)
+    except LogError as error:
+        logger.warning("the log that is reset cannot be read: %s", error)
+        return
+    try:
+        log.take()
+    finally:
+        log.close()
