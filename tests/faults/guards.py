@@ -153,6 +153,22 @@ GUARDS = [
         "tests/faults/test_rewind.py -k empty",
     ),
     Guard(
+        "trim",
+        "frozen batches go that a state in memory has not secured yet",
+        "trident/runtime/group_run.py",
+        "needed = min([store.durable() for store in self._committer.stores.values()] + [self.committed])",
+        "needed = self.committed",
+        "tests/runtime/test_recovery.py -k secured",
+    ),
+    Guard(
+        "rows that come once",
+        "a batch that is planned anew asks a source again that gives its rows once",
+        "spouts/trident_spouts/adapters/batch.py",
+        "        if txid in self._kept:",
+        "        if False:",
+        "tests/runtime/test_misbehaviour.py -k once",
+    ),
+    Guard(
         "lost state",
         "an empty store is taken for a new one, and everything before is forgotten",
         "trident/runtime/begin.py",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import trident
@@ -12,7 +13,9 @@ from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import CodeChangedError, StateUnavailableError
+from trident.compiler.engine import FrozenFiles
 from trident.runtime import group_run
+from trident.runtime.frozen import freeze
 from trident.runtime.sqlite_log import SqliteLog
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
@@ -29,10 +32,10 @@ def nothing_left_running() -> Iterator[None]:
         running.stop()
 
 
-def edit(checkpoint: Path, statement: str) -> None:
+def edit(checkpoint: Path, statement: str, *values: Any) -> None:
     """Change the log of topology "wc" behind its back."""
     with sqlite3.connect(checkpoint / "wc" / "log.sqlite") as db:
-        db.execute(statement)
+        db.execute(statement, values)
     db.close()
 
 
@@ -199,3 +202,37 @@ def test_a_group_without_states_goes_on_over_restarts(tmp_path: Path) -> None:
     edit(tmp_path, "UPDATE groups SET committed = frozen - 1")
     run(topology, tmp_path)
     assert seen == ["a", "b"]
+
+
+def test_what_memory_has_not_secured_is_never_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_run, "_TRIM_EVERY", 1)
+    batches = FixedBatchSpout("word string", [["a"]] * 40)
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteLog, "trim", _stingy(SqliteLog.trim))
+        crashed(one_state(batches=batches), tmp_path, patch, commits=True)
+        assert run(one_state(batches=batches), tmp_path, "counts") == [{"a": 40}]
+
+
+def _stingy(trim: Any) -> Any:
+    def trimmed(self: SqliteLog, lease: Any, group: str, needed: int, *keep: int) -> Any:
+        return trim(self, lease, group, needed, 0, 0)
+
+    return trimmed
+
+
+def test_files_that_a_killed_driver_left_behind_are_swept(tmp_path: Path) -> None:
+    run(one_state(batches=WORDS), tmp_path)
+    scratch, unnamed, named = (
+        tmp_path / "wc" / place for place in ("scratch/1-9-0-1", "frozen/words/1-9-0-1", "frozen/words/1-4-0-1")
+    )
+    for folder in (scratch, unnamed, named):
+        folder.mkdir(parents=True)
+        (folder / "part.arrow").write_bytes(b"left behind")
+    body = frozen_files(FrozenFiles("frozen/words/1-4-0-1", (), pa.schema([])))
+    edit(tmp_path, "INSERT INTO frozen VALUES ('words', 4, 2, 'x', ?, 1, 0, 0, 0)", body)
+    run(one_state(batches=WORDS), tmp_path)
+    assert (scratch.exists(), unnamed.exists(), named.exists()) == (False, False, True)
+
+
+def frozen_files(files: FrozenFiles) -> bytes:
+    return freeze(files).body

@@ -216,6 +216,14 @@ class Committer:
     def _thawed(self, output: FrozenOutput, txid: int, name: str) -> Result:
         return thaw(output, f"group {self.group.name!r}, batch {txid}, {name!r}")
 
+    def sweep(self) -> None:
+        """Delete the files of attempts of earlier epochs that never froze."""
+        named, place = self.log.folders(self.group.name), self.folder / "frozen" / self.group.name
+        for folder in place.iterdir() if place.is_dir() else ():
+            epoch = folder.name.partition("-")[0]
+            if epoch.isdigit() and int(epoch) < self.lease.epoch and str(folder.relative_to(self.folder)) not in named:
+                shutil.rmtree(folder, ignore_errors=True)
+
     def forget(self, folders: list[str]) -> None:
         """Delete files that no frozen batch refers to any more."""
         for folder in folders:

@@ -104,6 +104,10 @@ class TransactionLog(Protocol):
         whichever is less. Returns the folders of files that nothing refers to any more."""
         ...
 
+    def folders(self, group: str) -> set[str]:
+        """The folders of files that frozen batches refer to."""
+        ...
+
     def kept_since(self, group: str) -> int:
         """The batches after this txid are all kept, frozen ones with their content."""
         ...

@@ -241,6 +241,10 @@ class SqliteLog:
             db.execute("UPDATE groups SET kept = max(kept, ?) WHERE name = ?", (until, group))
         return [json.loads(body)["folder"] for (body,) in gone if body is not None]
 
+    def folders(self, group: str) -> set[str]:
+        bodies = self._rows("SELECT body FROM frozen WHERE grp = ? AND files", group)
+        return {json.loads(body)["folder"] for (body,) in bodies}
+
     def kept_since(self, group: str) -> int:
         rows = self._rows("SELECT kept FROM groups WHERE name = ?", group)
         return rows[0][0] if rows else 0

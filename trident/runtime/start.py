@@ -2,6 +2,7 @@
 
 import functools
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from trident.topology import TridentTopology
 
 LOG_FILE = "log.sqlite"
+SCRATCH = "scratch"
 
 
 def start(topology: "TridentTopology", spark: "SparkSession | None" = None, **options: Any) -> RunningTopology:
@@ -114,6 +116,7 @@ def _start(
         log = SqliteLog(settings.folder / LOG_FILE, settings.name)
         undo.append(log.close)
         begun = begin(program, log, settings)
+        shutil.rmtree(settings.folder / SCRATCH, ignore_errors=True)
         undo.append(lambda: close_all(begun.stores))
         engine = engine_of(settings)
         undo.append(engine.close)
@@ -166,12 +169,13 @@ def _group_run(
     trace: Trace,
     running: RunningTopology,
 ) -> GroupRun:
-    slots = Slots(lambda: engine.slot(group), settings.folder / "scratch")
+    slots = Slots(lambda: engine.slot(group), settings.folder / SCRATCH)
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
     committer = Committer(
         group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, _answers(stores)
     )
     history = begun.histories[group.name]
+    committer.sweep()
     for state in stores:
         committer.heal(state, max(history.committed, begun.births[state].txid))
     return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, running._group_ended)
