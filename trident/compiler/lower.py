@@ -5,6 +5,7 @@ knows them, else partial folds, a shuffle by key and a merge.
 """
 
 import contextlib
+import secrets
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
@@ -20,7 +21,7 @@ from trident.compiler.expressions import Expressions, Learned, analysed
 from trident.compiler.kernels import Work, compile_chain
 from trident.compiler.layout import Layout, is_filter_null
 from trident.compiler.names import all_quoted, cast, plain, quoted
-from trident.compiler.sessions import Profile
+from trident.compiler.sessions import Profile, is_connect, view_of
 from trident.compiler.worker import Chain, Partial
 from trident.plan.nodes import (
     Aggregate,
@@ -46,7 +47,7 @@ class Lowering:
         self.profile = profile
         self._frames = dict(frames)
         self._expressions = Expressions(learned)
-        self._kept: list[DataFrame] = []
+        self._kept: list[tuple[DataFrame, str | None]] = []
 
     def frame(self, node: Node) -> DataFrame:
         """What leaves this node: the fields that anybody reads, and perhaps more."""
@@ -63,14 +64,22 @@ class Lowering:
         self._frames[id(node)] = self._keep(self._frames[id(node)])
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        self._kept.append(frame.persist())
-        return self._kept[-1]
+        """The frame, evaluated once however many read it."""
+        name = None
+        if is_connect(frame.sparkSession):
+            name = f"__trident_{secrets.token_hex(8)}"
+            frame = view_of(frame, name)
+        frame.persist()
+        self._kept.append((frame, name))
+        return frame
 
     def release(self) -> None:
         """Let go of what was kept for several readers."""
-        for frame in self._kept:
+        for frame, view in self._kept:
             with contextlib.suppress(PySparkException):  # the session may be gone; the storage goes with it
                 frame.unpersist(blocking=False)
+                if view is not None:
+                    frame.sparkSession.catalog.dropTempView(view)
         self._kept.clear()
 
     def select(self, node: Node, names: Sequence[str]) -> DataFrame:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from trident.compiler.engine import StageResult
 from trident.compiler.program import Stage
@@ -65,6 +65,18 @@ def active_session_kept() -> Iterator[None]:
     finally:
         if before is not None and getattr(SparkSession, "_activeSession", None) is not before:
             SparkSession._activeSession = before
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Whether the session is a Connect client's. (Asking a classic one for its `client` raises.)"""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def view_of(frame: DataFrame, name: str) -> DataFrame:
+    """The same frame as a plan that stays one when it becomes part of others. Connect analyses a plan anew in every
+    use, draws another seed for each rand() and so does not find again what was cached; a view is analysed once."""
+    frame.createOrReplaceTempView(name)
+    return frame.sparkSession.table(name)
 
 
 def local_cores(spark: SparkSession) -> int | None:

@@ -20,7 +20,7 @@ from trident.compiler.layout import check_travels, layout, stage_ends
 from trident.compiler.native import SparkSteps
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.requests import Answer, compile_request
-from trident.compiler.sessions import Profile, Sizes, active_session_kept, run_session
+from trident.compiler.sessions import Profile, Sizes, active_session_kept, is_connect, run_session
 from trident.compiler.spark_errors import translated
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
@@ -164,7 +164,7 @@ class SparkSlot:
 
     def close(self) -> None:
         """Give the session back. A classic session holds nothing but memory; a Connect one lives on the server."""
-        if type(self.session).__module__.startswith("pyspark.sql.connect"):  # asking a classic one for it raises
+        if is_connect(self.session):
             with _ignoring_gone():
                 self.session.client.release_session()
 
