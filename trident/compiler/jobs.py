@@ -53,14 +53,13 @@ class StageJob:
         self,
         stage: Stage,
         layout: Layout,
-        profile: Profile,
         learned: Learned,
         files: FileFolder | None,
         large: frozenset[str],
     ) -> None:
         self._stage = stage
         self._layout = layout
-        self._profile = profile
+        self._frames: dict[int, DataFrame] = {}
         self._learned = learned
         self._files = files
         self._large = large
@@ -70,8 +69,11 @@ class StageJob:
 
     def read(self, inputs: Mapping[Node, Emission | pa.Table], session: SparkSession, scratch: Path) -> None:
         """Make the DataFrames that the stage starts from."""
-        frames = {id(node): start_frame(node, given, session, scratch) for node, given in inputs.items()}
-        self._lowering = lowering = Lowering(self._layout, frames, self._profile, self._learned)
+        self._frames = {id(node): start_frame(node, given, session, scratch) for node, given in inputs.items()}
+
+    def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
+        """Begin to make the others from them."""
+        self._lowering = lowering = Lowering(self._layout, self._frames, profile, self._learned)
         for node, given in inputs.items():
             if self._layout.readers.get(id(node), 0) > 1 and not _cheap(given):
                 lowering.keep_start(node)
@@ -98,7 +100,7 @@ class StageJob:
 
     @property
     def _lower(self) -> Lowering:
-        assert self._lowering is not None, "read comes first"
+        assert self._lowering is not None, "lower comes first"
         return self._lowering
 
     # --- outputs ---------------------------------------------------------------------------------------------------
@@ -122,7 +124,7 @@ class StageJob:
         """Whether accumulators of several partitions had better meet on the driver: in a small batch that spares a
         shuffle and the Python tasks behind it, and without group fields there is but one a partition."""
         in_python = node.aggregation.native is None or self._lower.folding_chain(node) is not None
-        return in_python and (self._profile.small or not node.group)
+        return in_python and (self._lower.profile.small or not node.group)
 
     def _partials(self, output: Output, node: PersistentAggregate) -> Branch:
         spec = fold_spec(node)

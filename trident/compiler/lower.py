@@ -64,13 +64,16 @@ class Lowering:
         self._frames[id(node)] = self._keep(self._frames[id(node)])
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        """The frame, evaluated once however many read it."""
+        """The frame, evaluated once however many read it. Where executors are several it is evaluated before they
+        read it, because two of them could begin the same partition at once."""
         name = None
         if is_connect(frame.sparkSession):
             name = f"__trident_{secrets.token_hex(8)}"
             frame = view_of(frame, name)
         frame.persist()
         self._kept.append((frame, name))
+        if not self.profile.together:
+            frame.groupBy().count().toArrow()
         return frame
 
     def release(self) -> None:

@@ -14,7 +14,7 @@ from trident.compiler.expressions import Learned
 from trident.compiler.layout import Layout, layout
 from trident.compiler.lower import Lowering
 from trident.compiler.names import all_quoted
-from trident.compiler.sessions import Profile, active_session_kept, run_session
+from trident.compiler.sessions import Confs, Profile, active_session_kept, run_session
 from trident.compiler.spark_errors import translated
 from trident.plan.nodes import Each, Filter, Map, Node, RequestSource, Transform
 
@@ -90,8 +90,7 @@ class SparkSteps:
         with self._lock:
             if self._session is None:
                 self._session = run_session(self._spark)
-                for key, value in _SMALL.confs.items():
-                    self._session.conf.set(key, value)
+                Confs(self._session).apply(_SMALL)
             return self._session
 
 

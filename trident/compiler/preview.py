@@ -18,7 +18,7 @@ from trident.compiler.jobs import start_frame
 from trident.compiler.layout import layout
 from trident.compiler.lower import Lowering
 from trident.compiler.names import all_quoted
-from trident.compiler.sessions import Profile, active_session_kept, run_session
+from trident.compiler.sessions import Confs, Profile, active_session_kept, run_session
 from trident.compiler.spark_errors import translated
 from trident.compiler.stages import has_python_form
 from trident.plan.nodes import Node, PersistentAggregate, RequestSource, SpoutSource, StateQuery, walk
@@ -63,13 +63,14 @@ def _in_python(node: Node, emissions: Mapping[SpoutSource, Emission | None], n: 
 
 
 def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], n: int, spark: SparkSession) -> pa.Table:
-    session = run_session(spark)
+    session, profile = run_session(spark), Profile(small=True, partitions=1)
+    Confs(session).apply(profile)
     plan = layout({node: node.schema.names}, list(emissions))
     with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept():
         frames: dict[int, DataFrame] = {}
         for source, emission in emissions.items():
             frames[id(source)] = start_frame(source, _given(source, emission), session, Path(scratch))
-        lowering = Lowering(plan, frames, Profile(small=True, partitions=1), {})
+        lowering = Lowering(plan, frames, profile, {})
         try:
             frame = lowering.frame(node).select(*all_quoted(node.schema.names))
             return conform(frame.limit(n).toArrow(), arrow_schema(node.schema))

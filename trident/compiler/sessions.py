@@ -27,18 +27,42 @@ TINY_ROWS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How a batch of some size is best run."""
+    """How a batch of some size is best run. `together`: whether all tasks run in the driver's own process."""
 
     small: bool
     partitions: int
+    together: bool = True
 
     @property
-    def confs(self) -> dict[str, str]:
-        """What a run's session is set to."""
+    def confs(self) -> dict[str, str | None]:
+        """What a run's session is set to; None where it is what the given session says."""
         return {
             "spark.sql.adaptive.enabled": "false" if self.small else "true",
             "spark.sql.shuffle.partitions": str(self.partitions),
+            "spark.sql.leafNodeDefaultParallelism": str(self.partitions) if self.small else None,
         }
+
+
+class Confs:
+    """The confs of a run's session, set only where they change: each one is a round trip."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._own: dict[str, str | None] = {}
+        self._set: dict[str, str | None] = {}
+
+    def apply(self, profile: Profile) -> None:
+        """Set the session up for a batch."""
+        for key, value in profile.confs.items():
+            if key not in self._own:
+                self._own[key] = self._set[key] = self._session.conf.get(key, None)
+            wanted = self._own[key] if value is None else value
+            if self._set[key] != wanted:
+                if wanted is None:
+                    self._session.conf.unset(key)
+                else:
+                    self._session.conf.set(key, wanted)
+                self._set[key] = wanted
 
 
 def run_session(spark: SparkSession) -> SparkSession:
@@ -95,7 +119,9 @@ class Sizes:
 
     def __init__(self, spark: SparkSession, inline_bytes: int) -> None:
         self._inline = inline_bytes
-        self._tasks = local_cores(spark) or max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "200") or 200))
+        cores = local_cores(spark)
+        self._together = cores is not None
+        self._tasks = cores or max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "200") or 200))
         self._lock = threading.Lock()
         self._seconds: dict[tuple[str, int], float] = {}
         self._large: dict[tuple[str, int], frozenset[str]] = {}
@@ -104,10 +130,11 @@ class Sizes:
         """How to run a batch of so many tuples (None: nobody knows)."""
         if rows is None:
             small = self._seconds.get((group, stage.number), SMALL_SECONDS) < SMALL_SECONDS
-            return Profile(small, min(4, self._tasks) if small else self._tasks)
-        if rows > SMALL_ROWS:
-            return Profile(False, self._tasks)
-        return Profile(True, 1 if rows <= TINY_ROWS else min(4, self._tasks))
+            partitions = min(4, self._tasks) if small else self._tasks
+        else:
+            small = rows <= SMALL_ROWS
+            partitions = self._tasks if not small else 1 if rows <= TINY_ROWS else min(4, self._tasks)
+        return Profile(small, partitions, self._together)
 
     def large(self, group: str, stage: Stage) -> frozenset[str]:
         """The outputs whose last result was too large to come to the driver."""

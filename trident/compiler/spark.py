@@ -20,7 +20,7 @@ from trident.compiler.layout import check_travels, layout, stage_ends
 from trident.compiler.native import SparkSteps
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.requests import Answer, compile_request
-from trident.compiler.sessions import Profile, Sizes, active_session_kept, is_connect, run_session
+from trident.compiler.sessions import Confs, Sizes, active_session_kept, is_connect, run_session
 from trident.compiler.spark_errors import translated
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
@@ -81,7 +81,7 @@ class SparkSlot:
         self._group = group
         self._sizes = sizes
         self._engine = engine
-        self._confs: dict[str, str] = {}
+        self._confs = Confs(session)
         self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs) for s in group.stages}
         for found in self._layouts.values():
             check_travels(found)
@@ -111,37 +111,26 @@ class SparkSlot:
     def _run(
         self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
     ) -> StageResult:
-        began = time.perf_counter()
+        began, name = time.perf_counter(), self._group.name
         scratch.mkdir(parents=True, exist_ok=True)
-        rows = _rows(inputs)
-        self._set(self._sizes.profile(self._group.name, stage, rows))
-        large = self._sizes.large(self._group.name, stage)
+        large = self._sizes.large(name, stage)
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
-        profile = self._profile
-        job = StageJob(
-            stage, self._layouts[stage.number], profile, self._learned, files, large if files else frozenset()
-        )
+        job = StageJob(stage, self._layouts[stage.number], self._learned, files, large if files else frozenset())
         with active_session_kept():
+            self._confs.apply(self._sizes.profile(name, stage, _rows(inputs)))
             job.read(inputs, self.session, scratch)
-            result = self._finished(job)
-        self._sizes.ran(self._group.name, stage, result, time.perf_counter() - began)
+            profile = self._sizes.profile(name, stage, _rows(inputs))  # a source may know only now
+            self._confs.apply(profile)
+            try:
+                job.lower(inputs, profile)
+                self._check()
+                branches = job.branches()
+                self._check()
+                result = job.collect(branches)
+            finally:
+                job.release()
+        self._sizes.ran(name, stage, result, time.perf_counter() - began)
         return StageResult(result.results, _rows(inputs), result.debug)
-
-    def _finished(self, job: StageJob) -> StageResult:
-        try:
-            self._check()
-            branches = job.branches()
-            self._check()
-            return job.collect(branches)
-        finally:
-            job.release()
-
-    def _set(self, profile: Profile) -> None:
-        for key, value in profile.confs.items():
-            if self._confs.get(key) != value:
-                self.session.conf.set(key, value)
-                self._confs[key] = value
-        self._profile = profile
 
     def _check(self) -> None:
         if self._cancelled.is_set():
