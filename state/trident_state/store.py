@@ -168,6 +168,10 @@ class Store(Protocol):
         """The txid up to which this store survives a restart by itself; the log keeps everything newer."""
         ...
 
+    def snapshot(self) -> int:
+        """Move `durable` up to what is committed, now, if that is this store's own doing; returns `durable()`."""
+        ...
+
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
         """Values as of txid `asOf` (None: the latest written, committed or not).
 

@@ -124,6 +124,9 @@ class GroupRun:
         self._unsynced_since: float | None = None
         self._stage_failures = 0
         self._since_trim = 0
+        self._frozen_bytes = 0
+        """Since the last trim, and (the next) since every store could do without them."""
+        self._unsecured_bytes = 0
         name = group.name
         self._source_thread = Threads(f"trident-{name}-source", most=1)
         self._run_threads = Threads(f"trident-{name}-run")  # an attempt that hangs must not keep the next one waiting
@@ -330,6 +333,9 @@ class GroupRun:
             self._queue.put(on.Broken(error))
             return
         self._at_hand[attempt.txid] = held.result.results
+        size = sum(output.size for output in held.outputs.values())
+        self._frozen_bytes += size
+        self._unsecured_bytes += size
         self._unsynced_since = None
         self._trace.phase(self.group.name, attempt.txid, "freeze", self._clock.monotonic() - began)
         self._queue.put(on.Frozen(attempt, held.positions))
@@ -400,12 +406,13 @@ class GroupRun:
     def _trim(self) -> None:
         """Let go of what neither a store that lost its last writes nor a restart can need."""
         self._since_trim += 1
-        if self._since_trim % _TRIM_EVERY:
+        if self._since_trim % _TRIM_EVERY and self._frozen_bytes < self._settings.rewindBytes // 8:
             return
         reach("trim.before")
+        self._frozen_bytes = 0
         try:
-            needed = min([store.durable() for store in self._committer.stores.values()] + [self.committed])
-        except StateError as error:  # a store that is away just now: the log keeps all until it tells
+            needed = self._secured()
+        except (StateError, OSError) as error:  # a store or its disk is away just now: the log keeps all until then
             logger.warning("group %r: the log is not trimmed: %s", self.group.name, error)
             self._since_trim = -1
             return
@@ -413,6 +420,18 @@ class GroupRun:
         gone = self._log.trim(self._lease, self.group.name, needed, settings.keepBatches, settings.rewindBytes)
         self._committer.forget(gone)
         reach("trim.after")
+
+    def _secured(self) -> int:
+        """The txid up to which no store needs the log. Near `rewindBytes` the next commit waits for snapshots, so that
+        the log cannot grow without bound behind a state in memory."""
+        stores = self._committer.stores.values()
+        if self._unsecured_bytes >= self._settings.rewindBytes // 2:
+            for store in stores:
+                store.snapshot()
+        needed = min([store.durable() for store in stores] + [self.committed])
+        if needed == self.committed:
+            self._unsecured_bytes = 0
+        return needed
 
     def _heal(self, state: str) -> None:
         try:

@@ -149,6 +149,10 @@ class RedisStore:
         """The least marker: what the server answers for, as far as its own persistence goes (see `warnings`)."""
         return min(-1 if group.marker is None else group.marker for group in self.groups_of())
 
+    def snapshot(self) -> int:
+        """The server persists by its own rules: nothing is done."""
+        return self.durable()
+
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
         encoded = self._encoded(keys)
 
