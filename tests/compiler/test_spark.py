@@ -1,5 +1,7 @@
 """What holds on Spark alone: sessions, cancelling, evaluation once, native operations, what travels."""
 
+import datetime
+import os
 import threading
 import time
 from pathlib import Path
@@ -9,23 +11,27 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from tests.compiler.functions import CountedCalls, Longest, split
+from tests.compiler.functions import CountedCalls, Longest, Tally, split
 from tests.compiler.kit import STATE, OnSpark, emission, results, rows, run, stream
 from trident import Count, Debug, FilterNull, Max, Sum, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import (
     AttemptCancelledError,
+    MalformedInputError,
     MissingSessionError,
     SourceUnreadableError,
     SpoutContractError,
     UserFunctionError,
 )
+from trident.base.types import parse_schema
 from trident.compiler.arrow import ArrowEngine
 from trident.compiler.engine import StageResult
 from trident.compiler.program import Group
 from trident.compiler.sessions import run_session
 from trident.compiler.spark import SparkEngine
 from trident.compiler.stages import cut
+from trident_spouts.files.reading import LinesEmission, Stretch
+from trident_spouts.files.text import TextFormat
 
 pytestmark = pytest.mark.spark
 ATTEMPT = TransactionAttempt(1, 0)
@@ -184,8 +190,6 @@ def test_the_given_session_is_not_changed(spark: SparkSession) -> None:
     )
     group = one_group(topology)
     slot = SparkEngine(given).slot(group)
-    import datetime
-
     noon = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)
     given_tuples = {group.spouts[0]: emission("at timestamp", (noon,))}
     found = slot.run(group.stages[0], given_tuples, ATTEMPT, Path(_folder()))
@@ -278,7 +282,6 @@ def test_tuples_of_other_fields_are_refused(on_spark: OnSpark) -> None:
 
 
 def test_an_unreadable_file_is_a_source_error(on_spark: OnSpark, tmp_path: Path) -> None:
-    from trident.base.types import parse_schema
     from trident_spouts.files.parquet import FilesEmission
 
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is no Parquet file PAR1")
@@ -300,3 +303,109 @@ def test_a_function_that_cannot_travel_says_so(on_spark: OnSpark) -> None:
         UserFunctionError, match=r"<lambda> \(test_spark.py:\d+\) cannot be sent to Spark's workers: .*lock"
     ):
         results(on_spark, topology)
+
+
+# --- sizes --------------------------------------------------------------------------------------------------------
+
+
+def many_ways() -> TridentTopology:
+    """Aggregates of every kind over Python and native operations."""
+    topology = TridentTopology()
+    lines = stream(topology, "line string", [])
+    words = lines.each("line", split, "word string")
+    words.groupBy("word").persistentAggregate(STATE, Count(), "count", name="python-native")
+    native = lines.each("line", SPLIT, "word string")
+    native.groupBy("word").persistentAggregate(STATE, Count(), "count", name="native")
+    native.groupBy("word").persistentAggregate(STATE, "word", Longest(), "l", name="native-python")
+    lengths = native.each("word", len, "n int")
+    lengths.groupBy("n").persistentAggregate(STATE, "word", Longest(), "l", name="python")
+    lengths.groupBy("n").aggregate("n", Sum(), "s").persistentAggregate(STATE, "s", Max(), "max", name="twice")
+    lengths.persistentAggregate(STATE, "word", Longest(), "l", name="all")
+    lengths.aggregate("n", Tally(), "t").persistentAggregate(STATE, "t", Sum(), "s", name="all-twice")
+    lines.persistentAggregate(STATE, Count(), "lines", name="lines")
+    return topology
+
+
+def text(tmp_path: Path, content: str) -> LinesEmission:
+    """A text file that is not read on the driver, however small it is."""
+    file = tmp_path / "lines.txt"
+    file.write_text(content)
+    size = len(content.encode())
+    form = TextFormat(parse_schema("line string"), "strict", driver_bytes=0)
+    return LinesEmission((Stretch(str(file), 0, size, 0, size),), form)
+
+
+@pytest.mark.parametrize("size", ["small", "large", "read by the workers"])
+def test_a_batchs_size_changes_how_it_runs_and_not_what_it_is(
+    on_spark: OnSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    monkeypatch.setattr("trident.compiler.sessions.SMALL_ROWS", 10 if size == "large" else 10_000)
+    monkeypatch.setattr("trident.compiler.sessions.SMALL_SECONDS", 0.0)
+    lines = ["the cow jumped", "over the moon"] * 100
+    group = one_group(many_ways())
+    given: Any = emission("line string", *[(line,) for line in lines])
+    if size == "read by the workers":
+        given = text(tmp_path, "\n".join(lines) + "\n")
+    found = on_spark.slot(group).run(group.stages[0], {group.spouts[0]: given}, ATTEMPT, tmp_path / "scratch")
+    words = {"the": 200, "cow": 100, "jumped": 100, "over": 100, "moon": 100}
+    assert {name: rows(result) for name, result in found.results.items()} == {
+        "python-native": sorted(words.items()),
+        "native": sorted(words.items()),
+        "native-python": sorted((word, word) for word in words),
+        "python": [(3, "the"), (4, "over"), (6, "jumped")],
+        "twice": [(900,)],
+        "all": [("jumped",)],
+        "all-twice": [(600,)],
+        "lines": [(200,)],
+    }
+
+
+def pid(line: str) -> str:
+    return f"{line} {os.getpid()}"
+
+
+def test_a_source_and_the_functions_behind_it_share_a_worker(on_spark: OnSpark, tmp_path: Path) -> None:
+    """Two Python functions in a row cost two workers and a way through the JVM between them; one function does not."""
+    topology = TridentTopology()
+    seen = stream(topology, "line string", []).each("line", pid, "seen string").each(Debug("seen"))
+    seen.groupBy("seen").persistentAggregate(STATE, Count(), "count", name="counts")
+    plain = TridentTopology()
+    stream(plain, "line string", []).groupBy("line").persistentAggregate(STATE, Count(), "count", name="counts")
+    for each in (topology, plain):
+        group = one_group(each)
+        given = {group.spouts[0]: text(tmp_path, "a\nb\na\n")}
+        found = on_spark.slot(group).run(group.stages[0], given, ATTEMPT, tmp_path / "scratch")
+        assert sorted((row[0][0], row[1]) for row in rows(found.results["counts"])) == [("a", 2), ("b", 1)]
+
+
+def test_malformed_input_on_a_worker_is_a_typed_error(on_spark: OnSpark, tmp_path: Path) -> None:
+    topology = TridentTopology()
+    lines = stream(topology, "line string", [])
+    lines.each("line", split, "word string").groupBy("word").persistentAggregate(STATE, Count(), "n", name="fused")
+    lines.each("line", SPLIT, "word string").groupBy("word").persistentAggregate(STATE, Count(), "n", name="shared")
+    group = one_group(topology)
+    given = text(tmp_path, "good\nbad \n")
+    (tmp_path / "lines.txt").write_bytes(b"good\nbad\xff\n")
+    with pytest.raises(MalformedInputError, match=r"lines.txt"):
+        on_spark.slot(group).run(group.stages[0], {group.spouts[0]: given}, ATTEMPT, tmp_path / "scratch")
+
+
+def tokyo(at: datetime.datetime) -> datetime.datetime:
+    assert at.tzinfo is not None
+    return at + datetime.timedelta(hours=1)
+
+
+def test_timestamps_are_instants_whatever_the_sessions_zone(spark: SparkSession, tmp_path: Path) -> None:
+    given = spark.newSession()
+    given.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    topology = TridentTopology()
+    times = stream(topology, "at timestamp", []).each("at", tokyo, "later timestamp")
+    times.each("later", expr("date_format(later, 'HH')"), "hour string").groupBy("later, hour").persistentAggregate(
+        STATE, Count(), "count", name="hours"
+    )
+    group = one_group(topology)
+    noon = datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.UTC)
+    slot = SparkEngine(given).slot(group)
+    found = slot.run(group.stages[0], {group.spouts[0]: emission("at timestamp", (noon,))}, ATTEMPT, tmp_path)
+    assert rows(found.results["hours"]) == [(noon + datetime.timedelta(hours=1), "22", 1)]
+    slot.close()

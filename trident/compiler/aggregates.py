@@ -1,33 +1,18 @@
 """Aggregates as DataFrames: Catalyst's own where it knows them, else partial folds that meet by key."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trident.base.types import spark_schema, type_ddl
+from trident.base.types import type_ddl
 from trident.compiler.folds import FoldSpec
 from trident.compiler.names import all_quoted, quoted
 from trident.compiler.sessions import Profile
-from trident.compiler.worker import Batches, Merge
+from trident.compiler.tails import Tail
+from trident.compiler.worker import Merge
 
 _FLAG = "__trident_some"
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """A Python function over a DataFrame, not yet part of one: more may run in the same worker behind it."""
-
-    source: DataFrame
-    function: Callable[[Batches], Batches]
-    leaving: pa.Schema
-
-    def frame(self) -> DataFrame:
-        """The DataFrame that it makes."""
-        return self.source.mapInArrow(self.function, spark_schema(self.leaving))
 
 
 def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:

@@ -11,9 +11,9 @@ from pyspark.sql.types import StructField, StructType
 
 from trident.base.errors import UserFunctionError
 from trident.base.types import spark_schema, type_ddl
-from trident.compiler.aggregates import Tail
 from trident.compiler.failures import decoded
 from trident.compiler.names import quoted
+from trident.compiler.tails import Tail
 from trident.compiler.worker import FAILURE, Telling
 
 _TAG = "branch"

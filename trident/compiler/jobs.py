@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from trident.base.errors import SpoutContractError
 from trident.base.types import arrow_schema, select, spark_schema
 from trident.base.values import conform
-from trident.compiler.aggregates import Tail
 from trident.compiler.branches import Branch, collect
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.evaluate import fold_spec
@@ -21,11 +20,13 @@ from trident.compiler.layout import Layout, end_of
 from trident.compiler.lower import Lowering
 from trident.compiler.program import Output, Stage
 from trident.compiler.sessions import Profile
-from trident.compiler.worker import Chain, Drain, Then
+from trident.compiler.tails import Tail
+from trident.compiler.worker import Chain, Drain
 from trident.plan.nodes import Debug, Node, PersistentAggregate
 from trident_spouts.emission import ArrowEmission, UnionEmission
 from trident_spouts.executor import Emission
 from trident_spouts.files.parquet import FilesEmission
+from trident_spouts.files.reading import LinesEmission
 
 _NOTHING = pa.schema([pa.field("nothing", pa.int32())])
 """What an effect gives: no row of one column."""
@@ -59,7 +60,7 @@ class StageJob:
     ) -> None:
         self._stage = stage
         self._layout = layout
-        self._frames: dict[int, DataFrame] = {}
+        self._starts: dict[int, DataFrame | Tail] = {}
         self._learned = learned
         self._files = files
         self._large = large
@@ -69,11 +70,11 @@ class StageJob:
 
     def read(self, inputs: Mapping[Node, Emission | pa.Table], session: SparkSession, scratch: Path) -> None:
         """Make the DataFrames that the stage starts from."""
-        self._frames = {id(node): start_frame(node, given, session, scratch) for node, given in inputs.items()}
+        self._starts = {id(node): start_of(node, given, session, scratch) for node, given in inputs.items()}
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
         """Begin to make the others from them."""
-        self._lowering = lowering = Lowering(self._layout, self._frames, profile, self._learned)
+        self._lowering = lowering = Lowering(self._layout, self._starts, profile, self._learned)
         for node, given in inputs.items():
             if self._layout.readers.get(id(node), 0) > 1 and not _cheap(given):
                 lowering.keep_start(node)
@@ -123,8 +124,7 @@ class StageJob:
     def _meets_on_driver(self, node: PersistentAggregate) -> bool:
         """Whether accumulators of several partitions had better meet on the driver: in a small batch that spares a
         shuffle and the Python tasks behind it, and without group fields there is but one a partition."""
-        in_python = node.aggregation.native is None or self._lower.folding_chain(node) is not None
-        return in_python and (self._lower.profile.small or not node.group)
+        return (self._lower.profile.small or not node.group) and self._lower.folds_in_python(node)
 
     def _partials(self, output: Output, node: PersistentAggregate) -> Branch:
         spec = fold_spec(node)
@@ -144,7 +144,7 @@ class StageJob:
         if tail is None or tail.leaving.names != names or self._layout.shared(node):
             tail = Tail(self._lower.select(node, names), writer, MANIFEST)
         else:
-            tail = Tail(tail.source, Then(tail.function, writer), MANIFEST)
+            tail = tail.then(writer, MANIFEST)
 
         def finish(table: pa.Table) -> None:
             self._results[output.name] = manifest_of(table, files.place, output.schema)
@@ -170,9 +170,12 @@ class StageJob:
         return Branch.telling(Tail(chain[1], Drain(chain[0]), _NOTHING), lambda table: None)
 
 
-def start_frame(node: Node, given: Emission | pa.Table, session: SparkSession, scratch: Path) -> DataFrame:
+def start_of(node: Node, given: Emission | pa.Table, session: SparkSession, scratch: Path) -> DataFrame | Tail:
     """What enters the stage at this node."""
     emission = ArrowEmission(given) if isinstance(given, pa.Table) else given
+    read = emission.reader(session) if isinstance(emission, LinesEmission) else None
+    if read is not None:
+        return Tail(*read, arrow_schema(node.schema))
     frame = emission.dataframe(session, scratch)
     come, names = frame.columns, node.schema.names
     if len(come) != len(names):

@@ -15,13 +15,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from trident.base.types import arrow_schema, select
-from trident.compiler.aggregates import Tail, aggregated, meeting
+from trident.compiler.aggregates import aggregated, meeting
 from trident.compiler.evaluate import fold_spec
 from trident.compiler.expressions import Expressions, Learned, analysed
-from trident.compiler.kernels import Work, compile_chain
+from trident.compiler.kernels import compile_chain
 from trident.compiler.layout import Layout, is_filter_null
 from trident.compiler.names import all_quoted, cast, plain, quoted
 from trident.compiler.sessions import Profile, is_connect, view_of
+from trident.compiler.tails import Tail
 from trident.compiler.worker import Chain, Partial
 from trident.plan.nodes import (
     Aggregate,
@@ -40,12 +41,16 @@ from trident.plan.nodes import (
 
 
 class Lowering:
-    """One attempt's DataFrames, by node. `frames` are the starts' (by id)."""
+    """One attempt's DataFrames, by node. `starts` are the first ones (by id); a Tail is a source that Python reads."""
 
-    def __init__(self, layout: Layout, frames: Mapping[int, DataFrame], profile: Profile, learned: Learned) -> None:
+    def __init__(
+        self, layout: Layout, starts: Mapping[int, DataFrame | Tail], profile: Profile, learned: Learned
+    ) -> None:
         self.layout = layout
         self.profile = profile
-        self._frames = dict(frames)
+        self._frames = {at: start for at, start in starts.items() if not isinstance(start, Tail)}
+        self._readers = {at: start for at, start in starts.items() if isinstance(start, Tail)}
+        self._folds: dict[int, Tail] = {}
         self._expressions = Expressions(learned)
         self._kept: list[tuple[DataFrame, str | None]] = []
 
@@ -53,7 +58,7 @@ class Lowering:
         """What leaves this node: the fields that anybody reads, and perhaps more."""
         found = self._frames.get(id(node))
         if found is None:
-            found = self._lowered(node)
+            found = self._readers[id(node)].frame() if id(node) in self._readers else self._lowered(node)
             if self.layout.shared(node):
                 found = self._keep(found.select(*all_quoted(self.layout.names(node))))
             self._frames[id(node)] = found
@@ -61,7 +66,8 @@ class Lowering:
 
     def keep_start(self, node: Node) -> None:
         """Read a start once, however many read it."""
-        self._frames[id(node)] = self._keep(self._frames[id(node)])
+        if id(node) not in self._readers:  # these are kept like any other node
+            self._frames[id(node)] = self._keep(self._frames[id(node)])
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         """The frame, evaluated once however many read it. Where executors are several it is evaluated before they
@@ -93,23 +99,24 @@ class Lowering:
 
     def chain(self, node: Node) -> tuple[Chain, DataFrame] | None:
         """The Python operations that end in this node as one function, and the DataFrame it runs over."""
-        if id(node) in self._frames:
-            return None
-        works, below = self.layout.chain(node)
-        if not works:
-            return None
-        return self._chain(works, below, self.layout.names(node), node)
+        return None if id(node) in self._frames else self._chain(node, self.layout.names(node))
 
-    def _chain(self, works: tuple[Work, ...], below: Node, leaving: list[str], node: Node) -> tuple[Chain, DataFrame]:
+    def _chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
+        """The same for these fields of the node. A source that Python reads is read in the same worker."""
+        works, below = self.layout.chain(node)
+        reader = None if self.layout.shared(below) else self._readers.get(id(below))
+        if not works and reader is None:
+            return None
+        schema = arrow_schema(select(node.schema, leaving))
+        if reader is not None:
+            return Chain(works, reader.leaving, schema, reader.function), reader.source
         _, needed = compile_chain(works, leaving)
         entering = [name for name in below.schema.names if name in needed] or below.schema.names[:1]
-        frame = self.frame(below).select(*all_quoted(entering))
-        schemas = arrow_schema(select(below.schema, entering)), arrow_schema(select(node.schema, leaving))
-        return Chain(works, *schemas), frame
+        return Chain(works, arrow_schema(select(below.schema, entering)), schema), self.select(below, entering)
 
     def tail(self, node: Node) -> Tail | None:
         """The Python function that this node ends in, not yet part of a DataFrame; None where Spark's own work is
-        last, or where others read what leaves it."""
+        last, or where it is made already."""
         if id(node) in self._frames:
             return None
         chain = self.chain(node)
@@ -117,7 +124,7 @@ class Lowering:
             return Tail(chain[1], chain[0], chain[0].leaving)
         if isinstance(node, Aggregate | PersistentAggregate) and node.aggregation.native is None:
             with analysed(node):
-                return self._merging(node)
+                return meeting(self.folding(node).frame(), fold_spec(node), self.profile)
         return None
 
     def _lowered(self, node: Node) -> DataFrame:
@@ -156,39 +163,41 @@ class Lowering:
                 return self._joined(node)
         raise TypeError(f"{node.step}: the Spark engine knows no {type(node).__name__}")
 
-    # --- aggregates --------------------------------------------------------------------------------------------------
-
-    def _merging(self, node: Aggregate | PersistentAggregate) -> Tail:
-        """A combiner of Python's: folded in every partition, brought together by key, met."""
-        return meeting(self.folding(node).frame(), fold_spec(node), self.profile)
+    # --- aggregates ------------------------------------------------------------------------------------------------
 
     def folding(self, node: Aggregate | PersistentAggregate) -> Tail:
         """One accumulator a key and partition, folded where the Python operations before it run, if there are any."""
-        spec, chain = fold_spec(node), self.folding_chain(node)
+        if id(node) not in self._folds:
+            self._folds[id(node)] = self._folding(node, self._folding_chain(node))
+        return self._folds[id(node)]
+
+    def _folding(self, node: Aggregate | PersistentAggregate, chain: tuple[Chain, DataFrame] | None) -> Tail:
+        spec = fold_spec(node)
         if chain is None:
-            wanted = {*node.group, *node.inputs}
-            names = [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]
+            names = _folded(node)
             schema = arrow_schema(select(node.source.schema, names))
             chain = Chain((), schema, schema), self.select(node.source, names)
         return Tail(chain[1], Partial(chain[0], spec), spec.schema)
 
-    def _aggregated(self, node: Aggregate | PersistentAggregate) -> DataFrame:
-        spec = fold_spec(node)
-        if self.folding_chain(node) is None:
-            return aggregated(self.frame(node.source), spec, partial=False)
-        return aggregated(self.folding(node).frame(), spec, partial=True)
+    def folds_in_python(self, node: Aggregate | PersistentAggregate) -> bool:
+        """Whether a partition's tuples are folded by Python: because only Python can, or because they are there."""
+        if id(node) in self._folds:
+            return True
+        chain = self._folding_chain(node)
+        if chain is not None:
+            self._folds[id(node)] = self._folding(node, chain)
+        return chain is not None or node.aggregation.native is None
 
-    def folding_chain(self, node: Aggregate | PersistentAggregate) -> tuple[Chain, DataFrame] | None:
+    def _folding_chain(self, node: Aggregate | PersistentAggregate) -> tuple[Chain, DataFrame] | None:
         """The Python operations before an aggregate that nobody else reads: the fold can run with them."""
-        source = node.source
-        if id(source) in self._frames or self.layout.shared(source):
+        if id(node.source) in self._frames or self.layout.shared(node.source):
             return None
-        works, below = self.layout.chain(source)
-        if not works:
-            return None
-        wanted = {*node.group, *node.inputs}
-        leaving = [name for name in source.schema.names if name in wanted] or source.schema.names[:1]
-        return self._chain(works, below, leaving, source)
+        return self._chain(node.source, _folded(node))
+
+    def _aggregated(self, node: Aggregate | PersistentAggregate) -> DataFrame:
+        if self.folds_in_python(node):
+            return aggregated(self.folding(node).frame(), fold_spec(node), partial=True)
+        return aggregated(self.frame(node.source), fold_spec(node), partial=False)
 
     # --- several sources -------------------------------------------------------------------------------------------
 
@@ -223,6 +232,12 @@ class Lowering:
             cast(_side(*origin), f.dataType, f.name) for origin, f in zip(origins, node.schema.fields, strict=True)
         ]
         return joined.selectExpr(*items)
+
+
+def _folded(node: Aggregate | PersistentAggregate) -> list[str]:
+    """The fields that an aggregate reads of its source; one at least."""
+    wanted = {*node.group, *node.inputs}
+    return [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]
 
 
 def _side(at: int, name: str) -> str:

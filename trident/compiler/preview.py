@@ -14,13 +14,14 @@ from trident.base.types import arrow_schema
 from trident.base.values import conform, to_python
 from trident.compiler.arrow import columns_of
 from trident.compiler.evaluate import Evaluation, Run
-from trident.compiler.jobs import start_frame
+from trident.compiler.jobs import start_of
 from trident.compiler.layout import layout
 from trident.compiler.lower import Lowering
 from trident.compiler.names import all_quoted
 from trident.compiler.sessions import Confs, Profile, active_session_kept, run_session
 from trident.compiler.spark_errors import translated
 from trident.compiler.stages import has_python_form
+from trident.compiler.tails import Tail
 from trident.plan.nodes import Node, PersistentAggregate, RequestSource, SpoutSource, StateQuery, walk
 from trident_spouts.executor import Emission, SpoutExecutor
 
@@ -67,9 +68,9 @@ def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], n: i
     Confs(session).apply(profile)
     plan = layout({node: node.schema.names}, list(emissions))
     with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept():
-        frames: dict[int, DataFrame] = {}
+        frames: dict[int, DataFrame | Tail] = {}
         for source, emission in emissions.items():
-            frames[id(source)] = start_frame(source, _given(source, emission), session, Path(scratch))
+            frames[id(source)] = start_of(source, _given(source, emission), session, Path(scratch))
         lowering = Lowering(plan, frames, profile, {})
         try:
             frame = lowering.frame(node).select(*all_quoted(node.schema.names))

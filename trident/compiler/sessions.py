@@ -4,6 +4,7 @@ session that a user gave is never changed."""
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -68,6 +69,7 @@ class Confs:
 def run_session(spark: SparkSession) -> SparkSession:
     """A session of our own beside `spark`: the same runtime confs, catalog and database, its own jobs."""
     session = spark.newSession()
+    _runs.add(session)
     there = session.conf.getAll
     for key, value in spark.conf.getAll.items():
         if there.get(key) != value:
@@ -80,15 +82,22 @@ def run_session(spark: SparkSession) -> SparkSession:
     return session
 
 
+_runs: "weakref.WeakSet[SparkSession]" = weakref.WeakSet()
+_given: list[SparkSession] = []
+"""The session that was active before ours, at most one."""
+
+
 @contextlib.contextmanager
 def active_session_kept() -> Iterator[None]:
     """Classic ``createDataFrame`` makes its session the active one of the whole process; here it does not stay so."""
-    before = getattr(SparkSession, "_activeSession", None)
+    active = getattr(SparkSession, "_activeSession", None)
+    if active is not None and active not in _runs:
+        _given[:] = [active]
     try:
         yield
     finally:
-        if before is not None and getattr(SparkSession, "_activeSession", None) is not before:
-            SparkSession._activeSession = before
+        if _given and getattr(SparkSession, "_activeSession", None) in _runs:
+            SparkSession._activeSession = _given[0]
 
 
 def is_connect(session: SparkSession) -> bool:

@@ -3,8 +3,6 @@
 Each is made anew for every batch and pickled with its plan's functions; the txid travels in them, never in the plan.
 """
 
-import gc
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -15,6 +13,7 @@ from trident.compiler.columns import Columns
 from trident.compiler.failures import WorkerFailure, encoded
 from trident.compiler.folds import Fold, FoldSpec, quick_merge, quick_partial
 from trident.compiler.kernels import Work, compile_chain
+from trident_spouts.workers import settle
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -23,17 +22,6 @@ _ROWS = 10_000
 
 _KEYS = 1_000_000
 """Keys of a partial fold before it hands them on and starts again."""
-
-KEEP_GC = "TRIDENT_WORKER_GC"
-"""Set to 1 in the workers' environment, this leaves their garbage collector as it is."""
-
-
-def settle() -> None:
-    """Once a worker: take what is loaded out of the garbage collector's sight. Spark collects after every task, and
-    walking pyarrow's and pandas' modules again each time costs more than a small task does."""
-    if gc.get_freeze_count() == 0 and os.environ.get(KEEP_GC) != "1":
-        gc.collect()
-        gc.freeze()
 
 
 def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches) -> Batches:
@@ -93,6 +81,8 @@ class Chain:
     works: tuple[Work, ...]
     entering: pa.Schema
     leaving: pa.Schema
+    before: Callable[[Batches], Batches] | None = None
+    """What gives the batches that enter, where that runs in the same worker: a source's reader."""
 
     def __call__(self, batches: Batches) -> Batches:
         return guarded(self._run, batches)
@@ -100,7 +90,7 @@ class Chain:
     def columns(self, batches: Batches) -> Iterator[Columns]:
         """What leaves the chain, batch by batch."""
         apply, _ = compile_chain(self.works, self.leaving.names)
-        for batch in batches:
+        for batch in batches if self.before is None else self.before(batches):
             yield apply(Columns.of(batch, self.entering))
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:

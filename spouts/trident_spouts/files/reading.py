@@ -122,10 +122,18 @@ class LinesEmission:
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Read by the workers in as many partitions as there are cores, or megabytes; what is small, here."""
+        read = self.reader(spark)
+        if read is None:
+            return ArrowEmission(self.arrow()).dataframe(spark, scratch)
+        numbers, reader = read
+        return numbers.mapInArrow(reader, self.form.schema)
+
+    def reader(self, spark: "SparkSession") -> "tuple[DataFrame, ShareReader] | None":
+        """The partitions that the workers read and the function that reads them: an engine lets what follows run
+        behind it in the same worker. None where the driver reads sooner."""
         total = sum(stretch.last - stretch.first for stretch in self.stretches)
         if total <= (self.form.driver_bytes if on_this_machine(spark) else INLINE_BYTES):
-            return ArrowEmission(self.arrow()).dataframe(spark, scratch)
+            return None
         count = max(1, min(-(-total // PART_BYTES), parallelism(spark)))
         cut = tuple(tuple(share) for share in shares(self.stretches, count))
-        numbers = spark.range(0, len(cut), 1, len(cut))
-        return numbers.mapInArrow(ShareReader(cut, self.form), self.form.schema)
+        return spark.range(0, len(cut), 1, len(cut)), ShareReader(cut, self.form)
