@@ -1,5 +1,6 @@
 """A tuple as operations see it."""
 
+import gc
 import pickle
 
 import pytest
@@ -51,3 +52,13 @@ def test_a_field_that_is_not_there_is_named_with_those_that_are() -> None:
 def test_it_travels_by_pickle_with_its_names() -> None:
     t = pickle.loads(pickle.dumps(TridentTuple(word="dog", n=None)))  # noqa: S301
     assert (t.word, t.n, type(t)) == ("dog", None, tuple_type(("word", "n")))
+
+
+def test_a_maker_is_made_whole_whenever_the_collector_runs() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for at in range(300):
+            assert tuple_type((f"word{at}",))(["dog"])[f"word{at}"] == "dog"
+    finally:
+        gc.set_threshold(*before)

@@ -63,8 +63,9 @@ def tuple_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], TridentTupl
     >>> tuple_type(("word", "n"))(["dog", 2]).n
     2
     """
-    getters = vars(namedtuple("getters", [f"at{at}" for at in range(len(fields))]))  # in C, past our __getitem__
-    members: dict[str, Any] = {name: getters[f"at{at}"] for at, name in enumerate(fields) if _is_free(name)}
+    # Its getters are in C, past our __getitem__. The class is held here: collected, it would empty its own dict.
+    plain = namedtuple("plain", [f"at{at}" for at in range(len(fields))])  # type: ignore[misc]
+    members: dict[str, Any] = {name: vars(plain)[f"at{at}"] for at, name in enumerate(fields) if _is_free(name)}
     members |= {
         "__slots__": (),
         "__new__": tuple.__new__,
