@@ -213,3 +213,33 @@ def test_a_forked_child_knows_that_the_topology_runs_elsewhere() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         before = running._runs["words"].committed
         until(lambda: running._runs["words"].committed > before)
+
+
+LATE = """
+import threading, time
+import pyarrow as pa
+from tests.runtime.test_ending import ENDLESS, counting
+from trident.testing.local import start_local
+begun = threading.Event()
+class Slow:
+    closed = False
+    def read(self, n=-1):  # called by Arrow's C++, as a Spark result's socket is
+        begun.set()
+        for _ in range(2000):  # it comes back to the interpreter again and again
+            time.sleep(0.0005)
+        return b""
+def word(word: str) -> str:
+    try:
+        pa.ipc.open_stream(pa.PythonFile(Slow(), "r"))
+    except pa.ArrowInvalid:
+        pass
+    return word
+running = start_local(counting(ENDLESS, word), name="late")
+begun.wait()
+running.stop()
+"""
+
+
+def test_a_program_that_ends_after_stop_waits_for_work_that_is_being_cancelled() -> None:
+    ended = subprocess.run([sys.executable, "-c", LATE], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from trident.base.errors import TopologyActiveError
+from trident.runtime.threads import await_left_behind
 
 if TYPE_CHECKING:
     from trident.runtime.running import RunningTopology
@@ -14,6 +15,8 @@ _lock = threading.Lock()
 _running: "dict[str, RunningTopology | None]" = {}
 _PATIENCE = 10.0
 """Seconds that an interpreter which ends waits for its topologies."""
+_LAST_PATIENCE = 5.0
+"""Seconds that it then waits for threads whose jobs are being cancelled."""
 
 
 def active() -> "list[RunningTopology]":
@@ -57,12 +60,15 @@ def release(name: str, running: "RunningTopology | None") -> None:
 
 
 def _at_exit() -> None:
-    """A program that ends stops its topologies, else it ends in the middle of a batch (and loses nothing either)."""
+    """A program that ends stops its topologies, else it ends in the middle of a batch (and loses nothing either).
+
+    Also after an earlier stop: the work that it cancelled may not have ended yet."""
     last = active()
     for running in last:
         running._ask_to_stop()
     for running in last:
         running._ended.wait(_PATIENCE)
+    await_left_behind(_LAST_PATIENCE)
 
 
 def _after_fork() -> None:

@@ -2,16 +2,29 @@
 
 An interpreter that ends joins the threads of a ``concurrent.futures`` pool, whatever hangs in them, and refuses them
 work in the middle of a batch. These are daemons: what hangs is left behind, and a stop that cannot wait longer goes on.
+
+What is left behind is waited for once more, and not for long, when the interpreter ends: a daemon that comes back from
+C++ (an Arrow reader on a socket, until its job is cancelled) into an interpreter that is going aborts the process.
 """
 
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+_left_behind: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
+
+
+def await_left_behind(timeout: float) -> None:
+    """Wait for the threads that a `close` did not wait for, at most `timeout` seconds for all of them."""
+    deadline = time.monotonic() + timeout
+    for thread in list(_left_behind):
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class Threads:
@@ -71,7 +84,9 @@ class Threads:
         deadline = None if timeout is None else time.monotonic() + timeout
         for thread in left:
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        return not any(thread.is_alive() for thread in left)
+        hanging = [thread for thread in left if thread.is_alive()]
+        _left_behind.update(hanging)
+        return not hanging
 
     def _loop(self) -> None:
         while True:
