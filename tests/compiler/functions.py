@@ -1,5 +1,7 @@
 """Functions that the tests' topologies call, in a module that the workers import."""
 
+import datetime
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,11 @@ def fail_at_dog(word: str) -> str:
 
 def stop_at_dog(word: str) -> str:
     return word if word != "dog" else next(iter(()))  # a StopIteration out of a plain function
+
+
+def an_hour_later(at: datetime.datetime) -> datetime.datetime:
+    assert at.tzinfo is not None
+    return at + datetime.timedelta(hours=1)
 
 
 class Spell(Function):
@@ -119,3 +126,15 @@ class CountedCalls:
     @property
     def calls(self) -> int:
         return len(Path(self.file).read_text()) if Path(self.file).exists() else 0
+
+
+class Sleeper:
+    """Shows that it was called, and sleeps."""
+
+    def __init__(self, seconds: float, file: Path) -> None:
+        self.seconds, self.file = seconds, str(file)
+
+    def __call__(self, word: str) -> str:
+        Path(self.file).touch()
+        time.sleep(self.seconds)
+        return word

@@ -1,7 +1,6 @@
 """What holds on Spark alone: sessions, cancelling, evaluation once, native operations, what travels."""
 
 import datetime
-import os
 import threading
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from tests.compiler.functions import CountedCalls, Longest, Tally, split
+from tests.compiler.functions import CountedCalls, Longest, Sleeper, Tally, an_hour_later, split
 from tests.compiler.kit import STATE, OnSpark, emission, results, rows, run, stream
 from trident import Count, Debug, FilterNull, Max, Sum, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
@@ -164,10 +163,10 @@ def test_a_random_function_gives_both_readers_the_same(on_spark: OnSpark) -> Non
     topology = TridentTopology()
     seen = stream(topology, "n int", range(50)).each("n", lambda n: random.random(), "x double")
     native = seen.each("n", expr("rand()"), "y double")
-    for name in ("one", "two"):
-        native.groupBy("n, x, y").persistentAggregate(STATE, Count(), "count", name=name)
+    for name, keys in (("one", "n, x, y"), ("two", "x, n, y")):  # alike, Spark would shuffle once for both
+        native.groupBy(keys).persistentAggregate(STATE, Count(), "count", name=name)
     found = results(on_spark, topology)
-    assert found["one"] == found["two"]
+    assert found["one"] == sorted(((n, x, y, count) for x, n, y, count in found["two"]), key=repr)
 
 
 def test_a_leaf_without_a_state_runs_for_what_it_does(on_spark: OnSpark, tmp_path: Path) -> None:
@@ -212,16 +211,6 @@ def test_a_runs_session_has_the_same_confs_and_database(spark: SparkSession) -> 
     assert session.catalog.currentDatabase() == spark.catalog.currentDatabase()
     session.conf.set("spark.sql.shuffle.partitions", "77")
     assert spark.conf.get("spark.sql.shuffle.partitions") != "77"
-
-
-class Sleeper:
-    def __init__(self, seconds: float, file: Path) -> None:
-        self.seconds, self.file = seconds, str(file)
-
-    def __call__(self, word: str) -> str:
-        Path(self.file).touch()
-        time.sleep(self.seconds)
-        return word
 
 
 def test_cancel_stops_this_batch_and_no_other(on_spark: OnSpark, spark: SparkSession, tmp_path: Path) -> None:
@@ -305,6 +294,42 @@ def test_a_function_that_cannot_travel_says_so(on_spark: OnSpark) -> None:
         results(on_spark, topology)
 
 
+# --- nothing ----------------------------------------------------------------------------------------------------
+
+
+NOTHING: dict[str, tuple[Any, Any]] = {
+    "python": (lambda s: s.persistentAggregate(STATE, "word", Longest(), "l", name="x"), ("",)),
+    "native": (lambda s: s.persistentAggregate(STATE, Count(), "n", name="x"), (0,)),
+    "fused": (lambda s: s.each("word", str.upper, "w string").persistentAggregate(STATE, Count(), "n", name="x"), (0,)),
+    "python, then native": (
+        lambda s: s.aggregate("word", Longest(), "l").persistentAggregate(STATE, "l", Max(), "max", name="x"),
+        ("",),
+    ),
+    "native, then python": (
+        lambda s: (
+            s.aggregate(Count(), "n")
+            .each("n", lambda n: n + 1, "m long")
+            .persistentAggregate(STATE, "m", Sum(), "sum", name="x")
+        ),
+        (1,),
+    ),
+    "grouped": (lambda s: s.groupBy("word").persistentAggregate(STATE, "word", Longest(), "l", name="x"), None),
+}
+
+
+@pytest.mark.parametrize("case", NOTHING)
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_what_spark_cuts_down_to_nothing_still_has_its_zero(
+    on_spark: OnSpark, monkeypatch: pytest.MonkeyPatch, case: str, size: str
+) -> None:
+    """Spark knows that this filter leaves nothing, and where it plans adaptively it runs no function behind it."""
+    monkeypatch.setattr("trident.compiler.sessions.SMALL_ROWS", 10 if size == "small" else 0)
+    change, expected = NOTHING[case]
+    topology = TridentTopology()
+    change(stream(topology, "word string", ["a", "b"]).filter("word", expr("word = 'c'")))
+    assert results(on_spark, topology) == {"x": [] if expected is None else [expected]}
+
+
 # --- sizes --------------------------------------------------------------------------------------------------------
 
 
@@ -360,24 +385,6 @@ def test_a_batchs_size_changes_how_it_runs_and_not_what_it_is(
     }
 
 
-def pid(line: str) -> str:
-    return f"{line} {os.getpid()}"
-
-
-def test_a_source_and_the_functions_behind_it_share_a_worker(on_spark: OnSpark, tmp_path: Path) -> None:
-    """Two Python functions in a row cost two workers and a way through the JVM between them; one function does not."""
-    topology = TridentTopology()
-    seen = stream(topology, "line string", []).each("line", pid, "seen string").each(Debug("seen"))
-    seen.groupBy("seen").persistentAggregate(STATE, Count(), "count", name="counts")
-    plain = TridentTopology()
-    stream(plain, "line string", []).groupBy("line").persistentAggregate(STATE, Count(), "count", name="counts")
-    for each in (topology, plain):
-        group = one_group(each)
-        given = {group.spouts[0]: text(tmp_path, "a\nb\na\n")}
-        found = on_spark.slot(group).run(group.stages[0], given, ATTEMPT, tmp_path / "scratch")
-        assert sorted((row[0][0], row[1]) for row in rows(found.results["counts"])) == [("a", 2), ("b", 1)]
-
-
 def test_malformed_input_on_a_worker_is_a_typed_error(on_spark: OnSpark, tmp_path: Path) -> None:
     topology = TridentTopology()
     lines = stream(topology, "line string", [])
@@ -390,16 +397,11 @@ def test_malformed_input_on_a_worker_is_a_typed_error(on_spark: OnSpark, tmp_pat
         on_spark.slot(group).run(group.stages[0], {group.spouts[0]: given}, ATTEMPT, tmp_path / "scratch")
 
 
-def tokyo(at: datetime.datetime) -> datetime.datetime:
-    assert at.tzinfo is not None
-    return at + datetime.timedelta(hours=1)
-
-
 def test_timestamps_are_instants_whatever_the_sessions_zone(spark: SparkSession, tmp_path: Path) -> None:
     given = spark.newSession()
     given.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     topology = TridentTopology()
-    times = stream(topology, "at timestamp", []).each("at", tokyo, "later timestamp")
+    times = stream(topology, "at timestamp", []).each("at", an_hour_later, "later timestamp")
     times.each("later", expr("date_format(later, 'HH')"), "hour string").groupBy("later, hour").persistentAggregate(
         STATE, Count(), "count", name="hours"
     )

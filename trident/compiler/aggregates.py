@@ -1,7 +1,5 @@
 """Aggregates as DataFrames: Catalyst's own where it knows them, else partial folds that meet by key."""
 
-from functools import reduce
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -12,8 +10,6 @@ from trident.compiler.sessions import Profile
 from trident.compiler.tails import Tail
 from trident.compiler.worker import Merge
 
-_FLAG = "__trident_some"
-
 
 def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:
     """One row a group, by Catalyst. `frame` holds tuples, or accumulators where `partial` says so."""
@@ -23,9 +19,10 @@ def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:
 
 
 def meeting(frame: DataFrame, spec: FoldSpec, profile: Profile) -> Tail:
-    """One row a group, where accumulators meet in Python."""
+    """One row a group, where accumulators meet in Python; without key fields one row, also of nothing."""
     if not spec.keys.names:
-        return _global(frame, spec, profile)
+        one = frame.coalesce(1) if profile.small else frame.repartition(1)  # one partition, also where there was none
+        return Tail(one, Merge(spec), spec.schema)
     keyed = frame.repartition(profile.partitions, *[F.col(name) for name in all_quoted(spec.keys.names)])
     return Tail(keyed, Merge(spec), spec.schema)
 
@@ -39,17 +36,3 @@ def _catalyst(spec: FoldSpec, partial: bool) -> str:
     if native in ("count", "sum"):
         return f"coalesce(CAST(sum({field}) AS {kind}), CAST(0 AS {kind}))"
     return f"CAST({native}({field}) AS {kind})"
-
-
-def _global(frame: DataFrame, spec: FoldSpec, profile: Profile) -> Tail:
-    """One row in all, also of nothing: a row without an accumulator keeps Spark from cutting the plan of an empty
-    relation down to nothing."""
-    output = quoted(spec.aggregation.output)
-    kind = type_ddl(spec.aggregation.type)
-    some = frame.selectExpr(output, f"true AS {_FLAG}")
-    none = frame.sparkSession.range(1).selectExpr(
-        f"CAST(NULL AS {kind}) AS {output}", f"CAST(NULL AS BOOLEAN) AS {_FLAG}"
-    )
-    both = reduce(lambda left, right: left.unionAll(right), [some, none])
-    one = both.coalesce(1) if profile.small else both.repartition(1)
-    return Tail(one, Merge(spec, or_zero=True), spec.schema)

@@ -169,14 +169,16 @@ def _entering(node: Node) -> pa.Schema:
     return nullable(arrow_schema(node.source.schema if isinstance(node, StateQuery) else node.schema))
 
 
-def _acts(node: Node) -> bool:
-    """Whether anything below this leaf calls a user's code, so that running it matters without a result."""
-    return any(_calls_user(below) for below in walk(node))
+def _acts(leaf: Node) -> bool:
+    """Whether running this leaf matters without a result: something below it calls a user's code. Below a Debug that
+    is only a peek, because the tuples that it shows are evaluated anyway."""
+    nodes = walk(leaf)
+    if isinstance(leaf, Debug):
+        return any(isinstance(node, Peek) for node in nodes)
+    return any(isinstance(node, Transform) or _calls_user(node) for node in nodes)
 
 
 def _calls_user(node: Node) -> bool:
-    if isinstance(node, Transform):
-        return True
     return isinstance(node, Each | Filter | Map | Peek) and work_of(node) is not None
 
 

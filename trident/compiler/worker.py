@@ -168,11 +168,9 @@ class Quick:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Partial accumulators of a partition, met by key. `or_zero`: for the one partition of an aggregate without group
-    fields; a row whose flag is null is none, but shows that there may be no other."""
+    """Partial accumulators of a partition, met by key; without key fields one row, also of nothing."""
 
     spec: FoldSpec
-    or_zero: bool = False
 
     def __call__(self, batches: Batches) -> Batches:
         return guarded(self._run, batches)
@@ -180,12 +178,10 @@ class Merge:
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         spec, fold = self.spec, Fold(self.spec)
         for batch in batches:
-            if self.or_zero:
-                batch = batch.filter(batch.column(batch.num_columns - 1).is_valid()).select(spec.schema.names)
             fold.add_partials(Columns.of(batch, spec.schema))
         if len(fold):
             yield from _sliced(fold.result(), spec.schema)
-        elif self.or_zero:
+        elif not spec.keys.names:
             yield Columns({spec.aggregation.output: spec.zero()}, 1).batch(spec.schema)
 
 
