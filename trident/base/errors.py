@@ -43,6 +43,10 @@ class MissingSessionError(TridentError, RuntimeError):
 # --- while a batch runs ------------------------------------------------------------------------------------------
 
 
+class SparkFailedError(TridentError, RuntimeError):
+    """Spark could not do the work for a reason of its own: a worker died or lacks a module, the session was stopped."""
+
+
 class FailedException(TridentError):
     """Raise it in any operation to fail the batch's attempt at once, as in Storm; the batch is tried again."""
 

@@ -18,7 +18,7 @@ from trident.compiler.jobs import start_of
 from trident.compiler.layout import layout
 from trident.compiler.lower import Lowering
 from trident.compiler.names import all_quoted
-from trident.compiler.sessions import Confs, Profile, active_session_kept, run_session
+from trident.compiler.sessions import Confs, Profile, active_session_kept, local_session, run_session
 from trident.compiler.spark_errors import translated
 from trident.compiler.stages import has_python_form
 from trident.compiler.tails import Tail
@@ -39,7 +39,7 @@ def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
     sources = [below for below in nodes if isinstance(below, SpoutSource)]
     session = spark or SparkSession.getActiveSession()
     if session is None and not all(map(has_python_form, nodes)):
-        session = SparkSession.builder.getOrCreate()
+        session = local_session()
     executors = {source: source.spout.open() for source in sources}
     try:
         emissions = {source: _first(executor) for source, executor in executors.items()}

@@ -3,6 +3,7 @@ session that a user gave is never changed."""
 
 import contextlib
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -98,6 +99,18 @@ def active_session_kept() -> Iterator[None]:
     finally:
         if _given and getattr(SparkSession, "_activeSession", None) in _runs:
             SparkSession._activeSession = _given[0]
+
+
+def local_session() -> SparkSession:
+    """A session where there is none: what Spark makes by default, with workers that run this Python."""
+    # else they are whatever python3 is first on the PATH: not this one in a notebook whose kernel was started from
+    # outside its environment
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder
+    elsewhere = {"SPARK_REMOTE", "SPARK_API_MODE"} & {*os.environ}
+    if getattr(SparkSession, "_instantiatedSession", None) is None and not elsewhere:
+        builder = builder.config("spark.ui.showConsoleProgress", "false")  # a bar a batch, through all that is printed
+    return builder.getOrCreate()
 
 
 def is_connect(session: SparkSession) -> bool:

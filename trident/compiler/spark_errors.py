@@ -1,6 +1,7 @@
 """What a Spark exception means to a user: one of our errors where it says so, without Java's and py4j's noise."""
 
 import re
+import sys
 
 from pyspark.errors import (
     AnalysisException,
@@ -12,7 +13,7 @@ from pyspark.errors import (
     PySparkException,
 )
 
-from trident.base.errors import SourceUnreadableError, TridentError, UserFunctionError
+from trident.base.errors import SourceUnreadableError, SparkFailedError, TridentError, UserFunctionError
 from trident.compiler.failures import decoded
 
 _VALUES = (ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException)
@@ -21,6 +22,15 @@ _IN_TEXT = re.compile(
     r"NUMERIC_VALUE_OUT_OF_RANGE)[^\]]*)\] ([^\n]*)"
 )
 _UNREADABLE = re.compile(r"\[(FAILED_READ_FILE[^\]]*|PATH_NOT_FOUND)\] ([^\n]*)")
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] ([^\n]*)")
+_OURS = ("trident", "trident_state", "trident_spouts", "msgspec", "pandas", "pyarrow")
+_SAME_PYTHON = (
+    "set PYSPARK_PYTHON to a Python of the same version that has the library, before the session is made; "
+    f"for a local session that is {sys.executable}"
+)
+_DIED = "Python worker exited unexpectedly"
+_STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was shut down", "SparkContext was stopped")
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "OPERATION_CANCELLED", "cancelled because", "was cancelled")
 
 
@@ -38,9 +48,32 @@ def translated(error: BaseException) -> BaseException:
     value = _IN_TEXT.search(text)
     if value is not None:
         return UserFunctionError(f"an expression failed in Spark: {value[2].strip()} [{value[1]}]")
+    why = _house_trouble(text)
+    if why is not None:
+        return SparkFailedError(why)
     if isinstance(error, _VALUES) or isinstance(error, AnalysisException | ParseException):
         return UserFunctionError(f"an expression failed in Spark: {text.partition(chr(10))[0]}")
     return error
+
+
+def _house_trouble(text: str) -> str | None:
+    """What is wrong with Spark's workers or its session, and the way out."""
+    missing = _MISSING.search(text)
+    if missing is not None and missing[1].partition(".")[0] in _OURS:
+        return f"Spark's Python workers have no module {missing[1]!r}: they run another Python; {_SAME_PYTHON}"
+    if missing is not None:
+        return f"Spark's Python workers have no module {missing[1]!r}; install it there, or send it with addPyFile"
+    other = _OTHER_PYTHON.search(text)
+    if other is not None:
+        return f"Spark's Python workers run another Python: {other[1].strip()} ({_SAME_PYTHON})"
+    if _DIED in text:
+        return (
+            "a Python worker of Spark died in the middle of its work: killed for its memory, a crash in native code, "
+            "or a function that ends the process; Spark's log says more"
+        )
+    if any(sign in text for sign in _STOPPED):
+        return "the Spark session was stopped under the running topology; stop the topology first, or start it anew"
+    return None
 
 
 def was_cancelled(error: BaseException) -> bool:

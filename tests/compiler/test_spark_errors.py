@@ -1,0 +1,68 @@
+"""What is wrong with Spark itself is said in one sentence, with the way out."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from trident import Count, TridentTopology
+from trident.base.errors import BatchFailedError, SparkFailedError, TopologyError
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+
+ROOT = Path(__file__).parents[2]
+
+
+def counted(function: Callable[[str], Any]) -> TridentTopology:
+    topology = TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", [["a", "b"]]))
+    mapped = words.map("word", function, "word string").groupBy("word")
+    mapped.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    return topology
+
+
+@pytest.mark.spark
+def test_a_worker_that_died(spark: SparkSession) -> None:
+    with pytest.raises(BatchFailedError) as failed, counted(lambda _: os._exit(3)).start(spark, maxAttempts=1) as run:
+        run.processAllAvailable()
+    assert isinstance(failed.value.__cause__, SparkFailedError)
+    assert "a Python worker of Spark died in the middle of its work: killed for its memory" in str(failed.value)
+    assert "\tat " not in str(failed.value)
+
+
+OTHER_PYTHON = """
+from pyspark.sql import SparkSession
+from tests.compiler.test_spark_errors import counted
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+for _ in range(2):  # with workers that lack what they need, then without a session
+    try:
+        with counted(str.upper).start(spark, maxAttempts=1) as running:
+            running.processAllAvailable()
+    except Exception as error:
+        print(error)
+    spark.stop()
+"""
+
+
+@pytest.mark.spark
+def test_workers_that_run_another_python_and_a_session_that_was_stopped(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')  # without what is installed
+    python.chmod(0o755)
+    environment = {**os.environ, "PYSPARK_PYTHON": str(python), "PYTHONPATH": ""}
+    ended = subprocess.run(
+        [sys.executable, "-c", OTHER_PYTHON], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
+    other, stopped = ended.stdout.splitlines()
+    assert "Spark's Python workers have no module 'pyarrow': they run another Python; set PYSPARK_PYTHON" in other
+    assert stopped == "the SparkSession has been stopped; give one that is alive, or none"
+
+
+def test_what_is_no_session() -> None:
+    with pytest.raises(TopologyError, match="start takes a SparkSession, not 'local'; without one it takes the active"):
+        counted(str.upper).start("local")  # type: ignore[arg-type]
