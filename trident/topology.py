@@ -187,9 +187,14 @@ class TridentTopology(Shown):
         maxAttempts : int
             A batch that failed so often stops its group with the cause. Default 5.
         maxSpoutPending : int
-            How many batches may run at once; they commit one after the other. Default 2.
+            How many batches may be on their way, planned and not yet committed; they commit in order. Default 2.
         messageTimeoutSecs : float
             An attempt whose Spark work takes longer is cancelled and tried again. Default 300.
+        commitRetrySecs : float or None
+            How long a store that is away or full is asked again before the group stops; the batch stays frozen and the
+            next start commits it. Default 300, None for ever.
+        rewindBytes : int
+            How much frozen content the log keeps for a store that lost its last writes. Default 2 GB.
         replace : bool
             Stop the topology of this name that runs in this process, and take its place.
 
