@@ -1,18 +1,28 @@
 """Every test that takes `engine` runs on both engines: what a plan means must not depend on who runs it."""
 
+from collections.abc import Iterator
+
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.compiler.kit import OnArrow, OnSpark, Slots
+from trident.compiler.sessions import released
 
-_on_spark: list[OnSpark] = []
+
+@pytest.fixture(scope="session")
+def on_spark(spark: SparkSession) -> Iterator[OnSpark]:
+    """The Spark engine, its session kept for all tests of the run."""
+    made = OnSpark(spark)
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def on_spark(request: pytest.FixtureRequest) -> OnSpark:
-    """The Spark engine, its session kept for all tests of the run."""
-    if not _on_spark:
-        _on_spark.append(OnSpark(request.getfixturevalue("spark")))
-    return _on_spark[0]
+def other_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session beside the shared one, whose confs may be changed."""
+    session = spark.newSession()
+    yield session
+    released(session)
 
 
 @pytest.fixture(params=["arrow", pytest.param("spark", marks=pytest.mark.spark)])

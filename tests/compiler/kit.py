@@ -14,6 +14,7 @@ from trident.base.types import arrow_schema, parse_schema
 from trident.compiler.arrow import ArrowEngine
 from trident.compiler.engine import Slot, StageResult
 from trident.compiler.program import Group
+from trident.compiler.sessions import released
 from trident.compiler.spark import SparkEngine, SparkSlot
 from trident.compiler.stages import cut
 from trident.plan.nodes import Node
@@ -52,6 +53,11 @@ class OnSpark:
 
     def slot(self, group: Group) -> Slot:
         return SparkSlot(group, self.session, self.engine._sizes, self.engine)
+
+    def close(self) -> None:
+        """Give its sessions back."""
+        self.engine.close()
+        released(self.session)
 
 
 def stream(topology: TridentTopology, fields: str, *batches: Iterable[Any], name: str = "s") -> Any:

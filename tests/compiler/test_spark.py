@@ -26,7 +26,7 @@ from trident.base.types import parse_schema
 from trident.compiler.arrow import ArrowEngine
 from trident.compiler.engine import StageResult
 from trident.compiler.program import Group
-from trident.compiler.sessions import run_session
+from trident.compiler.sessions import released, run_session
 from trident.compiler.spark import SparkEngine
 from trident.compiler.stages import cut
 from trident_spouts.files.reading import LinesEmission, Stretch
@@ -179,8 +179,8 @@ def test_a_leaf_without_a_state_runs_for_what_it_does(on_spark: OnSpark, tmp_pat
 # --- sessions -----------------------------------------------------------------------------------------------------
 
 
-def test_the_given_session_is_not_changed(spark: SparkSession) -> None:
-    given = spark.newSession()
+def test_the_given_session_is_not_changed(other_spark: SparkSession) -> None:
+    given = other_spark
     given.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     before, active = given.conf.getAll, SparkSession.getActiveSession()
     topology = TridentTopology()
@@ -211,6 +211,8 @@ def test_a_runs_session_has_the_same_confs_and_database(spark: SparkSession) -> 
     assert session.catalog.currentDatabase() == spark.catalog.currentDatabase()
     session.conf.set("spark.sql.shuffle.partitions", "77")
     assert spark.conf.get("spark.sql.shuffle.partitions") != "77"
+    released(session)
+    assert spark.range(1).count() == 1
 
 
 def test_cancel_stops_this_batch_and_no_other(on_spark: OnSpark, spark: SparkSession, tmp_path: Path) -> None:
@@ -397,8 +399,8 @@ def test_malformed_input_on_a_worker_is_a_typed_error(on_spark: OnSpark, tmp_pat
         on_spark.slot(group).run(group.stages[0], {group.spouts[0]: given}, ATTEMPT, tmp_path / "scratch")
 
 
-def test_timestamps_are_instants_whatever_the_sessions_zone(spark: SparkSession, tmp_path: Path) -> None:
-    given = spark.newSession()
+def test_timestamps_are_instants_whatever_the_sessions_zone(other_spark: SparkSession, tmp_path: Path) -> None:
+    given = other_spark
     given.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     topology = TridentTopology()
     times = stream(topology, "at timestamp", []).each("at", an_hour_later, "later timestamp")

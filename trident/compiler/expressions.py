@@ -16,6 +16,7 @@ from trident.base.callsite import CallSite
 from trident.base.errors import TridentError
 from trident.compiler.failures import Where
 from trident.compiler.names import all_quoted, cast, plain, quoted, widens
+from trident.compiler.sessions import seen_in
 from trident.operations.functions import Call, Operation
 from trident.plan.nodes import Each, Filter, Map, Node, Transform
 
@@ -92,7 +93,7 @@ class Expressions:
         where = where_of(node, node.function)
         made: DataFrame
         try:
-            made = node.function.target(frame, **dict(node.frames))
+            made = node.function.target(frame, **{name: seen_in(frame.sparkSession, own) for name, own in node.frames})
         except (AnalysisException, ParseException):
             raise
         except Exception as cause:

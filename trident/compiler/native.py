@@ -14,7 +14,7 @@ from trident.compiler.expressions import Learned
 from trident.compiler.layout import Layout, layout
 from trident.compiler.lower import Lowering
 from trident.compiler.names import all_quoted
-from trident.compiler.sessions import Confs, Profile, active_session_kept, run_session
+from trident.compiler.sessions import Confs, Profile, active_session_kept, released, run_session
 from trident.compiler.spark_errors import translated
 from trident.plan.nodes import Each, Filter, Map, Node, RequestSource, Transform
 
@@ -92,6 +92,13 @@ class SparkSteps:
                 self._session = run_session(self._spark)
                 Confs(self._session).apply(_SMALL)
             return self._session
+
+    def close(self) -> None:
+        """Give the session back, if there is one."""
+        with self._lock:
+            if self._session is not None:
+                released(self._session)
+                self._session = None
 
 
 def _prepare(node: Node, names: list[str], number_kind: pa.DataType) -> _Prepared:

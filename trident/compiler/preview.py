@@ -18,7 +18,7 @@ from trident.compiler.jobs import start_of
 from trident.compiler.layout import layout
 from trident.compiler.lower import Lowering
 from trident.compiler.names import all_quoted
-from trident.compiler.sessions import Confs, Profile, active_session_kept, local_session, run_session
+from trident.compiler.sessions import Confs, Profile, active_session_kept, local_session, released, run_session
 from trident.compiler.spark_errors import translated
 from trident.compiler.stages import has_python_form
 from trident.compiler.tails import Tail
@@ -64,24 +64,33 @@ def _in_python(node: Node, emissions: Mapping[SpoutSource, Emission | None], n: 
 
 
 def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], n: int, spark: SparkSession) -> pa.Table:
-    session, profile = run_session(spark), Profile(small=True, partitions=1)
+    session = run_session(spark)
+    try:
+        with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept():
+            return _collected(node, emissions, n, session, Path(scratch))
+    except Exception as error:
+        better = translated(error)
+        if better is error:
+            raise
+        raise better from None
+    finally:
+        released(session)
+
+
+def _collected(
+    node: Node, emissions: Mapping[SpoutSource, Emission | None], n: int, session: SparkSession, scratch: Path
+) -> pa.Table:
+    profile = Profile(small=True, partitions=1)
     Confs(session).apply(profile)
-    plan = layout({node: node.schema.names}, list(emissions))
-    with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept():
-        frames: dict[int, DataFrame | Tail] = {}
-        for source, emission in emissions.items():
-            frames[id(source)] = start_of(source, _given(source, emission), session, Path(scratch))
-        lowering = Lowering(plan, frames, profile, {})
-        try:
-            frame = lowering.frame(node).select(*all_quoted(node.schema.names))
-            return conform(frame.limit(n).toArrow(), arrow_schema(node.schema))
-        except Exception as error:
-            better = translated(error)
-            if better is error:
-                raise
-            raise better from None
-        finally:
-            lowering.release()
+    frames: dict[int, DataFrame | Tail] = {}
+    for source, emission in emissions.items():
+        frames[id(source)] = start_of(source, _given(source, emission), session, scratch)
+    lowering = Lowering(layout({node: node.schema.names}, list(emissions)), frames, profile, {})
+    try:
+        frame = lowering.frame(node).select(*all_quoted(node.schema.names))
+        return conform(frame.limit(n).toArrow(), arrow_schema(node.schema))
+    finally:
+        lowering.release()
 
 
 def _given(source: SpoutSource, emission: Emission | None) -> Emission | pa.Table:

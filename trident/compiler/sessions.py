@@ -5,9 +5,11 @@ import contextlib
 import os
 import sys
 import threading
+import uuid
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -25,6 +27,10 @@ SMALL_SECONDS = 0.5
 
 TINY_ROWS = 5_000
 """Up to so many tuples one shuffle partition is enough: every further one is a task that costs more than its rows."""
+
+
+RELEASE_SECONDS = 5.0
+"""How long a Connect server is waited for when a session is given back to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,44 @@ def run_session(spark: SparkSession) -> SparkSession:
         session.catalog.setCurrentCatalog(catalog)
         session.catalog.setCurrentDatabase(database)
     return session
+
+
+def released(session: SparkSession) -> None:
+    """Give a session of ours back. A classic one holds nothing but memory; a Connect one lives on the server, and its
+    client, while it is open, asks the server once more when the process exits: for minutes if nobody answers."""
+    if not is_connect(session):
+        return
+    lent = _lent.pop(session, {})
+    releasing = threading.Thread(target=_release, args=(session, lent), name="trident-release", daemon=True)
+    releasing.start()
+    releasing.join(RELEASE_SECONDS)
+    session.client.close()
+
+
+def _release(session: SparkSession, lent: "_Lent") -> None:
+    with contextlib.suppress(Exception):  # a server that is gone has released its sessions
+        for _, name in lent.values():
+            session.catalog.dropGlobalTempView(name)
+        session.client.release_session()
+
+
+_Lent: TypeAlias = dict[int, tuple[DataFrame, str]]
+_lent: "weakref.WeakKeyDictionary[SparkSession, _Lent]" = weakref.WeakKeyDictionary()
+"""By session of ours: the user's frames that are seen in it, by id, and under which name."""
+
+
+def seen_in(session: SparkSession, frame: DataFrame) -> DataFrame:
+    """A frame of the user's session, to be joined with those of a session of ours. Connect joins only frames of one
+    session; what all sessions of a server see is a global view."""
+    if not is_connect(session) or not is_connect(frame.sparkSession):
+        return frame
+    lent = _lent.setdefault(session, {})
+    if id(frame) not in lent:
+        name = f"trident_{uuid.uuid4().hex}"
+        frame.createGlobalTempView(name)
+        lent[id(frame)] = frame, name
+    database = session.conf.get("spark.sql.globalTempDatabase", "global_temp")
+    return session.table(f"{database}.{lent[id(frame)][1]}")
 
 
 _runs: "weakref.WeakSet[SparkSession]" = weakref.WeakSet()

@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from trident.compiler.layout import check_travels, layout, stage_ends
 from trident.compiler.native import SparkSteps
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.requests import Answer, compile_request
-from trident.compiler.sessions import Confs, Sizes, active_session_kept, is_connect, run_session
+from trident.compiler.sessions import Confs, Sizes, active_session_kept, released, run_session
 from trident.compiler.spark_errors import translated
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
@@ -70,7 +69,8 @@ class SparkEngine:
         return compile_request(plan, None if plan.python else self._steps)
 
     def close(self) -> None:
-        """The session that was given stays open: it is not ours."""
+        """Give back what is ours; the session that was given stays open."""
+        self._steps.close()
 
 
 class SparkSlot:
@@ -152,20 +152,8 @@ class SparkSlot:
             time.sleep(_INTERRUPT_AGAIN)
 
     def close(self) -> None:
-        """Give the session back. A classic session holds nothing but memory; a Connect one lives on the server."""
-        if is_connect(self.session):
-            with _ignoring_gone():
-                self.session.client.release_session()
-
-
-@contextmanager
-def _ignoring_gone() -> Iterator[None]:
-    """A server that is gone has released its sessions."""
-    try:
-        yield
-    except Exception as error:
-        if not isinstance(error, PySparkException) and type(error).__module__.partition(".")[0] != "grpc":
-            raise
+        """Give the session back."""
+        released(self.session)
 
 
 def _rows(inputs: Mapping[Node, Emission | pa.Table]) -> int | None:

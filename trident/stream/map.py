@@ -75,7 +75,8 @@ class MapVerbs(EachVerbs):
     def transform(self, function: Any, outputFields: OutputsLike | None = None, **frames: Any) -> "Stream":
         """The way out to the whole DataFrame API: ``function(batch, **frames)`` gives the new batch, as a DataFrame.
 
-        Only Spark can run it. `frames` are static DataFrames, handed on by keyword. Omitted output fields mean that the
+        Only Spark can run it. `frames` are static DataFrames of the session that the topology is started with, handed
+        on by keyword. Omitted output fields mean that the
         fields stay as they are.
 
         >>> from trident import TridentTopology
