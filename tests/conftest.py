@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from tests.support.server import BUNDLED, RedisServer, server_binary, server_version
@@ -16,6 +17,9 @@ from trident.demo.java import ensure_java
 JAVA = ensure_java(bundled=os.environ.get(BUNDLED) == "1")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes whatever python3 is first on the path
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+settings.register_profile("trident", deadline=None)  # what a machine does besides is no fault of the code
+settings.load_profile("trident")
 
 
 def pytest_report_header() -> list[str]:

@@ -385,6 +385,7 @@ def test_a_batchs_size_changes_how_it_runs_and_not_what_it_is(
         "all-twice": [(600,)],
         "lines": [(200,)],
     }
+    assert found.rows == 200
 
 
 def test_malformed_input_on_a_worker_is_a_typed_error(on_spark: OnSpark, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """One stage of one attempt as one Spark job."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from trident.plan.nodes import Debug, Node, PersistentAggregate
 from trident_spouts.emission import ArrowEmission, UnionEmission
 from trident_spouts.executor import Emission
 from trident_spouts.files.parquet import FilesEmission
-from trident_spouts.files.reading import LinesEmission
+from trident_spouts.files.reading import COUNTED, LinesEmission
 
 _NOTHING = pa.schema([pa.field("nothing", pa.int32())])
 """What an effect gives: no row of one column."""
@@ -61,6 +61,7 @@ class StageJob:
         self._stage = stage
         self._layout = layout
         self._starts: dict[int, DataFrame | Tail] = {}
+        self._counts: list[Branch] = []
         self._learned = learned
         self._files = files
         self._large = large
@@ -71,6 +72,7 @@ class StageJob:
     def read(self, inputs: Mapping[Node, Emission | pa.Table], session: SparkSession, scratch: Path) -> None:
         """Make the DataFrames that the stage starts from."""
         self._starts = {id(node): start_of(node, given, session, scratch) for node, given in inputs.items()}
+        self._counts = [branch for given in inputs.values() for branch in _counting(given, session)]
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
         """Begin to make the others from them."""
@@ -84,7 +86,8 @@ class StageJob:
         stage = self._stage
         found = [self._output(output) for output in stage.outputs]
         found += [self._shown(debug) for debug in stage.debugs]
-        return found + [self._effect(effect) for effect in stage.effects]
+        found += [self._effect(effect) for effect in stage.effects]
+        return found + self._counts if found else []
 
     def collect(self, branches: list[Branch]) -> StageResult:
         """Run them as one job."""
@@ -183,6 +186,24 @@ def start_of(node: Node, given: Emission | pa.Table, session: SparkSession, scra
             f"{node.step}: the tuples have the fields ({', '.join(come)}), declared are ({', '.join(names)})"
         )
     return frame if come == names else frame.toDF(*names)
+
+
+def _counting(given: Emission | pa.Table, session: SparkSession) -> Iterator[Branch]:
+    """What counts the tuples that only the workers see."""
+    if isinstance(given, UnionEmission):
+        for part in given.parts:
+            yield from _counting(part, session)
+    if not isinstance(given, LinesEmission):
+        return
+    lines, counter = given, given.counter(session)
+    if counter is not None:
+        numbers, function = counter
+
+        def finish(table: pa.Table) -> None:
+            lines.rows = sum(table.column(0).to_pylist())
+
+        chain = Chain((), COUNTED, COUNTED, function)
+        yield Branch.telling(Tail(numbers, chain, COUNTED), finish)
 
 
 def _cheap(given: Emission | pa.Table) -> bool:

@@ -16,10 +16,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 from trident.base.errors import MalformedInputError
 from trident.base.types import arrow_schema
 from trident.base.values import exact_type, to_arrow, type_name
-from trident_spouts.files.lines import EncodingErrors, check_encoding, to_lines
+from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, to_lines
 
 Malformed = Literal["fail", "keep"]
 CORRUPT = "_corrupt"
+_BLANK = b" \t\r\n"
 
 
 def with_corrupt_field(schema: StructType) -> StructType:
@@ -52,6 +53,11 @@ class JsonFormat:
             table = table.append_column(pa.field(CORRUPT, pa.string()), column)
         return table
 
+    def count(self, data: bytes, offset: int) -> int:
+        """How many lines are not blank: each is a tuple, or the batch's failure."""
+        lines = (data[len(BOM) :] if offset == 0 and data.startswith(BOM) else data).split(b"\n")
+        return sum(1 for line in lines if line.strip(_BLANK))
+
     def _is_corrupt(self, field: StructField) -> bool:
         return self.malformed == "keep" and field.name == CORRUPT
 
@@ -60,7 +66,7 @@ class JsonFormat:
         rows: list[dict[str, Any]] = []
         corrupt: list[str | None] = []
         for number, line in enumerate(to_lines(data).to_pylist()):
-            if not line.strip(" \t\r\n"):
+            if not line.strip(_BLANK.decode()):
                 continue
             try:
                 rows.append(read_object(line, target))

@@ -13,7 +13,7 @@ EncodingErrors = Literal["strict", "replace"]
 
 _SCAN = 64 << 10
 _CHUNK = 4 << 20
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 def line_start(file: BinaryIO, position: int, end: int) -> int:
@@ -69,8 +69,8 @@ def check_encoding(data: bytes, name: str, offset: int, errors: EncodingErrors) 
 
     Raises MalformedInputError with the file and the byte, or puts U+FFFD in the place of what is invalid.
     """
-    if offset == 0 and data.startswith(_BOM):
-        data, offset = data[len(_BOM) :], len(_BOM)
+    if offset == 0 and data.startswith(BOM):
+        data, offset = data[len(BOM) :], len(BOM)
     try:
         str(data, "utf-8")
     except UnicodeDecodeError as error:
@@ -81,6 +81,17 @@ def check_encoding(data: bytes, name: str, offset: int, errors: EncodingErrors) 
             f'{error.reason}); convert the file, or read it with encodingErrors="replace"'
         ) from None
     return data
+
+
+def count_lines(data: bytes, offset: int) -> int:
+    r"""How many lines these are, at byte `offset` of their file; `data` is not decoded.
+
+    >>> count_lines(b"the cow\r\n\nmoon", 0)
+    3
+    """
+    if offset == 0 and data == BOM:
+        return 0
+    return data.count(b"\n") + (data[-1:] not in (b"\n", b""))
 
 
 def to_lines(data: bytes) -> pa.Array:

@@ -34,6 +34,10 @@ class LineFormat(Protocol):
         """The tuples of whole lines that begin at byte `offset` of the file."""
         ...
 
+    def count(self, data: bytes, offset: int) -> int:
+        """How many tuples that gives."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -68,22 +72,25 @@ def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
 
 def read_stretch(stretch: Stretch, form: LineFormat) -> Iterator[pa.Table]:
     """The stretch's tuples, a few megabytes at a time."""
+    for offset, data in _lines_of(stretch):
+        yield form.parse(data, stretch.path, offset)
+
+
+def _lines_of(stretch: Stretch) -> Iterator[tuple[int, bytes]]:
+    """The stretch's bytes in chunks of whole lines, each with the place in the file where it begins."""
     try:
         with open(stretch.path, "rb") as file:
             first, last = (
                 edge if edge in (stretch.start, stretch.end) else line_start(file, edge, stretch.end)
                 for edge in (stretch.first, stretch.last)
             )
-            for offset, data in read_whole_lines(file, first, last):
-                yield form.parse(data, stretch.path, offset)
+            yield from read_whole_lines(file, first, last)
     except EOFError as error:
         raise SpoutContractError(
             f"FileSpout: {stretch.path} ends at byte {error}, the batch was planned to byte {stretch.end}; "
             f"a file must not change after it was listed, only grow"
         ) from None
     except OSError as error:
-        if isinstance(error, SourceUnreadableError):
-            raise
         raise SourceUnreadableError(f"FileSpout: cannot read {stretch.path}: {error.strerror or error}") from error
 
 
@@ -104,14 +111,33 @@ class ShareReader:
                         yield from table.to_batches()
 
 
+COUNTED = pa.schema([pa.field("rows", pa.int64())])
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCounter:
+    """What a worker runs to say how many tuples the reader gives: a count of newlines, far cheaper than reading."""
+
+    shares: tuple[tuple[Stretch, ...], ...]
+    form: LineFormat
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A row for each stretch of the shares whose numbers come."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for stretch in self.shares[number]:
+                    counted = sum(self.form.count(data, offset) for offset, data in _lines_of(stretch))
+                    yield pa.record_batch([pa.array([counted])], schema=COUNTED)
+
+
 @dataclass(slots=True)
 class LinesEmission:
-    """Stretches of text files, read by the workers. `rows` is known once they were read here."""
+    """Stretches of text files, read by the workers. `rows` is known once somebody has counted them."""
 
     stretches: tuple[Stretch, ...]
     form: LineFormat
     after: Metadata = None
-    rows: int | None = field(default=None, init=False)
+    rows: int | None = field(default=None, init=False, compare=False)
 
     def arrow(self) -> pa.Table:
         """The tuples in the driver's memory."""
@@ -131,9 +157,22 @@ class LinesEmission:
     def reader(self, spark: "SparkSession") -> "tuple[DataFrame, ShareReader] | None":
         """The partitions that the workers read and the function that reads them: an engine lets what follows run
         behind it in the same worker. None where the driver reads sooner."""
+        cut = self._cut(spark)
+        return None if cut is None else (_numbers(spark, cut), ShareReader(cut, self.form))
+
+    def counter(self, spark: "SparkSession") -> "tuple[DataFrame, ShareCounter] | None":
+        """The same partitions and the function that only counts their tuples; None where `rows` tells, or will."""
+        cut = self._cut(spark) if self.rows is None else None
+        return None if cut is None else (_numbers(spark, cut), ShareCounter(cut, self.form))
+
+    def _cut(self, spark: "SparkSession") -> tuple[tuple[Stretch, ...], ...] | None:
         total = sum(stretch.last - stretch.first for stretch in self.stretches)
         if total <= (self.form.driver_bytes if on_this_machine(spark) else INLINE_BYTES):
             return None
         count = max(1, min(-(-total // PART_BYTES), parallelism(spark)))
-        cut = tuple(tuple(share) for share in shares(self.stretches, count))
-        return spark.range(0, len(cut), 1, len(cut)), ShareReader(cut, self.form)
+        return tuple(tuple(share) for share in shares(self.stretches, count))
+
+
+def _numbers(spark: "SparkSession", cut: Sequence[object]) -> "DataFrame":
+    """A row, and a partition, for each share."""
+    return spark.range(0, len(cut), 1, len(cut))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from trident_spouts.files.lines import EncodingErrors, check_encoding, to_lines
+from trident_spouts.files.lines import EncodingErrors, check_encoding, count_lines, to_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +19,7 @@ class TextFormat:
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
         """The lines."""
         return pa.table([to_lines(check_encoding(data, path, offset, self.encoding_errors))], self.schema.names)
+
+    def count(self, data: bytes, offset: int) -> int:
+        """How many lines."""
+        return count_lines(data, offset)

@@ -85,7 +85,9 @@ def test_the_fast_reader_takes_what_is_right() -> None:
 def parse(fields: str, text: str, malformed: Any = "fail") -> pa.Table:
     schema = read_schema(fields)
     form = JsonFormat(with_corrupt_field(schema) if malformed == "keep" else schema, malformed, "strict")
-    return form.parse(text.encode(), "f.json", 0)
+    table = form.parse(text.encode(), "f.json", 0)
+    assert form.count(text.encode(), 0) == table.num_rows
+    return table
 
 
 def test_types_without_a_json_form_are_read_from_their_text() -> None:

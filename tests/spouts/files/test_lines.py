@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from trident.errors import MalformedInputError
 from trident_spouts.files import lines
-from trident_spouts.files.lines import check_encoding, line_start, read_whole_lines, to_lines, whole_lines_end
+from trident_spouts.files.lines import (
+    BOM,
+    check_encoding,
+    count_lines,
+    line_start,
+    read_whole_lines,
+    to_lines,
+    whole_lines_end,
+)
 
 CONTENT = st.lists(st.sampled_from([b"\n", b"\r\n", b"a", b"bc", "\u00e9".encode(), b"\r", b" "]), max_size=40).map(
     b"".join
@@ -26,6 +34,7 @@ def plainly(data: bytes) -> list[str]:
 @given(CONTENT)
 def test_bytes_become_the_lines_that_python_sees(data: bytes) -> None:
     assert to_lines(data).to_pylist() == plainly(data)
+    assert count_lines(data, 0) == count_lines(BOM + data, 0) == len(plainly(data))
 
 
 @given(CONTENT, st.lists(st.integers(0, 100), max_size=6), st.integers(1, 9), st.integers(1, 9))

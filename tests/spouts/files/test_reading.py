@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trident.base.types import parse_schema
-from trident_spouts.files.reading import ShareReader, Stretch, read_stretch, shares
+from trident_spouts.files.reading import ShareCounter, ShareReader, Stretch, read_stretch, shares
 from trident_spouts.files.text import TextFormat
 
 FORM = TextFormat(parse_schema("line string"), "strict")
@@ -37,6 +37,8 @@ def test_every_line_is_in_one_share_and_in_order(
     reader = ShareReader(tuple(map(tuple, cut)), FORM)
     numbers = pa.RecordBatch.from_pydict({"id": list(range(len(cut)))})
     assert [line for batch in reader(iter([numbers])) for line in batch.column(0).to_pylist()] == expected
+    counter = ShareCounter(tuple(map(tuple, cut)), FORM)
+    assert sum(sum(batch.column(0).to_pylist()) for batch in counter(iter([numbers]))) == len(expected)
 
 
 def test_shares_hold_about_equal_bytes() -> None:
