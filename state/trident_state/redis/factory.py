@@ -3,9 +3,9 @@
 from dataclasses import dataclass, fields
 from typing import Literal, TypedDict, Unpack
 
+from trident_state.records.forms import ValueForm
 from trident_state.redis.layout import Layout
 from trident_state.redis.link import Address, redacted
-from trident_state.redis.records import ValueForm
 from trident_state.redis.store import RedisStore
 from trident_state.store import Home, StateIdentity, StateKind, StateShape
 

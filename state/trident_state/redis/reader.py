@@ -8,12 +8,12 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateCorruptError, StateRecoveringError
 from trident_state.keys import decode_keys
+from trident_state.records.forms import Records, unpacked
+from trident_state.records.triples import Triples
 from trident_state.redis.layout import Layout
 from trident_state.redis.link import Links, Reply
 from trident_state.redis.meta import Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
-from trident_state.redis.records import Records, unpacked
-from trident_state.redis.triples import Triples
 from trident_state.redis.wire import Arguments, bulks, command, hmget
 from trident_state.rules import as_of
 from trident_state.store import StateKind, StateShape

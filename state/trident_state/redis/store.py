@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateValueError
 from trident_state.keys import check_key_types, encode_keys
+from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.findings import Findings
 from trident_state.redis.layout import Layout
 from trident_state.redis.link import Address, Link, Links
 from trident_state.redis.meta import identity_fields
 from trident_state.redis.placement import place, place_distinct
 from trident_state.redis.reader import LayoutChanged, Reader
-from trident_state.redis.records import ValueForm, records_of
 from trident_state.redis.scripts import ACQUIRE, CREATE, Script
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.verdicts import Answer, refusal

@@ -18,12 +18,12 @@ from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError, StateUnavailableError, StateValueError
 from trident.base.values import type_name
 from trident_state.binary import lengths_of, with_lengths
-from trident_state.redis.documents import Documents
+from trident_state.records.documents import Documents
+from trident_state.records.forms import FixedRecords, Records, nulls_of, unpacked
+from trident_state.records.triples import Triples
 from trident_state.redis.link import Link, Reply
 from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
-from trident_state.redis.records import FixedRecords, Records, nulls_of, unpacked
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
-from trident_state.redis.triples import Triples
 from trident_state.redis.verdicts import Answer, refusal
 from trident_state.redis.wire import Arguments, Blob, call, hmget
 from trident_state.rules import combined

@@ -9,8 +9,8 @@ import pytest
 from tests.state.redis.states import LEASE, SECOND, SHAPE, batches, contents, opened, started, sums, update
 from tests.support.server import RedisServer
 from trident.base.errors import StateUnavailableError, UserFunctionError
+from trident_state.records.forms import records_of
 from trident_state.redis.link import Link
-from trident_state.redis.records import records_of
 from trident_state.redis.scripts import COMMIT
 from trident_state.store import Combine, StateShape
 

@@ -1,5 +1,5 @@
 -- Combine deltas with what is stored: sum, min or max of 64-bit integers or doubles, in records of fixed width
--- (records.py). KEYS: meta, buckets. ARGV: token, epoch, txid, fields a bucket (4 bytes each), fields (each 4 bytes
+-- (records/forms.py). KEYS: meta, buckets. ARGV: token, epoch, txid, fields a bucket (4 bytes each), fields (each 4 bytes
 -- length, bytes), deltas (8 bytes each), which deltas are null (a byte each; '' for none), operation, '<i8' or '<d',
 -- '1' if the records are wanted, '1' if the records are bare (no txid, no prev: applied each time).
 -- A key that stands at txid is left as it is. Answers OK, moved, records; else nothing was written.

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trident.base.errors import StateCorruptError, TypeDeclarationError
-from trident_state.redis.records import ValueForm, records_of
+from trident_state.records.forms import ValueForm, records_of
 
 UTC = datetime.UTC
 SAMPLES: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -117,5 +117,5 @@ def test_mutated_bytes_are_refused_or_read_and_never_crash(name: str, form: Any,
 
 
 def test_a_type_without_an_encoding_is_refused_when_the_state_is_opened() -> None:
-    with pytest.raises(TypeDeclarationError, match=r"a state in Redis cannot hold values of type time64\[us\]"):
+    with pytest.raises(TypeDeclarationError, match=r"a store that keeps bytes cannot hold values of type time64\[us\]"):
         records_of(pa.time64("us"), "packed", False)

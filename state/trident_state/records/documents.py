@@ -18,7 +18,7 @@ from pyarrow import types as kinds
 from trident.base.errors import StateCorruptError, StateValueError
 from trident_state.binary import joined
 from trident_state.encoding import is_bytes, is_list, is_text
-from trident_state.redis.triples import Triples
+from trident_state.records.triples import Triples
 
 _Convert = Callable[[Any], Any]
 _typed_dict: Any = TypedDict  # made at run time, which type checkers do not follow

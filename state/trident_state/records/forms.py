@@ -32,8 +32,8 @@ from trident_state.encoding import (
     of_integers,
     unencodable,
 )
-from trident_state.redis.documents import Documents
-from trident_state.redis.triples import Triples
+from trident_state.records.documents import Documents
+from trident_state.records.triples import Triples
 
 ValueForm = Literal["packed", "json"]
 
@@ -58,7 +58,7 @@ class Records(Protocol):
 def records_of(kind: pa.DataType, form: ValueForm, bare: bool) -> Records:
     """The form in which values of this type are kept; TypeDeclarationError for a type that has none."""
     if (wrong := unencodable(kind)) is not None:
-        raise TypeDeclarationError(f"a state in Redis cannot hold values of type {kind}: {wrong} has no encoding")
+        raise TypeDeclarationError(f"a store that keeps bytes cannot hold values of type {kind}: {wrong} has no encoding")
     if form == "json":
         return Documents(kind, bare)
     if is_fixed(kind) and not kinds.is_decimal(kind):
