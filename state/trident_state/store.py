@@ -7,13 +7,14 @@ and, per key, the triple (txid, prev, value). The rule of values stands in ``doc
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
 from trident.base.attempt import Lease
+from trident_state.fingerprint import write_fingerprint
 
 
 class StateKind(enum.Enum):
@@ -26,11 +27,13 @@ class StateKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateIdentity:
-    """Whose state this is: a name inside a topology, and the UUID of the log that remembers it."""
+    """Whose state this is: a name inside a topology, and the UUID of the log that remembers it. `batchGroup` says which
+    txids its own are ("" where nobody knows); it is told to readers from outside and identifies nothing."""
 
     topology: str
     name: str
     log: str
+    batchGroup: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,7 @@ class StateShape:
     @property
     def fingerprint(self) -> str:
         """What must not change between restarts, readable: key types, value type, aggregator."""
-        keys = ", ".join(f"{field.name} {field.type}" for field in self.keys)
-        return f"({keys}) -> {self.value} by {self.combine.name}"
+        return write_fingerprint(self.keys, self.value, self.combine.name)
 
 
 @dataclass(frozen=True, slots=True)

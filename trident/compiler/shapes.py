@@ -8,7 +8,9 @@ import pyarrow as pa
 from trident.base.errors import FailedException
 from trident.base.types import arrow_schema, arrow_type, select
 from trident.compiler.failures import Where, short
+from trident.operations import builtin_aggregators
 from trident.operations.aggregators import Aggregation
+from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.plan.nodes import PersistentAggregate
 from trident_state.store import Combine, StateShape
 
@@ -34,10 +36,18 @@ def shape_of(node: PersistentAggregate) -> StateShape:
     """The shape of the state that this step writes."""
     aggregation = node.aggregation
     where = Where(node.step, aggregation.site, node.inputs)
-    name = type(aggregation.aggregator).__qualname__.rpartition("<locals>.")[2]
-    combine = Combine(name, Combining(aggregation, where), _native(aggregation))
+    combine = Combine(_name(aggregation), Combining(aggregation, where), _native(aggregation))
     keys = nullable(arrow_schema(select(node.source.schema, node.group)))
     return StateShape(keys, arrow_type(aggregation.type), combine)
+
+
+def _name(aggregation: Aggregation) -> str:
+    """The aggregator's class. One of a user's own that is called like a built-in carries its module, because a stored
+    state is known by this name: whoever reads it without the topology must not take it for ours."""
+    kind = type(aggregation.aggregator)
+    name = kind.__qualname__.rpartition("<locals>.")[2]
+    foreign = not isinstance(aggregation.aggregator, BuiltinAggregator)
+    return f"{kind.__module__}.{name}" if foreign and hasattr(builtin_aggregators, name) else name
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:

@@ -65,7 +65,7 @@ def open_stores(program: Program, log: TransactionLog, settings: Settings) -> di
         for group in program.groups:
             for step in group.states:
                 name = step.state.name
-                identity = StateIdentity(settings.name, name, log.uuid)
+                identity = StateIdentity(settings.name, name, log.uuid, group.name)
                 folder = settings.folder / "states" / name if settings.lasting else None
                 stores[name] = step.state.factory.open(identity, program.shapes[name], LogHome(log, name, folder))
     except BaseException:

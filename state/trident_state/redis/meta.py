@@ -10,7 +10,7 @@ from trident_state.store import GroupStatus, StateIdentity, StateKind
 FORMAT = "1"
 
 _FIELDS = (
-    *("format", "topology", "state", "log", "fingerprint", "kind", "values", "buckets", "groups"),
+    *("format", "topology", "state", "log", "fingerprint", "kind", "values", "buckets", "groups", "batchGroup"),
     *("token", "epoch", "marker", "open", "keys"),
 )
 _REQUEST = b"*%d\r\n$5\r\nHMGET\r\n" % (2 + len(_FIELDS))
@@ -30,6 +30,7 @@ class Meta:
     values: str | None
     buckets: str | None
     groups: str | None
+    batchGroup: str | None
     token: str | None
     epoch: str | None
     marker: str | None
@@ -44,7 +45,7 @@ class Meta:
     def identity(self) -> StateIdentity | None:
         if self.topology is None or self.state is None or self.log is None:
             return None
-        return StateIdentity(self.topology, self.state, self.log)
+        return StateIdentity(self.topology, self.state, self.log, self.batchGroup or "")
 
     def bucket_count(self, where: str) -> int:
         """How many buckets the state was created with."""
@@ -75,7 +76,8 @@ def identity_fields(
     identity: StateIdentity, fingerprint: str, kind: StateKind, values: str, buckets: int, groups: int
 ) -> list[bytes]:
     """The fields of a new meta hash that never change, and their values by turns."""
-    fields = (FORMAT, identity.topology, identity.name, identity.log, fingerprint, kind.value, values, buckets, groups)
+    owner = (FORMAT, identity.topology, identity.name, identity.log)
+    fields = (*owner, fingerprint, kind.value, values, buckets, groups, identity.batchGroup)
     return [part.encode() for name, value in zip(_FIELDS, fields, strict=False) for part in (name, str(value))]
 
 

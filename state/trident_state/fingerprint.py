@@ -1,0 +1,150 @@
+"""What a state holds as one line of text that can be read back: key fields, value type, aggregator.
+
+    (word string, day date32[day]) -> int64 by Count
+
+Types are written as Arrow names them; a name that is no plain word stands in backticks. Stored states carry this line:
+whoever opens one by its name learns from it how to read the keys and values, with no topology at hand.
+"""
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident.base.errors import StateShapeError
+from trident.base.names import quote
+
+_PLAIN = {
+    str(kind): kind
+    for kind in (
+        *(pa.null(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float32(), pa.float64()),
+        *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()),
+        *(pa.date32(), pa.date64(), *(pa.duration(unit) for unit in ("s", "ms", "us", "ns"))),
+    )
+}
+_TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=([^\]]+))?\]")
+_DECIMAL = re.compile(r"decimal(128|256)\((\d+), (-?\d+)\)")
+_NAME = re.compile(r"`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*)")
+_WORD = re.compile(r"[a-z_0-9]+(?:\[[a-z]+\])?")
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """A fingerprint, read."""
+
+    keys: pa.Schema
+    value: pa.DataType
+    aggregator: str
+
+
+def write_fingerprint(keys: pa.Schema, value: pa.DataType, aggregator: str) -> str:
+    """The line for a state of these key fields, this value type and this aggregator.
+
+    >>> write_fingerprint(pa.schema({"word": pa.string()}), pa.int64(), "Count")
+    '(word string) -> int64 by Count'
+    """
+    fields = ", ".join(f"{quote(field.name)} {type_text(field.type)}" for field in keys)
+    return f"({fields}) -> {type_text(value)} by {aggregator}"
+
+
+def read_fingerprint(text: str) -> Fingerprint:
+    """What `write_fingerprint` was given. Raises StateShapeError for any other text.
+
+    >>> read_fingerprint("(word string) -> int64 by Count").keys.names
+    ['word']
+    """
+    reader = _Reader(text)
+    keys = pa.schema(reader.fields("(", " ", ")"))
+    reader.take(" -> ")
+    value = reader.type()
+    reader.take(" by ")
+    return Fingerprint(keys, value, reader.rest())
+
+
+def type_text(kind: pa.DataType) -> str:
+    """Arrow's own name of a type, with odd field names in backticks."""
+    if kinds.is_struct(kind):
+        return f"struct<{', '.join(_field_text(kind.field(at)) for at in range(kind.num_fields))}>"
+    if kinds.is_list(kind) or kinds.is_large_list(kind):
+        return f"{'large_' if kinds.is_large_list(kind) else ''}list<{_field_text(kind.value_field)}>"
+    if kinds.is_map(kind) and not kind.keys_sorted:
+        return f"map<{type_text(kind.key_type)}, {type_text(kind.item_type)}>"
+    return str(kind)
+
+
+def _field_text(field: pa.Field) -> str:
+    return f"{quote(field.name)}: {type_text(field.type)}{'' if field.nullable else ' not null'}"
+
+
+class _Reader:
+    """Reads a fingerprint from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+
+    def type(self) -> pa.DataType:
+        if self._has("struct<"):
+            return pa.struct(self.fields("", ": ", ">"))
+        if self._has("list<"):
+            return pa.list_(*self.fields("", ": ", ">"))
+        if self._has("large_list<"):
+            return pa.large_list(*self.fields("", ": ", ">"))
+        if self._has("map<"):
+            key = self.type()
+            self.take(", ")
+            item = self.type()
+            self.take(">")
+            return pa.map_(key, item)
+        if found := self._match(_TIMESTAMP):
+            return pa.timestamp(found[1], tz=found[2])
+        if found := self._match(_DECIMAL):
+            return (pa.decimal128 if found[1] == "128" else pa.decimal256)(int(found[2]), int(found[3]))
+        found = self._match(_WORD)
+        if found is None or found[0] not in _PLAIN:
+            raise self._wrong()
+        return _PLAIN[found[0]]
+
+    def fields(self, begin: str, between: str, end: str) -> list[pa.Field]:
+        """Fields up to `end`."""
+        self.take(begin)
+        found: list[pa.Field] = []
+        while not self._has(end):
+            if found:
+                self.take(", ")
+            name = self._match(_NAME)
+            if name is None:
+                raise self._wrong()
+            self.take(between)
+            kind = self.type()
+            text = name[2] or name[1].replace("``", "`")
+            found.append(pa.field(text, kind, not self._has(" not null")))
+        return found
+
+    def take(self, what: str) -> None:
+        if not self._has(what):
+            raise self._wrong()
+
+    def rest(self) -> str:
+        if self._at == len(self._text):
+            raise self._wrong()
+        return self._text[self._at :]
+
+    def _has(self, what: str) -> bool:
+        if not self._text.startswith(what, self._at):
+            return False
+        self._at += len(what)
+        return True
+
+    def _match(self, pattern: "re.Pattern[str]") -> "re.Match[str] | None":
+        found = pattern.match(self._text, self._at)
+        if found is not None:
+            self._at = found.end()
+        return found
+
+    def _wrong(self) -> StateShapeError:
+        return StateShapeError(
+            f"the shape {self._text!r} cannot be read from character {self._at} on: it was written by another version, "
+            f"or by a store of its own kind"
+        )
