@@ -6,6 +6,7 @@ reached for the third time. Unarmed, a point costs one comparison.
 
 import os
 import signal
+from collections.abc import Callable
 
 POINTS = (
     "start.log.taken",
@@ -50,19 +51,31 @@ class _Trap:
         self.point = point
         self.left = int(count or 1)
 
+    def __call__(self, point: str) -> None:
+        if point == self.point:
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-_trap = _Trap(os.environ.get(VARIABLE, ""))
+
+_trap: Callable[[str], None] | None = None
 
 
 def arm(text: str) -> None:
     """Arm this process (``point`` or ``point:count``), or disarm it (``""``)."""
+    listen(_Trap(text) if text else None)
+
+
+def listen(heard: Callable[[str], None] | None) -> None:
+    """Have this called at every point, in the thread that reaches it."""
     global _trap
-    _trap = _Trap(text)
+    _trap = heard
 
 
 def reach(point: str) -> None:
     """Say that this point is reached; if the run is armed for it, the process dies here."""
-    if point == _trap.point:
-        _trap.left -= 1
-        if _trap.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+    if _trap is not None:
+        _trap(point)
+
+
+arm(os.environ.get(VARIABLE, ""))

@@ -8,7 +8,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ from trident.runtime.reading import CommitGate
 from trident.runtime.settings import Settings
 from trident.runtime.slots import Slots
 from trident.runtime.sources import Sources
-from trident.runtime.threads import Threads
+from trident.runtime.threads import MakeThreads, Threads
 from trident.runtime.timers import Timers
 from trident.runtime.trace import Trace
 from trident_spouts.emission import ArrowEmission
@@ -83,6 +83,7 @@ class GroupRun:
         history: History,
         trace: Trace,
         ended: Callable[["GroupRun"], None],
+        threads: MakeThreads = Threads,
     ) -> None:
         self.group = group
         self._settings = settings
@@ -128,9 +129,9 @@ class GroupRun:
         """Since the last trim, and (the next) since every store could do without them."""
         self._unsecured_bytes = 0
         name = group.name
-        self._source_thread = Threads(f"trident-{name}-source", most=1)
-        self._run_threads = Threads(f"trident-{name}-run")  # an attempt that hangs must not keep the next one waiting
-        self._commit_thread = Threads(f"trident-{name}-commit", most=1)
+        self._source_thread = threads(f"trident-{name}-source", 1)
+        self._run_threads = threads(f"trident-{name}-run", None)  # one that hangs must not keep the next waiting
+        self._commit_thread = threads(f"trident-{name}-commit", 1)
         self._loop_thread = threading.Thread(target=self._loop, name=f"trident-{name}", daemon=True)
 
     # --- from other threads ------------------------------------------------------------------------------------
@@ -167,20 +168,27 @@ class GroupRun:
         try:
             self._carry_out(self.coordinator.start())
             while not self.coordinator.finished:
-                self._turn()
+                self._react(self._next_event())
         except BaseException as error:
             self.error = self.error or error
             logger.exception("group %r broke", self.group.name)
         finally:
             self._end()
 
-    def _turn(self) -> None:
-        now = self._clock.monotonic()
+    def _next_event(self) -> on.Event | Callable[[], None] | None:
         try:
-            until = min((when for when, _ in self._deadlines.values()), default=now + 0.5)
-            event = self._queue.get(timeout=max(0.0001, self._timers.wait(now, min(0.5, until - now))))
+            return self._queue.get(timeout=self._idle_time())
         except queue.Empty:
-            event = None
+            return None
+
+    def _idle_time(self) -> float:
+        """Seconds until something is due though nothing happens."""
+        now = self._clock.monotonic()
+        until = min((when for when, _ in self._deadlines.values()), default=now + 0.5)
+        return max(0.0001, self._timers.wait(now, min(0.5, until - now)))
+
+    def _react(self, event: on.Event | Callable[[], None] | None) -> None:
+        """Do what is due, then what this event asks for."""
         now = self._clock.monotonic()
         for thing in self._timers.due(now):
             thing()
@@ -476,7 +484,8 @@ class GroupRun:
         self._commit_thread.close()
         if not self._source_thread.close(_PATIENCE):
             logger.warning("group %r: a spout does not come back; it is left behind", self.group.name)
-        wait([closing], _PATIENCE)
+        with suppress(TimeoutError):
+            closing.exception(_PATIENCE)
         self._run_threads.close(timeout=0)
         self._sources.close()
         with self._rest:

@@ -17,6 +17,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+MakeThreads = Callable[[str, int | None], "Threads"]
+"""Gives the threads of a name, so many at most. A simulator gives its own, in which a seed decides what runs next."""
+
 _left_behind: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,10 +89,11 @@ class MemoryStore:
         maxBytes: int | None = None,
         pace: Pace | None = None,
         clock: Clock | None = None,
+        aside: Callable[[str, Callable[[], None]], None] | None = None,
     ) -> None:
         self._where = f"state {identity.name!r}"
         self._identity, self._shape, self._kind = identity, shape, kind
-        self._max_bytes, self._pace = maxBytes, pace or Pace()
+        self._max_bytes, self._pace, self._aside = maxBytes, pace or Pace(), aside or _in_a_thread
         self._snapshots = Snapshots(home, identity, shape, kind, clock or SystemClock(), self._where)
         self._writing = threading.RLock()
         self._triples = threading.Lock()
@@ -345,8 +346,7 @@ class MemoryStore:
         if cut is None:
             self._snapshotting.release()
             return
-        name = f"snapshot of {self._where}"
-        threading.Thread(target=self._save_aside, args=(cut,), name=name, daemon=True).start()
+        self._aside(f"snapshot of {self._where}", lambda: self._save_aside(cut))
 
     def _dirty(self) -> bool:
         gone_on = self._marker is not None and self._marker > self.durable()
@@ -393,6 +393,10 @@ class MemoryStore:
             self.snapshot()
         except Exception as error:
             _log.warning("%s: no last snapshot was taken (%s); the log keeps what it lacks", self._where, error)
+
+
+def _in_a_thread(name: str, work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name=name, daemon=True).start()
 
 
 def _moved(entries: Entries, before: Triples, after: pa.Array, txid: int) -> Triples:
