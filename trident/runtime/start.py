@@ -15,7 +15,7 @@ from trident.base.errors import TopologyError
 from trident.base.names import check_name
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group, Program
-from trident.compiler.queries import Reads, compile_query
+from trident.compiler.queries import compile_query
 from trident.compiler.stages import cut
 from trident.drpc.local import LocalDRPC
 from trident.plan.guarantee import demand_exactly_once
@@ -32,7 +32,6 @@ from trident.runtime.settings import Settings
 from trident.runtime.slots import Slots
 from trident.runtime.sources import Sources
 from trident.runtime.sqlite_log import SqliteLog
-from trident.runtime.statics import Readable, close_statics, open_statics
 from trident.runtime.threads import MakeThreads, Threads
 from trident.runtime.trace import Trace
 from trident.runtime.watch import Watch
@@ -119,8 +118,6 @@ def _start(
         begun = begin(program, log, settings)
         shutil.rmtree(settings.folder / SCRATCH, ignore_errors=True)
         undo.append(lambda: close_all(begun.stores))
-        statics = open_statics(program)
-        undo.append(lambda: close_statics(statics))
         engine = engine_of(settings)
         undo.append(engine.close)
         pool = Threads("trident-states", max(2, len(begun.stores)))
@@ -134,14 +131,11 @@ def _start(
         for group in program.groups:
             sources = Sources(group.spouts)
             undo.append(sources.close)
-            runs[group.name] = _group_run(
-                group, settings, log, begun, engine, pool, sources, trace, running, statics=statics
-            )
+            runs[group.name] = _group_run(group, settings, log, begun, engine, pool, sources, trace, running)
         watch = Watch(runs, begun.stores, log, begun.lease)
 
         def closing() -> None:
             close_all(begun.stores)
-            close_statics(statics)
             engine.close()
             log.close()
             if not settings.lasting:
@@ -150,7 +144,7 @@ def _start(
         def drpc(commits: RunCommits) -> LocalDRPC:
             return LocalDRPC(program.requests, commits, getattr(engine, "compile_request", None))
 
-        running._compose(runs, begun.stores, watch, trace, drpc, pool, closing, statics)
+        running._compose(runs, begun.stores, watch, trace, drpc, pool, closing)
     except BaseException:
         for step in reversed(undo):
             step()
@@ -175,12 +169,11 @@ def _group_run(
     trace: Trace,
     running: RunningTopology,
     threads: MakeThreads = Threads,
-    statics: Mapping[str, Readable] | None = None,
 ) -> GroupRun:
     slots = Slots(lambda: engine.slot(group), settings.folder / SCRATCH)
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
     committer = Committer(
-        group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, _answers(stores, statics or {})
+        group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, _answers(stores)
     )
     history = begun.histories[group.name]
     committer.sweep()
@@ -190,17 +183,12 @@ def _group_run(
     return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, ended, threads)
 
 
-def _answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> AnswerQuery:
+def _answers(stores: Mapping[str, Store]) -> AnswerQuery:
     """Answers a query inside a commit turn: each is compiled once, and reads as of the txid it is given."""
     compiled = functools.cache(compile_query)
-    everything: Mapping[str, Readable] = {**stores, **statics}
 
     def answer(step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
-        reads = Reads(
-            lambda node, keys: everything[node.state.name].read(keys, as_of).values,
-            lambda node: everything[node.state.name].scan(as_of),
-        )
-        return compiled(step)(table, reads)
+        return compiled(step)(table, lambda node, keys: stores[node.state.name].read(keys, as_of).values)
 
     return answer
 
