@@ -4,8 +4,8 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypedDict, Unpack
 
 from trident_state.records.forms import ValueForm
+from trident_state.redis.address import Address, check_url, redacted
 from trident_state.redis.layout import Layout
-from trident_state.redis.link import Address, redacted
 from trident_state.redis.store import RedisStore
 from trident_state.store import Home, StateIdentity, StateKind, StateShape
 
@@ -45,8 +45,7 @@ class RedisMapState:
     socketTimeout: float = 10.0
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError(f"url {redacted(self.url)!r}: expected redis://, rediss:// (TLS) or unix://")
+        check_url(self.url)
         if self.layout != "hash":
             raise ValueError(f"layout={self.layout!r}: expected 'hash'")
         if self.values not in ("packed", "json"):

@@ -1,150 +1,170 @@
-"""Connections to one server: requests of many commands, their replies, and what goes wrong with them.
+"""Requests of many commands to wherever their keys are, and the replies in the order of the commands.
 
-redis-py opens the connection (authentication, TLS) and parses replies. Its retries are off: it would send a write
-again whose reply was lost, and tell nobody.
+A command goes to the server that holds the slot of its first key; a server that stands alone holds them all. Nothing
+is ever sent twice by itself but reads.
 """
 
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
-from trident.base.errors import StateError, StateFullError, StateOwnedError, StateUnavailableError
+from trident.base.errors import StateUnavailableError
+from trident_state.redis.address import Address
+from trident_state.redis.cluster import Servers
+from trident_state.redis.connection import Connection
+from trident_state.redis.failures import Reply as Reply
+from trident_state.redis.failures import demand, is_moving
 from trident_state.redis.scripts import ALL
-from trident_state.redis.wire import command, packets
+from trident_state.redis.slots import Slots, slot_of
+from trident_state.redis.wire import EXEC, MULTI, command
 
-Reply = Any
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server is, and how long to wait for it."""
-
-    url: str
-    connect_timeout: float
-    socket_timeout: float
-
-    def connection(self) -> Any:
-        """A new connection, not opened yet."""
-        pool = redis.ConnectionPool.from_url(
-            self.url,
-            protocol=2,
-            retry=Retry(NoBackoff(), 0),
-            retry_on_timeout=False,
-            health_check_interval=0,
-            decode_responses=False,
-            socket_connect_timeout=self.connect_timeout,
-            socket_timeout=self.socket_timeout,
-        )
-        return pool.make_connection()
-
-    @property
-    def shown(self) -> str:
-        """The url without its secrets."""
-        return redacted(self.url)
-
-
-def redacted(url: str) -> str:
-    """A url whose secrets are stars.
-
-    >>> redacted("rediss://me:secret@host:6379/0?ssl_password=x")
-    'rediss://me:***@host:6379/0?ssl_password=***'
-    """
-    parts = urlsplit(url)
-    login, at, host = parts.netloc.rpartition("@")
-    user, colon, _ = login.partition(":")
-    query = urlencode([(k, "***" if "password" in k.lower() else v) for k, v in parse_qsl(parts.query)], safe="*/")
-    return f"{parts.scheme}://{user}{':***' if colon else ''}{at}{host}{parts.path}{'?' if query else ''}{query}"
+_FIRST_PAUSE = 0.005
+_LONGEST_PAUSE = 0.1
 
 
 class Link:
-    """One connection, opened when it is first used, and again after a failure. One thread at a time."""
+    """A connection to each server that is needed, opened then, and again after a failure. One thread at a time.
 
-    def __init__(self, address: Address, where: str, scripts: bool = False) -> None:
-        self._address, self._where, self._scripts = address, where, scripts
-        self._connection: Any = None
+    `scripts`: tell each server our scripts when it is connected.
+    """
+
+    def __init__(self, servers: Servers, scripts: bool = False) -> None:
+        self._servers, self._scripts = servers, scripts
+        self._open: dict[Address, Connection] = {}
         self.used = False
 
     def exchange(self, commands: Iterable[bytes]) -> list[Reply]:
         """Send commands in one go and read a reply for each. A command's error is a reply (`redis.ResponseError`).
 
+        Every command has a key of ours, but MULTI and EXEC around those of one hash tag.
         Raises StateUnavailableError where the outcome is unknown.
         """
-        count = 0
-
-        def counted() -> Iterator[bytes]:
-            nonlocal count
-            for packed in commands:
-                count += 1
-                yield packed
-
+        slots = None
         try:
-            self._open()
-            self._connection.send_packed_command(packets(counted()))
-            replies = [self._reply() for _ in range(count)]
-        except (redis.AuthenticationError, redis.ResponseError) as error:  # while connecting
-            self.close()
-            raise failure(self._where, self._address, error) from error
-        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-            self.close()
-            raise unavailable(self._where, self._address, error) from error
+            slots = self._servers.slots()
+            taken = self._send(commands, slots)
+            replies = [connection.reply() for connection in taken]
         except BaseException:
             self.close()  # what it would read next is the reply to something else
+            if slots is not None and slots.cluster:
+                self._servers.forget(slots)
             raise
+        if any(map(is_moving, replies)):
+            self._servers.forget(slots)
         self.used = True
         return replies
 
+    def _send(self, commands: Iterable[bytes], slots: Slots) -> list[Connection]:
+        """Send commands, and tell to whom each went."""
+        taken: list[Connection] = []
+        only = None if slots.cluster else self._connection(slots.master_of(0), 0)
+        last, begins = only, False
+        for packed in commands:
+            if only is not None:
+                only.add(packed)
+                taken.append(only)
+            elif packed == MULTI:
+                begins = True
+            else:
+                if packed != EXEC or last is None:
+                    slot = slot_of(packed)
+                    last = self._connection(slots.master_of(slot), slot)
+                if begins:
+                    last.add(MULTI)
+                    taken.append(last)
+                    begins = False
+                last.add(packed)
+                taken.append(last)
+        for connection in dict.fromkeys(taken):
+            connection.flush()
+        return taken
+
+    def everywhere(self, packed: bytes) -> list[tuple[Address, Reply]]:
+        """Send a command without keys to every server."""
+        slots = self._servers.slots()
+        try:
+            return [(server, self._connection(server, 0).ask(packed)[0]) for server in slots.servers]
+        except BaseException:
+            self.close()
+            self._servers.forget(slots)
+            raise
+
     def load(self) -> None:
-        """Tell the server the scripts; a restart forgets them."""
-        for reply in self.exchange([command(b"SCRIPT", b"LOAD", script.source) for script in ALL]):
-            self.demand(reply)
+        """Tell the servers the scripts; a restart forgets them."""
+        try:
+            for connection in self._open.values():
+                self._load(connection)
+        except BaseException:
+            self.close()
+            raise
 
     def demand(self, reply: Reply) -> Reply:
         """The reply, unless it is an error."""
-        return demand(reply, self._where, self._address)
+        return demand(reply, self._servers.where, self._servers.address)
 
     def close(self) -> None:
-        """Let go of the connection."""
-        connection, self._connection, self.used = self._connection, None, False
-        if connection is not None:
-            with suppress(redis.RedisError, OSError):  # it is broken already
-                connection.disconnect()
+        """Let go of all connections."""
+        opened, self._open, self.used = self._open, {}, False
+        for connection in opened.values():
+            connection.close()
 
-    def _open(self) -> None:
-        if self._connection is not None:
-            return
-        self._connection = self._address.connection()
-        self._connection.connect()
-        if self._scripts:
-            self.load()
+    def _connection(self, server: Address | None, slot: int) -> Connection:
+        if server is None:
+            raise StateUnavailableError(
+                f"{self._servers.where}: no server of the cluster at {self._servers.address.shown} holds slot {slot} "
+                f"just now; commits wait for one"
+            )
+        connection = self._open.get(server)
+        if connection is None:
+            connection = self._open[server] = Connection(server, self._servers.where)
+            if self._scripts:
+                self._load(connection)
+        return connection
 
-    def _reply(self) -> Reply:
-        try:
-            return self._connection.read_response(disable_decoding=True)
-        except redis.ResponseError as error:
-            return error
+    def _load(self, connection: Connection) -> None:
+        for reply in connection.ask(*[command(b"SCRIPT", b"LOAD", script.source) for script in ALL]):
+            demand(reply, self._servers.where, connection.server)
 
 
 class Links:
-    """Connections for readers, apart from the writer's; any thread."""
+    """Links for readers, apart from the writer's; any thread."""
 
-    def __init__(self, address: Address, where: str) -> None:
-        self._address, self._where = address, where
+    def __init__(self, servers: Servers, patience: float = 10.0) -> None:
+        self._servers, self._patience = servers, patience
         self._idle: deque[Link] = deque()
         self._closed = False
 
     def exchange(self, commands: Sequence[bytes]) -> list[Reply]:
-        """Like `Link.exchange`, and once more on a new connection where one that had been idle is gone."""
+        """Like `Link.exchange`; again on a new connection where one that had been idle is gone, and, for `patience`
+        seconds, while a cluster moves the keys from one server to another."""
+        until, pause = time.monotonic() + self._patience, _FIRST_PAUSE
+        while True:
+            replies = self._attempt(commands)
+            if not any(map(is_moving, replies)) or time.monotonic() > until:
+                break
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        for reply in replies:
+            self.demand(reply)
+        return replies
+
+    def everywhere(self, packed: bytes) -> list[tuple[Address, Reply]]:
+        """The reply of every server to a command without keys."""
+        link = Link(self._servers)
+        try:
+            replies = link.everywhere(packed)
+        finally:
+            link.close()
+        for server, reply in replies:
+            demand(reply, self._servers.where, server)
+        return replies
+
+    def _attempt(self, commands: Sequence[bytes]) -> list[Reply]:
         try:
             link = self._idle.pop()
         except IndexError:
-            link = Link(self._address, self._where)
+            link = Link(self._servers)
         try:
             idled = link.used
             try:
@@ -159,13 +179,11 @@ class Links:
         self._idle.append(link)
         if self._closed:
             self.close()
-        for reply in replies:
-            self.demand(reply)
         return replies
 
     def demand(self, reply: Reply) -> Reply:
         """The reply, unless it is an error."""
-        return demand(reply, self._where, self._address)
+        return demand(reply, self._servers.where, self._servers.address)
 
     def close(self) -> None:
         """Close what is idle now, and whatever comes back later."""
@@ -173,47 +191,3 @@ class Links:
         while self._idle:
             with suppress(IndexError):  # another thread took it
                 self._idle.pop().close()
-
-
-def demand(reply: Reply, where: str, address: Address) -> Reply:
-    """The reply, unless it is an error."""
-    if isinstance(reply, redis.RedisError):
-        raise failure(where, address, reply)
-    return reply
-
-
-def unavailable(where: str, address: Address, reason: object) -> StateUnavailableError:
-    """The server cannot be reached, or did not answer."""
-    return StateUnavailableError(
-        f"{where}: the server at {address.shown} does not answer ({reason}); "
-        f"commits wait for it. Check that it runs, and the address"
-    )
-
-
-_UNAVAILABLE = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS", "MOVED", "ASK")
-_FULL = ("OOM", "MISCONF")
-_REFUSED = ("NOAUTH", "WRONGPASS", "NOPERM")
-
-
-def failure(where: str, address: Address, error: redis.RedisError) -> StateError:
-    """What an error reply of the server means to a state."""
-    said = str(error)
-    words = set(said.replace(":", " ").split())
-    if isinstance(error, redis.exceptions.ReadOnlyError) or words & set(_UNAVAILABLE):
-        return unavailable(where, address, said)
-    if isinstance(error, redis.exceptions.OutOfMemoryError) or words & set(_FULL):
-        return StateFullError(
-            f"{where}: the server at {address.shown} takes no more ({said}); nothing is half-written and commits wait. "
-            f"Raise its maxmemory, free memory or disk"
-        )
-    if "WRONGTYPE" in words:
-        return StateOwnedError(
-            f"{where}: a key of this state's place at {address.shown} is not ours ({said}). "
-            f"Choose another prefix, or move the foreign key away"
-        )
-    if words & set(_REFUSED) or isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
-        return StateError(
-            f"{where}: the server at {address.shown} refuses us ({said}). "
-            f"Check user and password in the url, and that the user may run scripts on this prefix"
-        )
-    return StateError(f"{where}: the server at {address.shown} answered {said}")

@@ -14,11 +14,10 @@ from trident_state.redis.layout import Layout
 from trident_state.redis.link import Links, Reply
 from trident_state.redis.meta import Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
-from trident_state.redis.wire import Arguments, bulks, command, hmget
+from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, hmget
 from trident_state.rules import as_of
 from trident_state.store import StateKind, StateShape
 
-_MULTI, _EXEC = command(b"MULTI"), command(b"EXEC")
 _SCAN_COUNT = 1000
 _SCAN_BUCKETS = 1024
 
@@ -54,7 +53,7 @@ class Reader:
         parts, as_ofs = [pa.nulls(0, self._shape.value)], list[int]()
         for chunk in keys.chunks(slice(0, len(keys)), READ_KEYS) if len(keys) else [None]:
             runs = [] if chunk is None else list(chunk.runs())
-            reads = [hmget(names[bucket], fields[rows], rows.stop - rows.start) for bucket, rows in runs]
+            reads = [(bucket, hmget(names[bucket], fields[rows], rows.stop - rows.start)) for bucket, rows in runs]
             metas, replies = self._snapshot(keys.layout, reads)
             as_ofs.append(self._check(keys.layout, metas, asOf, lease))
             found = [record for reply in replies for record in reply]
@@ -71,7 +70,7 @@ class Reader:
             stored = sum(int(meta.keys or 0) for meta in metas)
             at_once = min(len(waiting), max(1, rows * layout.buckets // max(1, stored)), _SCAN_BUCKETS)
             turn = [waiting.popleft() for _ in range(at_once)]
-            reads = [_hscan(layout.packed_buckets[bucket], cursor) for bucket, cursor in turn]
+            reads = [(bucket, _hscan(layout.packed_buckets[bucket], cursor)) for bucket, cursor in turn]
             metas, replies = self._snapshot(layout, reads)
             self._check(layout, metas, asOf, lease)
             entries = list[tuple[bytes, bytes]]()
@@ -103,12 +102,27 @@ class Reader:
             return found.values
         return as_of(asOf, found.txids, found.values, found.prevs, self._where)
 
-    def _snapshot(self, layout: Layout, reads: Sequence[bytes]) -> tuple[list[Meta], list[Reply]]:
-        """Meta of all groups and these reads, as one moment saw them."""
-        *_, replies = self._links.exchange([_MULTI, *map(read_meta, layout.packed_metas), *reads, _EXEC])
-        for reply in replies:
-            self._links.demand(reply)
-        return [parse_meta(reply) for reply in replies[: layout.groups]], replies[layout.groups :]
+    def _snapshot(self, layout: Layout, reads: Sequence[tuple[int, bytes]]) -> tuple[list[Meta], list[Reply]]:
+        """Meta of all groups and these reads of buckets, each group as one moment saw it.
+
+        Groups may lie on different servers; what makes one snapshot of them is that each can be read as of one txid.
+        """
+        parts: dict[int, list[int]] = {group: [] for group in range(layout.groups)}
+        for at, (bucket, _) in enumerate(reads):
+            parts[bucket // layout.per_group].append(at)
+        commands = list[bytes]()
+        for group, mine in parts.items():
+            commands += [MULTI, read_meta(layout.packed_metas[group]), *[reads[at][1] for at in mine], EXEC]
+        replies = self._links.exchange(commands)
+        metas, found, end = list[Meta](), list[Reply]([None] * len(reads)), -1
+        for mine in parts.values():
+            end += len(mine) + 3
+            for reply in replies[end]:
+                self._links.demand(reply)
+            metas.append(parse_meta(replies[end][0]))
+            for at, reply in zip(mine, replies[end][1:], strict=True):
+                found[at] = reply
+        return metas, found
 
     def _check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
         """As of which txid this snapshot can be read; raises where it cannot."""

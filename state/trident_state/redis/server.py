@@ -15,37 +15,37 @@ def parse_info(text: bytes) -> dict[str, str]:
     return {name: value for name, colon, value in lines if colon}
 
 
-def check_server(info: dict[str, str], where: str) -> tuple[str, ...]:
+def check_server(info: dict[str, str], where: str, server: str) -> tuple[str, ...]:
     """Refuse a server that cannot keep a state; the warnings about one that could keep it better.
 
+    `info`: what it says of itself; `where` begins each message, `server` names it there.
     Raises StateUnavailableError for a replica or a server that is loading (wait, or fail over), StateError for one
     that is too old or evicts keys.
     """
     version = tuple(int(part) for part in info.get("redis_version", "0").split(".")[:2] if part.isdigit())
     if version < OLDEST:
-        raise StateError(f"{where}: the server is version {info.get('redis_version')}; 6.2 or newer is needed")
-    if info.get("role", "master") != "master":
-        raise StateUnavailableError(f"{where}: the server is a {info['role']}; a state is written to its master")
-    if info.get("loading") == "1":
-        raise StateUnavailableError(f"{where}: the server is still loading its data")
-    if info.get("cluster_enabled") == "1":
         raise StateError(
-            f"{where}: the server runs in cluster mode, which this version does not speak yet; "
-            f"use a server that stands alone (states in groups= are laid out so that they can move to a cluster)"
+            f"{where}: the server at {server} is version {info.get('redis_version', 'unknown')}; 6.2 or newer is needed"
         )
+    if info.get("role", "master") != "master":
+        raise StateUnavailableError(
+            f"{where}: the server at {server} is a {info['role']}; a state is written to its master"
+        )
+    if info.get("loading") == "1":
+        raise StateUnavailableError(f"{where}: the server at {server} is still loading its data")
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not policy.startswith("volatile-"):
         raise StateError(
-            f"{where}: the server may throw keys away (maxmemory-policy {policy}); "
+            f"{where}: the server at {server} may throw keys away (maxmemory-policy {policy}); "
             f"set it to noeviction, or keep this state on another server"
         )
-    return _warnings(info, where)
+    return _warnings(info, where, server)
 
 
-def _warnings(info: dict[str, str], where: str) -> tuple[str, ...]:
+def _warnings(info: dict[str, str], where: str, server: str) -> tuple[str, ...]:
     if info.get("aof_enabled") == "1":
         return ()
     return (
-        f"{where}: appendonly is off: a server that crashes loses what it did since its last snapshot. The state is "
-        f"then healed from the log as far back as that reaches; appendonly yes makes the server keep it itself",
+        f"{where}: appendonly is off at {server}: when it crashes it loses what it did since its last snapshot. "
+        f"The state is then healed from the log as far back as that reaches; with appendonly yes the server keeps it",
     )

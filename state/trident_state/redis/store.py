@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -14,9 +14,11 @@ from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateValueError
 from trident_state.keys import check_key_types, encode_keys
 from trident_state.records.forms import ValueForm, records_of
+from trident_state.redis.address import Address
+from trident_state.redis.cluster import Servers
 from trident_state.redis.findings import Findings
 from trident_state.redis.layout import Layout
-from trident_state.redis.link import Address, Link, Links
+from trident_state.redis.link import Link, Links
 from trident_state.redis.meta import identity_fields
 from trident_state.redis.placement import place, place_distinct
 from trident_state.redis.reader import LayoutChanged, Reader
@@ -58,14 +60,14 @@ class RedisStore:
         form: ValueForm,
     ) -> None:
         check_key_types(shape.keys)
-        self._identity, self._shape, self._kind, self._address, self._form = identity, shape, kind, address, form
+        self._identity, self._shape, self._kind, self._form = identity, shape, kind, form
         self._where = f"state {identity.name!r}"
         self._declared = layout
         self._known: Layout | None = None
         self._lease: Lease | None = None
         self._writing = threading.RLock()
-        self._link = Link(address, self._where, scripts=True)
-        self._links = Links(address, self._where)
+        servers = Servers(address, self._where)
+        self._link, self._links = Link(servers, scripts=True), Links(servers, address.socket_timeout)
         records = records_of(shape.value, form, bare=kind is StateKind.NON_TRANSACTIONAL)
         self._writer = Writer(self._link, self._where, shape, kind, records)
         self._reader = Reader(self._links, self._where, shape, kind, records)
@@ -79,12 +81,13 @@ class RedisStore:
 
     def create(self, lease: Lease, birth: int) -> None:
         self.check_server()
-        self._findings().report()  # refuses what is foreign
+        there = self._findings().report().groups  # refuses what is foreign
         layout = self._layout()
         fields = identity_fields(
             self._identity, self._shape.fingerprint, self._kind, self._form, layout.buckets, layout.groups
         )
-        self._ask_groups(CREATE, lease, birth, fields, reversed(range(layout.groups)))
+        gone = [group for group in reversed(range(layout.groups)) if there[group].marker is None]
+        self._ask_groups(CREATE, lease, birth, fields, gone or reversed(range(layout.groups)))
         self._lease = lease
 
     def acquire(self, lease: Lease) -> None:
@@ -93,18 +96,17 @@ class RedisStore:
         self._lease = lease
 
     def check_server(self) -> tuple[str, ...]:
-        """Refuse a server that cannot keep a state; what it could do better is in `warnings`, and logged once."""
-        (info,) = self._links.exchange([command(b"INFO")])
-        warnings = check_server(parse_info(info), self._where)
+        """Refuse servers that cannot keep a state; what they could do better is in `warnings`, and logged once."""
+        warnings: tuple[str, ...] = ()
+        for server, info in self._links.everywhere(command(b"INFO")):
+            warnings += check_server(parse_info(info), self._where, server.shown)
         if warnings != self.warnings:
             for warning in warnings:
                 _log.warning("%s", warning)
         self.warnings = warnings
         return warnings
 
-    def _ask_groups(
-        self, script: Script, lease: Lease, txid: int, more: list[bytes], groups: Iterator[int] | range
-    ) -> None:
+    def _ask_groups(self, script: Script, lease: Lease, txid: int, more: list[bytes], groups: Iterable[int]) -> None:
         """Run a script over every group; the first refusal is raised after all were asked."""
         metas = self._layout().packed_metas
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % txid)

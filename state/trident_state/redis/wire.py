@@ -1,13 +1,14 @@
 """Commands as the bytes that go to the server (RESP), packed by hand: redis-py takes 5 to 10 us for each."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
 from trident_state.binary import buffers_of, joined, lengths_of
 from trident_state.redis.scripts import Script
 
-_PACKET = 65536
+PACKET = 65536
+"""Bytes that are worth a system call."""
 
 
 def command(*parts: bytes) -> bytes:
@@ -18,6 +19,9 @@ def command(*parts: bytes) -> bytes:
 def bulks(parts: Iterable[bytes]) -> bytes:
     """The arguments of a command, without its head."""
     return b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])
+
+
+MULTI, EXEC = command(b"MULTI"), command(b"EXEC")
 
 
 def call(script: Script, keys: Sequence[bytes], *args: bytes) -> bytes:
@@ -52,17 +56,3 @@ class Blob:
 
     def __getitem__(self, rows: slice) -> bytes:
         return self._data[self._cuts[rows.start] : self._cuts[rows.stop]]
-
-
-def packets(commands: Iterable[bytes]) -> Iterator[bytes]:
-    """Commands put together into pieces worth a system call; the server begins while the next ones are packed."""
-    waiting: list[bytes] = []
-    size = 0
-    for packed in commands:
-        waiting.append(packed)
-        size += len(packed)
-        if size >= _PACKET:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield b"".join(waiting)

@@ -8,7 +8,7 @@ import pytest
 from tests.state.redis.places import NoHome
 from tests.state.redis.states import IDENTITY, SHAPE
 from trident_state.redis import RedisMapState
-from trident_state.redis.link import redacted
+from trident_state.redis.address import redacted
 from trident_state.store import StateFactory, StateKind
 
 URL = "rediss://me:secret@example.org:6380/2?ssl_cert_reqs=required&ssl_password=hidden"

@@ -146,14 +146,6 @@ def test_a_server_that_evicts_is_refused(redis_server: RedisServer) -> None:
     assert redis_server.client.dbsize() == 0
 
 
-def test_a_server_in_cluster_mode_is_refused(tmp_path: Path) -> None:
-    with RedisServer(tmp_path, "none", "--cluster-enabled", "yes") as server, opened(server.url) as store:
-        with pytest.raises(
-            StateError, match="state 'counts': the server runs in cluster mode.*use a server that stands"
-        ):
-            store.report()
-
-
 def test_a_server_without_a_log_of_its_own_is_warned_about(tmp_path: Path) -> None:
     with RedisServer(tmp_path, "none") as server, opened(server.url) as store:
         (warning,) = store.check_server()

@@ -1,0 +1,65 @@
+"""Which servers there are: one, or the masters of a Redis Cluster."""
+
+import threading
+
+from trident.base.errors import StateError, StateUnavailableError
+from trident_state.redis.address import Address
+from trident_state.redis.connection import Connection
+from trident_state.redis.failures import demand
+from trident_state.redis.server import parse_info
+from trident_state.redis.slots import Slots
+from trident_state.redis.wire import command
+
+
+class Servers:
+    """What an address leads to. Learned when it is first asked for, and again after a cluster has changed.
+
+    Any thread. `where` begins every error's message.
+    """
+
+    def __init__(self, address: Address, where: str) -> None:
+        self.address, self.where = address, where
+        self._lock = threading.Lock()
+        self._slots: Slots | None = None
+        self._known: list[Address] = []
+
+    def slots(self) -> Slots:
+        """Who holds which slot. Raises StateUnavailableError where none of the servers answers."""
+        with self._lock:
+            if self._slots is None:
+                self._slots = self._learn()
+                self._known = self._slots.servers if self._slots.cluster else []
+            return self._slots
+
+    def forget(self, slots: Slots | None = None) -> None:
+        """What was known is no longer so: ask again next time."""
+        with self._lock:
+            if slots is None or slots is self._slots:
+                self._slots = None
+
+    def _learn(self) -> Slots:
+        """Ask the servers of the url, then those that were masters when we looked last."""
+        first: StateUnavailableError | None = None
+        for server in dict.fromkeys([*self._seeds(), *self._known]):
+            try:
+                return self._told_by(server)
+            except StateUnavailableError as error:
+                first = first or error
+        assert first is not None
+        raise first
+
+    def _seeds(self) -> list[Address]:
+        try:
+            return self.address.seeds()
+        except ValueError as error:
+            raise StateError(f"{self.where}: {error}") from error
+
+    def _told_by(self, server: Address) -> Slots:
+        connection = Connection(server, self.where)
+        try:
+            info = demand(connection.ask(command(b"INFO"))[0], self.where, server)
+            if parse_info(info).get("cluster_enabled") != "1":
+                return Slots.alone(server)
+            return Slots.told(demand(connection.ask(command(b"CLUSTER", b"SLOTS"))[0], self.where, server), server)
+        finally:
+            connection.close()

@@ -1,0 +1,68 @@
+"""What goes wrong on the way to a server, as errors of a state."""
+
+from typing import Any
+
+import redis
+
+from trident.base.errors import StateError, StateFullError, StateOwnedError, StateUnavailableError
+from trident_state.redis.address import Address
+
+Reply = Any
+
+_MOVING = (redis.exceptions.AskError, redis.exceptions.TryAgainError)  # MovedError is an AskError too
+_UNAVAILABLE = ("READONLY", "LOADING", "MASTERDOWN", "BUSY", "NOREPLICAS")
+_FULL = ("OOM", "MISCONF")
+_REFUSED = ("NOAUTH", "WRONGPASS", "NOPERM")
+
+
+def demand(reply: Reply, where: str, address: Address) -> Reply:
+    """The reply, unless it is an error."""
+    if isinstance(reply, redis.RedisError):
+        raise failure(where, address, reply)
+    return reply
+
+
+def unavailable(where: str, address: Address, reason: object) -> StateUnavailableError:
+    """The server cannot be reached, or did not answer."""
+    return StateUnavailableError(
+        f"{where}: the server at {address.shown} does not answer ({reason}); "
+        f"commits wait for it. Check that it runs, and the address"
+    )
+
+
+def is_moving(reply: Reply) -> bool:
+    """Whether a cluster says that the keys are on another of its servers, or on their way there. Nothing was done."""
+    if isinstance(reply, list):  # what EXEC gives
+        return any(isinstance(part, _MOVING) for part in reply)
+    return isinstance(reply, _MOVING)
+
+
+def failure(where: str, address: Address, error: redis.RedisError) -> StateError:
+    """What an error reply of the server means to a state."""
+    said = str(error)
+    words = set(said.replace(":", " ").split())
+    if is_moving(error):
+        return StateUnavailableError(
+            f"{where}: the cluster at {address.shown} is moving keys of ours from one server to another ({said}); "
+            f"commits wait until that is done"
+        )
+    if isinstance(error, redis.exceptions.ReadOnlyError | redis.exceptions.ClusterDownError) or words & set(
+        _UNAVAILABLE
+    ):
+        return unavailable(where, address, said)
+    if isinstance(error, redis.exceptions.OutOfMemoryError) or words & set(_FULL):
+        return StateFullError(
+            f"{where}: the server at {address.shown} takes no more ({said}); nothing is half-written and commits wait. "
+            f"Raise its maxmemory, free memory or disk"
+        )
+    if "WRONGTYPE" in words:
+        return StateOwnedError(
+            f"{where}: a key of this state's place at {address.shown} is not ours ({said}). "
+            f"Choose another prefix, or move the foreign key away"
+        )
+    if words & set(_REFUSED) or isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
+        return StateError(
+            f"{where}: the server at {address.shown} refuses us ({said}). "
+            f"Check user and password in the url, and that the user may run scripts on this prefix"
+        )
+    return StateError(f"{where}: the server at {address.shown} answered {said}")
