@@ -4,8 +4,9 @@
 `RedisMapState` keeps it in Redis or Valkey, where it outlives the run and others can read it. Both come in three
 kinds: ``opaque``, ``transactional`` and ``nonTransactional`` (`StateKind`). What they promise: ``docs/guide/state.md``.
 
-Whoever brings another store writes a `StateFactory` and a `Store`; the tests that every store passes are in
-``tests/state/contract``. Names are looked up when they are first used: Redis' client is imported only for Redis.
+Whoever brings another store writes a map of bytes by bytes for a `BackingMapState`, or a `StateFactory` and a `Store`;
+the tests that every store passes are in ``tests/state/contract``. Names are looked up when they are first used: Redis'
+client is imported only for Redis.
 
 >>> from trident.state import MemoryMapState
 >>> MemoryMapState.opaque()
@@ -18,6 +19,15 @@ from typing import TYPE_CHECKING
 from trident.base.names import did_you_mean
 
 if TYPE_CHECKING:
+    from trident_state.backing import (
+        BackingMap,
+        BackingMapState,
+        FencedBackingMap,
+        ListedBackingMap,
+        NonTransactionalMap,
+        OpaqueMap,
+        TransactionalMap,
+    )
     from trident_state.memory import MemoryMapState
     from trident_state.redis import RedisMapState
     from trident_state.store import (
@@ -35,15 +45,31 @@ if TYPE_CHECKING:
         Update,
     )
 
-_HOMES = {"MemoryMapState": "trident_state.memory", "RedisMapState": "trident_state.redis"}
+_HOMES = {
+    "BackingMap": "trident_state.backing",
+    "BackingMapState": "trident_state.backing",
+    "FencedBackingMap": "trident_state.backing",
+    "ListedBackingMap": "trident_state.backing",
+    "MemoryMapState": "trident_state.memory",
+    "NonTransactionalMap": "trident_state.backing",
+    "OpaqueMap": "trident_state.backing",
+    "RedisMapState": "trident_state.redis",
+    "TransactionalMap": "trident_state.backing",
+}
 
 __all__ = [
     "Applied",
+    "BackingMap",
+    "BackingMapState",
     "Combine",
+    "FencedBackingMap",
     "Found",
     "GroupStatus",
     "Home",
+    "ListedBackingMap",
     "MemoryMapState",
+    "NonTransactionalMap",
+    "OpaqueMap",
     "RedisMapState",
     "StateFactory",
     "StateIdentity",
@@ -51,6 +77,7 @@ __all__ = [
     "StateShape",
     "Store",
     "StoreReport",
+    "TransactionalMap",
     "Update",
 ]
 

@@ -58,7 +58,9 @@ class Records(Protocol):
 def records_of(kind: pa.DataType, form: ValueForm, bare: bool) -> Records:
     """The form in which values of this type are kept; TypeDeclarationError for a type that has none."""
     if (wrong := unencodable(kind)) is not None:
-        raise TypeDeclarationError(f"a store that keeps bytes cannot hold values of type {kind}: {wrong} has no encoding")
+        raise TypeDeclarationError(
+            f"a store that keeps bytes cannot hold values of type {kind}: {wrong} has no encoding"
+        )
     if form == "json":
         return Documents(kind, bare)
     if is_fixed(kind) and not kinds.is_decimal(kind):

@@ -1,0 +1,130 @@
+"""What users write to keep a state in a store of their own."""
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypedDict, Unpack
+
+from trident.base.names import brief
+from trident_state.backing.protocol import BackingMap
+from trident_state.backing.store import BackingStore
+from trident_state.records.forms import ValueForm
+from trident_state.store import Home, StateIdentity, StateKind, StateShape
+
+MakeMap = Callable[[StateIdentity], BackingMap]
+
+
+class BackingOptions(TypedDict, total=False):
+    """What a BackingMapState takes beside the maker of its map; `BackingMapState.opaque` says what each means."""
+
+    values: ValueForm
+    most: int
+
+
+@dataclass(frozen=True, repr=False)
+class BackingMapState:
+    """A state in a store that you bring: a map of bytes by bytes (`BackingMap`).
+
+    Make one by `opaque`, `transactional` or `nonTransactional`; what they take is said at `opaque`. The map is made
+    when the topology starts. Meaning: the state factories around Trident's ``IBackingMap``.
+
+    >>> class Notes(dict):
+    ...     def __init__(self, identity): pass
+    ...     def multiGet(self, keys): return [self.get(key) for key in keys]
+    ...     def multiPut(self, keys, values): self.update(zip(keys, values))
+    >>> BackingMapState.opaque(Notes), BackingMapState.opaque(Notes).fenced
+    (BackingMapState.opaque(Notes), False)
+    """
+
+    kind: StateKind
+    makeMap: MakeMap
+    values: ValueForm = "packed"
+    most: int = 10_000
+
+    def __post_init__(self) -> None:
+        if not callable(self.makeMap):
+            raise TypeError(
+                f"makeMap={brief(self.makeMap)}: expected what makes a map when the topology starts, a class or "
+                f"function of the state's identity (functools.partial(MyMap, 'file.db')), not a map"
+            )
+        if self.values not in ("packed", "json"):
+            raise ValueError(f"values={self.values!r}: expected 'packed' or 'json'")
+        if type(self.most) is not int or self.most < 1:
+            raise ValueError(f"most={self.most!r}: expected a number of keys, 1 or more")
+
+    @classmethod
+    def opaque(cls, makeMap: MakeMap, **options: Unpack[BackingOptions]) -> "BackingMapState":
+        """Keeps (txid, prev, value); a batch that is applied again starts from prev (`OpaqueMap`).
+
+        Parameters
+        ----------
+        makeMap
+            Called with a `StateIdentity` (``topology``, ``name``), gives that state's map. Each state needs a map of
+            its own. Give a class, a ``functools.partial`` of one, or a function that is annotated with what it gives,
+            so that `explain` can tell before the start whether it puts on a condition.
+        values
+            ``"packed"``, or ``"json"`` for readers that are not this library.
+        most
+            How many keys one call of the map gets at most.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An option that means nothing.
+        """
+        return cls(StateKind.OPAQUE, makeMap, **options)
+
+    @classmethod
+    def transactional(cls, makeMap: MakeMap, **options: Unpack[BackingOptions]) -> "BackingMapState":
+        """Keeps the same; what a batch has written already stays (`TransactionalMap`). Parameters as in `opaque`."""
+        return cls(StateKind.TRANSACTIONAL, makeMap, **options)
+
+    @classmethod
+    def nonTransactional(cls, makeMap: MakeMap, **options: Unpack[BackingOptions]) -> "BackingMapState":
+        """Keeps values only: no committed reads, at least once (`NonTransactionalMap`). Parameters as in `opaque`."""
+        return cls(StateKind.NON_TRANSACTIONAL, makeMap, **options)
+
+    @property
+    def survives(self) -> Literal["process", "checkpoint", "server"]:
+        """What the state outlives by its own means."""
+        return "server"
+
+    @property
+    def fenced(self) -> bool:
+        """Whether its map is known to put on a condition: without, it cannot refuse a late write of a former driver."""
+        made = _made_by(self.makeMap)
+        return made is not None and hasattr(made, "multiPutIf")
+
+    def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> BackingStore:
+        """The state's store. The map is made when it is first used."""
+        return BackingStore(
+            identity, shape, self.kind, functools.partial(self.makeMap, identity), self.values, self.most
+        )
+
+    def __repr__(self) -> str:
+        shown = [getattr(_unwrapped(self.makeMap), "__name__", None) or brief(self.makeMap)]
+        if self.values != "packed":
+            shown.append(f"values={self.values!r}")
+        if self.most != 10_000:
+            shown.append(f"most={self.most}")
+        return f"BackingMapState.{self.kind.value}({', '.join(shown)})"
+
+
+def _unwrapped(make: Callable[..., object]) -> Callable[..., object]:
+    while isinstance(make, functools.partial):
+        make = make.func
+    return make
+
+
+def _made_by(make: MakeMap) -> object:
+    """The class of what it makes, as far as can be told without a call."""
+    make = _unwrapped(make)  # type: ignore[assignment]
+    if isinstance(make, type):
+        return make
+    function = make if inspect.isroutine(make) else type(make).__call__
+    try:
+        return typing.get_type_hints(function).get("return")
+    except (NameError, TypeError, AttributeError):  # an annotation that cannot be read says nothing
+        return None

@@ -1,0 +1,295 @@
+"""A state over a map that somebody brought: the store behind a BackingMapState."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+from trident.base.errors import (
+    FencedError,
+    SnapshotMovedError,
+    StateBehindError,
+    StateCorruptError,
+    StateOwnedError,
+    StateRecoveringError,
+    StateShapeError,
+    StateUnavailableError,
+    StateValueError,
+)
+from trident_state.backing.calls import Calls
+from trident_state.backing.maps import RULES
+from trident_state.backing.meta import Meta, read_meta
+from trident_state.backing.protocol import META, BackingMap
+from trident_state.keys import check_key_types, decode_keys, encode_keys
+from trident_state.records.forms import ValueForm, records_of, unpacked
+from trident_state.rules import as_of, combined
+from trident_state.store import (
+    Applied,
+    Found,
+    GroupStatus,
+    StateIdentity,
+    StateKind,
+    StateShape,
+    StoreReport,
+    Update,
+)
+
+
+class BackingStore:
+    """The store of a BackingMapState (one group). See `trident_state.store.Store` for what each method promises.
+
+    A batch of at most `most` keys over a map that puts on a condition is one read and one atomic write, entries and
+    marker together, on the condition that the meta entry is the one that was read. Otherwise the meta entry says first
+    which txid is open, the entries follow in pieces, the marker moves last; each piece is on the same condition, where
+    the map has one.
+    """
+
+    def __init__(
+        self,
+        identity: StateIdentity,
+        shape: StateShape,
+        kind: StateKind,
+        make: Callable[[], BackingMap],
+        form: ValueForm = "packed",
+        most: int = 10_000,
+    ) -> None:
+        check_key_types(shape.keys)
+        self._where = f"state {identity.name!r}"
+        self._identity, self._shape, self._kind, self._form, self._most = identity, shape, kind, form, most
+        self._bare = kind is StateKind.NON_TRANSACTIONAL
+        self._records = records_of(shape.value, form, self._bare)
+        self._rule = RULES[kind]
+        self._calls = Calls(make, self._where, most)
+        self._writing = threading.RLock()
+        self._lease: Lease | None = None
+
+    # --- start -----------------------------------------------------------------------------------------------
+
+    def report(self) -> StoreReport:
+        meta = self._meta()
+        if meta is not None:
+            self._demand_form(meta)
+            return meta.report
+        if self._calls.listed and self._calls.keys():
+            raise StateOwnedError(
+                f"{self._where}: its map has entries, and none that says whose they are; nothing was touched. "
+                f"Give the state a map of its own, or empty this one if nobody needs it"
+            )
+        return StoreReport(None, None, None, (GroupStatus(None, None, None),))
+
+    def create(self, lease: Lease, birth: int) -> None:
+        with self._writing:
+            found = self._meta()
+            if found is None:
+                self.report()  # refuses what is foreign
+                new = Meta.founded(self._identity, self._shape, self._kind, self._form, lease, birth)
+                self._put_meta(new, None)
+            elif self._demand_there(found).lease != lease:
+                self._demand_newest(found, lease)
+                raise StateOwnedError(f"{self._where} is there already, at txid {found.marker}: nothing was created")
+            self._lease = lease
+
+    def acquire(self, lease: Lease) -> None:
+        with self._writing:
+            (text,) = self._calls.get([META])
+            meta = self._demand_there(read_meta(text, self._where))
+            self._demand_newest(meta, lease)
+            self._put_meta(meta.held_by(lease), text)
+            self._lease = lease
+
+    # --- write -----------------------------------------------------------------------------------------------
+
+    def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
+        encoded = self._encoded(update.keys)
+        self._demand_shape(update, encoded)
+        keys = encoded.to_pylist()
+        with self._writing:
+            text, *records = self._calls.get([META, *keys])
+            meta = self._demand_turn(text, lease, update.txid)
+            if meta.marker >= update.txid:
+                found = self.read(update.keys, update.txid).values if values else None
+                return Applied(found, 0, len(keys))
+            stored = unpacked(self._records, records, self._where)
+            if (last := int(stored.txids.max(initial=-1))) > update.txid:
+                raise StateCorruptError(
+                    f"{self._where}: a key was changed by batch {last}, the state's marker is {meta.marker}: "
+                    f"batch {update.txid} cannot be applied"
+                )
+            turn = self._rule.turn(stored, update.txid)
+            rows = pa.array(np.flatnonzero(turn.rows))
+            base = turn.base.take(rows)
+            after = combined(self._shape.combine, base, update.deltas.take(rows), self._where)
+            written = self._records.pack(update.txid, after, base).to_pylist()
+            self._write(text, meta, update.txid, [keys[row] for row in rows.to_pylist()], written)
+        whole = None
+        if values:
+            place = np.arange(len(keys))
+            place[turn.rows] = len(keys) + np.arange(len(after))
+            whole = pa.concat_arrays([stored.values, after]).take(pa.array(place))
+        return Applied(whole, len(after), len(keys) - len(after))
+
+    def _write(self, text: bytes | None, meta: Meta, txid: int, keys: list[bytes], records: list[bytes]) -> None:
+        """Put the entries, and the marker after them (or with them, where that is one atomic step)."""
+        done = meta.committed(txid).encoded()
+        if self._calls.fenced and len(keys) < self._most:
+            self._put([META, *keys], [done, *records], text, meta, txid)
+            return
+        opened = meta.opened(txid).encoded()
+        if keys:
+            self._put([META], [opened], text, meta, txid)
+        for at in range(0, len(keys), self._most):
+            part = slice(at, at + self._most)
+            self._put(keys[part], records[part], opened, meta, txid)
+        self._put([META], [done], opened if keys else text, meta, txid)
+
+    def _put(self, keys: list[bytes], values: list[bytes], expected: bytes | None, meta: Meta, txid: int) -> None:
+        if self._calls.put(keys, values, expected):
+            return
+        (text,) = self._calls.get([META])
+        self._demand_turn(text, meta.lease, txid)
+        raise StateUnavailableError(f"{self._where} was changed while batch {txid} was written; the commit is repeated")
+
+    def _put_meta(self, meta: Meta, expected: bytes | None) -> None:
+        if not self._calls.put([META], [meta.encoded()], expected):
+            raise StateUnavailableError(f"{self._where}: its meta entry was changed by somebody else just now")
+
+    # --- read ------------------------------------------------------------------------------------------------
+
+    def groups_of(self) -> tuple[GroupStatus, ...]:
+        meta = self._meta()
+        return (GroupStatus(None, None, None) if meta is None else meta.status,)
+
+    def durable(self) -> int:
+        """The marker: what the map has is its own affair."""
+        meta = self._meta()
+        return -1 if meta is None else meta.marker
+
+    def snapshot(self) -> int:
+        """Nothing is done."""
+        return self.durable()
+
+    def read(self, keys: pa.Table, asOf: int | None) -> Found:
+        encoded = self._encoded(keys).to_pylist()
+        marker = self._demand_readable(asOf)
+        values = self._values(encoded, asOf)
+        return Found(values, marker if asOf is None or self._bare else asOf)
+
+    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        self._demand_readable(asOf)
+        keys = self._calls.keys()
+        for at in range(0, len(keys), pageRows):
+            page = keys[at : at + pageRows]
+            values = self._values(page, asOf)
+            there = values.is_valid()
+            encoded = pa.array(page, pa.binary()).filter(there)
+            if len(encoded):
+                try:
+                    table = decode_keys(encoded, self._shape.keys)
+                except StateCorruptError as error:
+                    raise StateCorruptError(f"{self._where}: {error}") from error
+                yield table.append_column("value", values.filter(there))
+
+    def _values(self, keys: list[bytes], asOf: int | None) -> pa.Array:
+        """The marker was looked at before, and is looked at again behind them: a map has no moment of its own."""
+        found = unpacked(self._records, self._calls.get(keys), self._where)
+        if asOf is None or self._bare:
+            return found.values
+        self._demand_readable(asOf)
+        return as_of(asOf, found.txids, found.values, found.prevs, self._where)
+
+    def _demand_readable(self, asOf: int | None) -> int:
+        meta = self._meta()
+        marker = -1 if meta is None else meta.marker
+        if asOf is None:
+            return marker
+        held, ours = None if meta is None else meta.lease, self._lease
+        if ours is not None and held != ours and held is not None and held.epoch >= ours.epoch:
+            raise SnapshotMovedError(f"{self._where}: another driver has taken it over (epoch {held.epoch})")
+        if marker < asOf or (ours is not None and held != ours):
+            raise StateRecoveringError(f"{self._where} stands at txid {marker}, a read as of {asOf} has to wait")
+        if marker > asOf + 1 and not self._bare:
+            raise SnapshotMovedError(f"{self._where} cannot be read as of txid {asOf}: it stands at {marker} already")
+        return marker
+
+    # --- end -------------------------------------------------------------------------------------------------
+
+    def drop(self) -> None:
+        with self._writing:
+            meta = self._meta()
+            if meta is None:
+                return
+            self._demand_ours(meta)
+            self._calls.remove(self._calls.keys())
+            self._calls.remove([META])
+            self._lease = None
+
+    def close(self) -> None:
+        with self._writing:
+            self._calls.close()
+
+    # --- what is demanded ------------------------------------------------------------------------------------
+
+    def _meta(self) -> Meta | None:
+        return read_meta(self._calls.get([META])[0], self._where)
+
+    def _demand_there(self, meta: Meta | None) -> Meta:
+        if meta is None:
+            raise StateBehindError(f"{self._where}: its map holds nothing of it (any more)", -1)
+        self._demand_ours(meta)
+        return meta
+
+    def _demand_ours(self, meta: Meta) -> None:
+        if (meta.topology, meta.state) != (self._identity.topology, self._identity.name):
+            raise StateOwnedError(
+                f"{self._where}: its map holds state {meta.state!r} of topology {meta.topology!r}; nothing was "
+                f"touched. Give each state a map of its own: the maker of the map is told which one is asked for"
+            )
+
+    def _demand_form(self, meta: Meta) -> None:
+        if meta.values != self._form:
+            raise StateShapeError(
+                f"{self._where} was created with values={meta.values}, and is declared with values={self._form}; "
+                f"declare it as it was, or reset the topology"
+            )
+
+    def _demand_newest(self, meta: Meta, lease: Lease) -> None:
+        if meta.lease != lease and meta.epoch >= lease.epoch:
+            raise FencedError(
+                f"{self._where} belongs to the driver of epoch {meta.epoch}, this one has epoch {lease.epoch}"
+                + (" too" if meta.epoch == lease.epoch else "")
+            )
+
+    def _demand_turn(self, text: bytes | None, lease: Lease, txid: int) -> Meta:
+        """The meta entry, if this driver may commit `txid` now."""
+        meta = self._demand_there(read_meta(text, self._where))
+        self._demand_newest(meta, lease)
+        if meta.lease != lease:
+            raise StateBehindError(f"{self._where} was not acquired by the driver of epoch {lease.epoch}", meta.marker)
+        if meta.marker < txid - 1:
+            raise StateBehindError(
+                f"{self._where} stands at txid {meta.marker}, batch {txid} cannot be next", meta.marker
+            )
+        return meta
+
+    def _demand_shape(self, update: Update, encoded: pa.Array) -> None:
+        if len(encoded) != len(update.deltas) or update.deltas.type != self._shape.value:
+            raise StateValueError(
+                f"{self._where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
+                f"for {len(encoded)} keys; the state holds {self._shape.value}"
+            )
+        if len(encoded.unique()) != len(encoded):
+            raise StateValueError(f"{self._where}: batch {update.txid} names a key twice; nothing of it was applied")
+
+    def _encoded(self, keys: pa.Table) -> pa.Array:
+        if keys.schema.types != self._shape.keys.types:
+            raise StateValueError(
+                f"{self._where}: the keys given are ({_shown(keys.schema)}), "
+                f"those of the state are ({_shown(self._shape.keys)})"
+            )
+        return encode_keys(keys)
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
