@@ -1,5 +1,6 @@
 """What can be known of the workers, in classic and in Connect mode."""
 
+import functools
 import gc
 import os
 import re
@@ -14,10 +15,11 @@ KEEP_GC = "TRIDENT_WORKER_GC"
 """Set to 1 in the workers' environment, this leaves their garbage collector as it is."""
 
 
+@functools.cache
 def settle() -> None:
     """Once a worker: take what is loaded out of the garbage collector's sight. Spark collects after every task, and
     walking pyarrow's and pandas' modules again each time costs more than a small task does."""
-    if gc.get_freeze_count() == 0 and os.environ.get(KEEP_GC) != "1":
+    if os.environ.get(KEEP_GC) != "1":
         gc.collect()
         gc.freeze()
 

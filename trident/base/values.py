@@ -70,13 +70,13 @@ def _same(value: Any) -> Any:
 # --- to Arrow -----------------------------------------------------------------------------------------------------
 
 
-def to_arrow(values: list[Any], kind: pa.DataType) -> pa.Array:
+def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) -> pa.Array:
     """A column of these values; raises NotAccepted for the first one that is not of the declared type.
 
-    Nothing is rounded, parsed or cut: 1.5 is no int, "1" is no int, True is no int, 1 is a float.
+    Nothing is rounded, parsed or cut: 1.5 is no int, "1" is no int, True is no int, 1 is a float. `exact` says whether
+    the values are all `are_exact`, where that is known already.
     """
-    exact = exact_type(kind)
-    if exact is None or not set(map(type, values)) <= {exact, type(None)}:
+    if not (are_exact(values, kind) if exact is None else exact):
         values = [_checked(value, kind, row) for row, value in enumerate(values)]
     try:
         return pa.array(values, kind)
@@ -92,6 +92,16 @@ def to_arrow(values: list[Any], kind: pa.DataType) -> pa.Array:
 def exact_type(kind: pa.DataType) -> type | None:
     """The Python type whose values go into such a column and come out of it unchanged, if there is one."""
     return _EXACT.get(kind)
+
+
+def are_exact(values: list[Any], kind: pa.DataType) -> bool:
+    """Whether every value is null or of the column's `exact_type`.
+
+    >>> are_exact([1, None], pa.int64()), are_exact([True], pa.int64())
+    (True, False)
+    """
+    exact = exact_type(kind)
+    return exact is not None and set(map(type, values)) <= {exact, type(None)}
 
 
 _EXACT: dict[pa.DataType, type] = {

@@ -5,8 +5,10 @@ common way (every result a plain value of one type) is found out for a whole col
 looked at value by value.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any
 
 import numpy
@@ -26,16 +28,18 @@ Lists = Sequence[list[Any]]
 
 @dataclass(slots=True)
 class Emitted:
-    """What a function gave for the tuples of a column: the new fields, and how many tuples each input gave (None:
-    one each)."""
+    """What a function gave for the tuples of a column: the new fields, and how many tuples had come when each input was
+    done (None: one each)."""
 
     columns: list[Column]
-    counts: list[int] | None
+    ends: list[int] | None
     rows: int
 
     def origins(self) -> list[int]:
         """For each emitted tuple the row that it comes from."""
-        return [row for row, count in enumerate(self.counts or ()) for _ in range(count)]
+        counts = numpy.diff(self.ends or [], prepend=0)
+        origins: list[int] = numpy.repeat(numpy.arange(len(counts)), counts).tolist()
+        return origins
 
 
 def calls(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Callable[[Lists, int], Iterator[Any]]:
@@ -139,53 +143,54 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema) -> Callable[
     many = operation.many or collected
 
     def run(lists: Lists, rows: int) -> Emitted:
-        results = gather(where, call(lists, rows), lists, rows)
-        counts = None
+        ends = None
         if many:
-            results, counts = _flatten(where, results, lists)
-        elif any(hasattr(kind, "__next__") for kind in set(map(type, results))):
-            results, counts = _flatten(where, [r if hasattr(r, "__next__") else (r,) for r in results], lists)
-        origin = _origin(counts)
+            results, ends = _flatten(where, call(lists, rows), lists, rows)
+        else:
+            results = gather(where, call(lists, rows), lists, rows)
+            if any(hasattr(kind, "__next__") for kind in set(map(type, results))):
+                each = (result if hasattr(result, "__next__") else (result,) for result in results)
+                results, ends = _flatten(where, each, lists, rows)
+        origin = _origin(ends)
         if collected:
             fields = [list(values) for values in zip(*results, strict=True)] or [[] for _ in outputs]
         else:
             fields = _spread(where, results, outputs, lists, origin)
         columns = [_column(where, values, field, lists, origin) for values, field in zip(fields, outputs, strict=True)]
-        return Emitted(columns, counts, len(results))
+        return Emitted(columns, ends, len(results))
 
     return run
 
 
-def _flatten(where: Where, results: list[Any], lists: Lists) -> tuple[list[Any], list[int]]:
-    """Every emission of every result, and how many each gave."""
+def _flatten(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> tuple[list[Any], list[int]]:
+    """Every emission of every result, and how many had come at the end of each. One result lives at a time: many
+    generators at once are work for the garbage collector."""
     flat: list[Any] = []
-    counts: list[int] = []
-    before = 0
+    ends: list[int] = []
     try:
         for result in results:
-            if type(result) in _NO_EMISSIONS or not hasattr(result, "__iter__"):
+            kind = type(result)
+            if kind is not GeneratorType and (kind in _NO_EMISSIONS or not hasattr(result, "__iter__")):
                 hint = "yield every tuple, or return a list of them"
-                raise where.gave(f"{short(result)} where many tuples are expected", lists, len(counts), hint)
+                raise where.gave(f"{short(result)} where many tuples are expected", lists, len(ends), hint)
             flat.extend(result)
-            after = len(flat)
-            counts.append(after - before)
-            before = after
+            ends.append(len(flat))
     except FailedException:
         raise
     except (Exception, SystemExit) as cause:
-        raise where.raised(cause, lists, len(counts)) from cause
-    return flat, counts
+        raise where.raised(cause, lists, len(ends)) from cause
+    if len(ends) != rows:  # a StopIteration of the user's ends our loop without a sound
+        raise where.raised(StopIteration(), lists, len(ends))
+    return flat, ends
 
 
 _NO_EMISSIONS = frozenset({str, bytes, dict})
 """One can iterate over them, but nobody means it."""
 
 
-def _origin(counts: list[int] | None) -> Callable[[int], int]:
+def _origin(ends: list[int] | None) -> Callable[[int], int]:
     """From the place of an emission to the row that it comes from; only errors ask."""
-    if counts is None:
-        return lambda at: at
-    return lambda at: next(row for row in range(len(counts)) if at < sum(counts[: row + 1]))
+    return (lambda at: at) if ends is None else (lambda at: bisect_right(ends, at))
 
 
 def _spread(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trident.base.values import exact_type, to_arrow, to_python
+from trident.base.values import are_exact, exact_type, to_arrow, to_python
 
 _FEW = 64
 """Up to so many rows a Python loop beats a call into Arrow."""
@@ -36,12 +36,10 @@ class Column:
     @classmethod
     def made(cls, values: list[Any], kind: pa.DataType) -> "Column":
         """A column of values that a function gave; raises NotAccepted where one is not of the declared type."""
-        exact = exact_type(kind)
-        if len(values) <= _FEW and exact in _UNBOUNDED and set(map(type, values)) <= {exact, type(None)}:
+        exact = are_exact(values, kind)
+        if exact and len(values) <= _FEW and exact_type(kind) in _UNBOUNDED:
             return cls(kind, None, values)
-        array = to_arrow(values, kind)
-        same = exact is not None and set(map(type, values)) <= {exact, type(None)}
-        return cls(kind, array, values if same else None)
+        return cls(kind, to_arrow(values, kind, exact), values if exact else None)
 
     def array(self) -> pa.Array:
         """The column as Arrow."""

@@ -106,7 +106,7 @@ def _emitting(operation: Operation, work: Work, after: frozenset[str]) -> Kernel
         found = emit(columns.lists(inputs), columns.rows)
         made = {name: column for name, column in zip(names, found.columns, strict=True) if name in after}
         left = columns.select(name for name in columns.names if name in after and name not in made)
-        if found.counts is not None:
+        if found.ends is not None:
             left = left.take(found.origins()) if left.names else Columns({}, found.rows)
         return left.plus(made)
 
