@@ -1,5 +1,6 @@
 """The handle of a running topology, with the manners of PySpark's StreamingQuery."""
 
+import logging
 import shutil
 import threading
 import time
@@ -27,6 +28,9 @@ from trident_state.store import Store
 
 if TYPE_CHECKING:
     from trident.topology import TridentTopology
+
+
+logger = logging.getLogger(__name__)
 
 
 class RunningTopology:
@@ -236,6 +240,8 @@ class RunningTopology:
                 self._watch.stop()
                 self._pool.close()
                 self._closing()
+            except Exception:  # what is committed is committed: the end of a run does not depend on a good close
+                logger.exception("topology %r did not close in good order", self.name)
             finally:
                 registry.release(self.name, self)  # before anybody hears of the end, and starts the next one
                 self._ended.set()

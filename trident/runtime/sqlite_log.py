@@ -254,7 +254,7 @@ class SqliteLog:
             db.execute("UPDATE meta SET epoch = epoch")
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, self._translated():
             self._db.close()
 
     # --- how ---------------------------------------------------------------------------------------------------

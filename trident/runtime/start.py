@@ -1,5 +1,6 @@
 """Starting a topology: options checked, log and states taken, threads set to work."""
 
+import contextlib
 import functools
 import re
 import shutil
@@ -135,11 +136,12 @@ def _start(
         watch = Watch(runs, begun.stores, log, begun.lease)
 
         def closing() -> None:
-            close_all(begun.stores)
-            engine.close()
-            log.close()
-            if not settings.lasting:
-                remove(settings.folder.parent)
+            with contextlib.ExitStack() as last:  # each of them, whichever fails
+                if not settings.lasting:
+                    last.callback(remove, settings.folder.parent)
+                last.callback(log.close)
+                last.callback(engine.close)
+                close_all(begun.stores)
 
         def drpc(commits: RunCommits) -> LocalDRPC:
             return LocalDRPC(program.requests, commits, getattr(engine, "compile_request", None))
