@@ -1,14 +1,17 @@
 """A process that has everything imported and forks a driver for each line it is given, so that a kill costs little.
 
-A line in: {"case": {...}, "crash": "point:count" or ""}. A line out: {"signal": n} or {"exit": n}, and the result.
+A line in: {"case": {...}, "crash": "point:count" or ""} for a driver of `drive`, {"small": {...}, "fault": {...}} for
+one of `small`. Two lines out: {"pid": n} as soon as it runs; at its end {"signal": n or null, "told": its result}.
 """
 
 import json
+import logging
 import os
 import sys
 import traceback
 
-from tests.faults import drive
+from tests.faults import disk, drive, small
+from tests.faults.steps import Fault, Steps
 from trident.runtime import crash
 
 
@@ -21,6 +24,7 @@ def main() -> None:
             os.close(read)
             _child(order, write)
         os.close(write)
+        print(json.dumps({"pid": child}), flush=True)
         with os.fdopen(read) as pipe:
             told = pipe.read()
         _, status = os.waitpid(child, 0)
@@ -32,12 +36,19 @@ def main() -> None:
 def _child(order: dict, write: int) -> None:  # type: ignore[type-arg]
     try:
         crash.arm(order["crash"])
-        told = {"result": drive.run(drive.Case(**order["case"]))}
+        told = _small(order) if "small" in order else {"result": drive.run(drive.Case(**order["case"]))}
     except BaseException as error:
         told = {"error": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()}
     with os.fdopen(write, "w") as pipe:
         pipe.write(json.dumps(told))
     os._exit(0)
+
+
+def _small(order: dict) -> dict:  # type: ignore[type-arg]
+    logging.disable()
+    steps = Steps(Fault(**order["fault"]) if order["fault"] else None)
+    with disk.watched(steps):
+        return {"result": small.run(small.Small(**order["small"])), "met": steps.met, "parts": steps.parts}
 
 
 if __name__ == "__main__":

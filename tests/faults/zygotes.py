@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.faults.drive import Case
+from tests.faults.small import Small
+from tests.faults.steps import Fault
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,9 +20,11 @@ class End:
     """How a driver ended: killed by a signal, or with a result or an error."""
 
     signal: int | None
-    result: dict[str, dict[str, int]] | None = None
+    result: dict[str, dict[str, Any]] | None = None
     error: str | None = None
     trace: str = ""
+    met: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, int] = field(default_factory=dict)
 
 
 class Zygote:
@@ -45,9 +49,26 @@ class Zygote:
 
     def run(self, case: Case, crash: str = "") -> End:
         """Run one driver to its end, armed to be killed at `crash` (``point:count``)."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"case": asdict(case), "crash": crash}) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        self._send({"case": asdict(case), "crash": crash})
+        return self.end()
+
+    def begin(self, small: Small, fault: Fault | None = None, crash: str = "") -> int:
+        """Let a small driver run, whose disk fails as told; its process. `end` waits for it."""
+        return self._send({"small": asdict(small), "fault": fault and asdict(fault), "crash": crash})
+
+    def end(self) -> End:
+        """How the driver ended."""
+        answer = self._read()
         told = answer["told"] or {}
-        return End(answer["signal"], told.get("result"), told.get("error"), told.get("trace", ""))
+        return End(answer["signal"], **told)
+
+    def _send(self, order: dict[str, Any]) -> int:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        return int(self._read()["pid"])
+
+    def _read(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer

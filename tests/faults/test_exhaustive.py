@@ -1,0 +1,106 @@
+"""Every I/O step of a batch's life fails: a slice of all cases, another one each day; everything with EXHAUSTIVE=all.
+
+`tests.faults.exhaustive` tells what a case is. EXHAUSTIVE=<number> runs the slice of that number.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.exhaustive import Column, Loop, Tally, columns, told
+from tests.faults.steps import Fault, Steps
+
+ROOT = Path(__file__).parents[2]
+SLICES = 20
+WORKERS = 2
+
+
+def test_no_step_that_fails_loses_or_doubles_a_record(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = os.environ.get("EXHAUSTIVE", "")
+    of, seed = (1, 0) if asked == "all" else (SLICES, int(asked or time.time() // 86400))
+    began = time.monotonic()
+    total = Tally(*_worked(of, seed))
+    total.seconds = time.monotonic() - began
+    with capsys.disabled():
+        print(f"\n{told(total, of, seed)}", end=" ", flush=True)
+    assert not total.wrong, "\n".join(total.wrong)
+    assert total.run >= total.cases // of - len(columns())
+    assert len(total.unmet) <= total.run // 100, "steps that only some runs make:\n" + "\n".join(total.unmet)
+
+
+def _worked(of: int, seed: int) -> tuple[Any, ...]:
+    """The columns, shared between processes; what they did together."""
+    command = [sys.executable, "-m", "tests.faults.exhaustive", "--json", "--of", str(of), "--seed", str(seed)]
+    workers = [
+        subprocess.Popen([*command, "--share", f"{n}/{WORKERS}"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for n in range(WORKERS)
+    ]
+    total = Tally()
+    for worker in workers:
+        said, _ = worker.communicate()
+        told = json.loads(said.strip().splitlines()[-1])
+        total += Tally(told["steps"], told["cases"], told["run"], told["unmet"], told["wrong"])
+    return total.steps, total.cases, total.run, total.unmet, total.wrong
+
+
+def test_every_combination_that_can_be_has_its_column() -> None:
+    found = columns()
+    assert len(found) == len(set(found)) == 2 * 3 * 2 * (2 + 2 + 3)  # kinds, shapes, begins; memory, log, server
+    assert {(c.site, c.how) for c in found if c.home == "memory"} == {("disk", "exception"), ("disk", "kill")}
+    assert {c.how for c in found if c.site == "server"} == {"exception", "kill", "reset"}
+
+
+class _Scripted:
+    """A bench whose runs make a step so many times, and go wrong where a case says so."""
+
+    def __init__(self, count: int, wrong: Fault | None = None) -> None:
+        self.count, self.wrong = count, wrong
+        self.failed: list[Fault] = []
+
+    def run(self, column: Column, fault: Fault | None) -> Steps:
+        steps = Steps(fault)
+        for _ in range(self.count):
+            if steps.strikes("log: commit of X", parts=3):
+                assert fault is not None
+                self.failed.append(fault)
+        if fault is not None and fault == self.wrong:
+            raise AssertionError("one record too many")
+        return steps
+
+
+COLUMN = Column("opaque", "one", "memory", "new", "disk", "exception")
+
+
+def loop(bench: _Scripted, of: int = 1, seed: int = 0) -> Tally:
+    return Loop(bench, COLUMN, of, seed).go()  # type: ignore[arg-type]
+
+
+def test_the_loop_fails_each_step_in_each_way_and_ends_by_itself() -> None:
+    bench = _Scripted(5)
+    tally = loop(bench)
+    ways = {(fault.mode, fault.part) for fault in bench.failed}
+    assert ways == {("before", 0), ("half", 1), ("half", 2), ("applied", 0)}
+    assert {(f.occurrence, f.mode, f.part) for f in bench.failed} == {(n, *way) for n in range(1, 6) for way in ways}
+    assert (tally.run, tally.unmet, tally.wrong) == (4 * (5 + 1), [], [])
+
+
+def test_the_slices_together_are_everything() -> None:
+    every, slices = _Scripted(5), [_Scripted(5) for _ in range(SLICES)]
+    loop(every)
+    for seed, bench in enumerate(slices):
+        loop(bench, SLICES, seed)
+    assert sorted(map(str, every.failed)) == sorted(str(fault) for bench in slices for fault in bench.failed)
+
+
+def test_a_wrong_count_is_told_with_its_case() -> None:
+    tally = loop(_Scripted(5, wrong=Fault("log: commit of X", 2, "half", "exception", 1)))
+    assert tally.wrong == [
+        "opaque, one, memory, new, disk, exception: log: commit of X #2 half (1) exception: "
+        "AssertionError: one record too many"
+    ]
