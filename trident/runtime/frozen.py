@@ -54,6 +54,11 @@ def thaw(output: FrozenOutput, where: str) -> Result:
     return _files_of(output.body)
 
 
+def folder_of(output: FrozenOutput) -> str:
+    """Where the files of a result by reference lie, relative to the checkpoint."""
+    return _files_of(output.body).folder
+
+
 def _files_of(body: bytes) -> FrozenFiles:
     files = msgspec.json.decode(body, type=_Files)
     return FrozenFiles(files.folder, tuple(files.files), pa.ipc.read_schema(pa.py_buffer(files.schema)))

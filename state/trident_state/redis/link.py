@@ -15,7 +15,7 @@ from trident_state.redis.cluster import Servers
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import Reply as Reply
 from trident_state.redis.failures import demand, is_moving
-from trident_state.redis.scripts import ALL
+from trident_state.redis.scripts import Script
 from trident_state.redis.slots import Slots, slot_of
 from trident_state.redis.wire import EXEC, MULTI, command
 
@@ -26,10 +26,10 @@ _LONGEST_PAUSE = 0.1
 class Link:
     """A connection to each server that is needed, opened then, and again after a failure. One thread at a time.
 
-    `scripts`: tell each server our scripts when it is connected.
+    `scripts`: what each server is told when it is connected.
     """
 
-    def __init__(self, servers: Servers, scripts: bool = False) -> None:
+    def __init__(self, servers: Servers, scripts: Sequence[Script] = ()) -> None:
         self._servers, self._scripts = servers, scripts
         self._open: dict[Address, Connection] = {}
         self.used = False
@@ -123,7 +123,7 @@ class Link:
         return connection
 
     def _load(self, connection: Connection) -> None:
-        for reply in connection.ask(*[command(b"SCRIPT", b"LOAD", script.source) for script in ALL]):
+        for reply in connection.ask(*[command(b"SCRIPT", b"LOAD", script.source) for script in self._scripts]):
             demand(reply, self._servers.where, connection.server)
 
 

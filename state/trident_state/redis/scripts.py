@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 _LUA = files("trident_state.redis") / "lua"
 
@@ -15,10 +16,15 @@ class Script:
     source: bytes
     sha: bytes
 
+    @classmethod
+    def of(cls, name: str, *parts: Traversable) -> "Script":
+        """The script that these files are, one after the other."""
+        source = b"\n".join(part.read_bytes() for part in parts)
+        return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
+
 
 def _script(name: str) -> Script:
-    source = b"\n".join((_LUA / f"{part}.lua").read_bytes() for part in ("answer", name))
-    return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
+    return Script.of(name, _LUA / "answer.lua", _LUA / f"{name}.lua")
 
 
 CREATE = _script("create")

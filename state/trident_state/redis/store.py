@@ -22,7 +22,7 @@ from trident_state.redis.link import Link, Links
 from trident_state.redis.meta import identity_fields
 from trident_state.redis.placement import place, place_distinct
 from trident_state.redis.reader import LayoutChanged, Reader
-from trident_state.redis.scripts import ACQUIRE, CREATE, Script
+from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, Script
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.verdicts import Answer, refusal
 from trident_state.redis.wire import call, command
@@ -67,7 +67,7 @@ class RedisStore:
         self._lease: Lease | None = None
         self._writing = threading.RLock()
         servers = Servers(address, self._where)
-        self._link, self._links = Link(servers, scripts=True), Links(servers, address.socket_timeout)
+        self._link, self._links = Link(servers, ALL), Links(servers, address.socket_timeout)
         records = records_of(shape.value, form, bare=kind is StateKind.NON_TRANSACTIONAL)
         self._writer = Writer(self._link, self._where, shape, kind, records)
         self._reader = Reader(self._links, self._where, shape, kind, records)

@@ -1,0 +1,218 @@
+"""What every transaction log must do: what it holds, whom it refuses, and what may be repeated.
+
+A log's own tests subclass `LogContract` and give a `place`, which opens the log there again and again, as restarted
+drivers would.
+"""
+
+import random
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pytest
+
+from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.errors import FencedError, LogError
+from trident.compiler.engine import FrozenFile, FrozenFiles
+from trident.runtime.coordinator import History
+from trident.runtime.frozen import FrozenOutput, freeze, thaw
+from trident.runtime.log import Birth, TransactionLog
+
+TABLE = pa.table({"word": ["a", "b"], "count": pa.array([1, 2], pa.int64())})
+
+
+class Place(Protocol):
+    """Where one topology's log is."""
+
+    def open(self) -> TransactionLog: ...
+
+
+def frozen(log: TransactionLog, lease: Lease, txid: int, output: FrozenOutput | None = None) -> None:
+    attempt = TransactionAttempt(txid, 0, lease.epoch)
+    log.planned(lease, "g", attempt, {"s": txid}, 0.5)
+    log.freeze(lease, "g", attempt, {"s": txid}, {"counts": output or freeze(TABLE)})
+
+
+class LogContract:
+    def test_a_log_keeps_its_uuid_and_each_lease_is_one_epoch_later(self, place: Place) -> None:
+        log = place.open()
+        assert log.lease() is None
+        assert log.take().epoch == 1
+        log.close()
+        again = place.open()
+        assert again.uuid == log.uuid and again.take().epoch == 2
+
+    def test_history_tells_what_is_committed_frozen_and_planned(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        assert log.history("g") == History()
+        for txid in (1, 2):
+            frozen(log, lease, txid)
+        log.committed(lease, "g", 1)
+        log.planned(lease, "g", TransactionAttempt(3, 2, 1), {"s": 3}, 0.5)
+        log.planned(lease, "g", TransactionAttempt(4, 0, 1), {"s": 4}, 0.5)
+        assert log.history("g") == History(1, {"s": 2}, (2,), ((2, {"s": 3}), (0, {"s": 4})))
+        assert log.plan("g", 3) == ({"s": 3}, 0.5)
+
+    def test_what_was_frozen_comes_back_to_the_bit(self, place: Place) -> None:
+        log = place.open()
+        frozen(log, log.take(), 1)
+        log.close()
+        found = place.open().frozen("g", 1, 1)
+        assert found is not None and thaw(found["counts"], "here") == TABLE
+
+    def test_another_plan_for_a_batch_voids_the_plans_after_it_and_the_same_one_does_not(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        for txid in (1, 2, 3):
+            log.planned(lease, "g", TransactionAttempt(txid, 0, 1), {"s": txid}, 0.5)
+        log.planned(lease, "g", TransactionAttempt(1, 1, 1), {"s": 1}, 0.5)
+        assert len(log.history("g").planned) == 3
+        log.planned(lease, "g", TransactionAttempt(1, 2, 1), {"s": 9}, 0.5)
+        assert log.history("g").planned == ((2, {"s": 9}),)
+
+    @pytest.mark.parametrize("txid", [1, 3])
+    def test_only_the_batch_after_the_last_frozen_one_can_freeze(self, place: Place, txid: int) -> None:
+        log = place.open()
+        lease = log.take()
+        frozen(log, lease, 1)
+        with pytest.raises(LogError, match=f"batch {txid} cannot freeze"):
+            log.freeze(lease, "g", TransactionAttempt(txid, 0, 1), {"s": txid}, {"counts": freeze(TABLE)})
+        assert log.history("g").frozen == (1,)
+
+    def test_only_the_next_frozen_batch_can_commit(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        frozen(log, lease, 1)
+        for txid in (2, 0):
+            with pytest.raises(LogError, match=f"batch {txid} cannot commit"):
+                log.committed(lease, "g", txid)
+
+    def test_a_driver_whose_lease_is_over_cannot_write(self, place: Place) -> None:
+        first, second = place.open(), place.open()
+        old = first.take()
+        frozen(first, old, 1)
+        new = second.take()
+        output = {"counts": freeze(TABLE)}
+        attempt = TransactionAttempt(2, 0, old.epoch)
+        for write in (
+            lambda: first.planned(old, "g", attempt, {"s": 2}, 0.5),
+            lambda: first.unplanned(old, "g", 2),
+            lambda: first.freeze(old, "g", attempt, {}, output),
+            lambda: first.freeze_stage(old, "g", 1, 2, output),
+            lambda: first.committed(old, "g", 1),
+            lambda: first.born(old, "counts", Birth("g", 0)),
+            lambda: first.publish(old, "counts", b""),
+            lambda: first.trim(old, "g", 1, 0, 0),
+            lambda: first.sync(old),
+        ):
+            with pytest.raises(FencedError, match=r"epoch 2, ours is 1"):
+                write()
+        assert second.history("g").frozen == (1,)
+        frozen(second, new, 2)
+
+    def test_an_equal_epoch_with_another_token_is_another_driver(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        with pytest.raises(FencedError):
+            log.sync(Lease(lease.epoch, "other"))
+
+    def test_trim_keeps_what_is_needed_and_the_last_batches_before_it(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        for txid in range(1, 11):
+            frozen(log, lease, txid)
+            log.committed(lease, "g", txid)
+        assert log.trim(lease, "g", needed=8, keep_batches=3, keep_bytes=1 << 30) == []
+        assert log.kept_since("g") == 5
+        assert log.frozen("g", 5, 1) is None and log.frozen("g", 6, 1) is not None
+        log.trim(lease, "g", needed=8, keep_batches=3, keep_bytes=freeze(TABLE).size)
+        assert log.kept_since("g") == 7 and log.frozen("g", 8, 1) is not None
+        log.trim(lease, "g", needed=0, keep_batches=3, keep_bytes=0)
+        assert log.kept_since("g") == 7
+
+    def test_states_are_born_once_and_publish_manifests(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        log.born(lease, "counts", Birth("g", 4))
+        assert log.births() == {"counts": Birth("g", 4)} and log.manifest("counts") is None
+        log.publish(lease, "counts", b"{}")
+        assert log.manifest("counts") == b"{}"
+        with pytest.raises(LogError, match="'other' cannot publish"):
+            log.publish(lease, "other", b"{}")
+
+    def test_a_batch_that_froze_nothing_is_frozen(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        log.freeze(lease, "g", TransactionAttempt(1, 0, 1), {}, {})
+        assert log.frozen("g", 1, 1) == {} and log.history("g").frozen == (1,)
+        assert log.frozen("g", 2, 1) is None and log.groups() == ["g"]
+
+    def test_a_later_stage_is_frozen_once(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        frozen(log, lease, 1)
+        assert log.frozen("g", 1, 2) is None
+        log.freeze_stage(lease, "g", 1, 2, {"letters": freeze(TABLE), "more": freeze(TABLE)})
+        log.freeze_stage(lease, "g", 1, 2, {"letters": freeze(TABLE.slice(1))})
+        found = log.frozen("g", 1, 2)
+        assert found is not None and set(found) == {"letters", "more"}
+        assert thaw(found["letters"], "here") == TABLE
+
+    def test_plans_can_be_taken_back(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        for txid in (1, 2, 3):
+            log.planned(lease, "g", TransactionAttempt(txid, 0, 1), {"s": txid}, 0.5)
+        log.unplanned(lease, "g", 2)
+        assert log.history("g").planned == ((0, {"s": 1}),)
+        assert log.plan("g", 2) is None
+
+    def test_files_of_a_frozen_batch_are_named_until_it_goes(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        files = FrozenFiles("frozen/g/1-1-0-1", (FrozenFile("a", 900, 2, 7),), TABLE.schema)
+        frozen(log, lease, 1, freeze(files))
+        frozen(log, lease, 2)
+        assert log.folders("g") == {"frozen/g/1-1-0-1"}
+        for txid in (1, 2):
+            log.committed(lease, "g", txid)
+        assert log.trim(lease, "g", needed=2, keep_batches=10, keep_bytes=899) == ["frozen/g/1-1-0-1"]
+        assert log.folders("g") == set() and log.kept_since("g") == 1
+
+    def test_groups_keep_their_own_txids(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        for group in ("b", "a"):
+            log.freeze(lease, group, TransactionAttempt(1, 0, 1), {"s": group}, {"counts": freeze(TABLE)})
+        log.committed(lease, "a", 1)
+        assert log.groups() == ["a", "b"]
+        assert (log.history("a").committed, log.history("b").committed) == (1, 0)
+        assert log.history("b") == History(0, {"s": "b"}, (1,), ())
+
+    def test_a_long_life_with_restarts_trims_and_later_stages_is_what_a_model_says(self, place: Place) -> None:
+        drawn, log, kept = random.Random(11), place.open(), 0
+        lease, frozen_upto, committed = log.take(), 0, 0
+        contents: dict[int, Any] = {}
+        for _ in range(120):
+            what = drawn.choice(["freeze", "freeze", "commit", "stage", "trim", "restart"])
+            if what == "freeze":
+                frozen_upto += 1
+                contents[frozen_upto] = pa.table({"n": [drawn.random()]})
+                frozen(log, lease, frozen_upto, freeze(contents[frozen_upto]))
+            elif what == "commit" and committed < frozen_upto:
+                committed += 1
+                log.committed(lease, "g", committed)
+            elif what == "stage" and committed < frozen_upto:
+                log.freeze_stage(lease, "g", committed + 1, 2, {"letters": freeze(contents[committed + 1])})
+            elif what == "trim" and committed:
+                log.trim(lease, "g", committed, 5, 1 << 30)
+                kept = max(kept, committed - min(5, committed - kept))
+            elif what == "restart":
+                log.close()
+                log = place.open()
+                lease = log.take()
+            assert log.history("g").frozen == tuple(range(committed + 1, frozen_upto + 1))
+            assert log.kept_since("g") == kept
+        for txid in range(kept + 1, frozen_upto + 1):
+            found = log.frozen("g", txid, 1)
+            assert found is not None and thaw(found["counts"], "here") == contents[txid]

@@ -1,0 +1,97 @@
+"""The server that keeps a transaction log: what it must be, and how it is asked."""
+
+import threading
+import time
+from importlib.resources import files
+
+import redis
+
+from trident.base.errors import LogError, StateError, StateFullError, StateUnavailableError
+from trident_state.redis.address import Address
+from trident_state.redis.cluster import Servers
+from trident_state.redis.failures import Reply, failure
+from trident_state.redis.link import Link
+from trident_state.redis.scripts import Script
+from trident_state.redis.server import check_server, parse_info
+from trident_state.redis.wire import command
+
+_LUA = files("trident.runtime") / "lua"
+
+FOUND = Script.of("log_found", _LUA / "log_found.lua")
+TAKE = Script.of("log_take", _LUA / "log_take.lua")
+WRITE = Script.of("log_write", _LUA / "log_write.lua")
+ALL = (FOUND, TAKE, WRITE)
+
+_FIRST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.5
+
+
+class LogServer:
+    """Asks one server. Any thread. `where` begins every error's message.
+
+    `patience`: seconds for which a server that is away or full is asked again. Only what may be done twice is asked.
+    """
+
+    def __init__(self, address: Address, where: str) -> None:
+        self._address, self._where = address, where
+        self._link = Link(Servers(address, where), ALL)
+        self._lock = threading.Lock()
+        self.patience = 0.0
+
+    def check(self, durable: bool) -> None:
+        """Refuse a server that may lose the log (`durable`: or any write that it has confirmed)."""
+        try:
+            for server, info in self._link.everywhere(command(b"INFO")):
+                check_server(parse_info(info), self._where, server.shown)
+                if durable and parse_info(info).get("aof_enabled") != "1":
+                    raise self._forgetful(server, "appendonly is off")
+            if durable:
+                for server, reply in self._link.everywhere(command(b"CONFIG", b"GET", b"appendfsync")):
+                    self._demand_always(server, reply)
+        except StateError as error:
+            raise LogError(str(error)) from error
+
+    def _demand_always(self, server: Address, reply: Reply) -> None:
+        if isinstance(reply, redis.ResponseError):
+            raise LogError(
+                f"{self._where}: the server at {server.shown} does not tell whether it keeps what it confirms "
+                f"(CONFIG GET appendfsync: {reply}). Grant its user +config|get, or, if you know that appendfsync is "
+                f"always, say RedisLog(..., requireDurable=False)"
+            )
+        if reply[1:] != [b"always"]:
+            raise self._forgetful(server, f"appendfsync is {b''.join(reply[1:]).decode()}")
+
+    def _forgetful(self, server: Address, what: str) -> LogError:
+        return LogError(
+            f"{self._where}: the server at {server.shown} may lose what it has confirmed ({what}), and nothing heals a "
+            f"log. Set appendonly yes and appendfsync always; or accept that with RedisLog(..., requireDurable=False)"
+        )
+
+    def ask(self, *commands: bytes) -> list[Reply]:
+        """The replies to commands that may be sent twice. Raises LogError."""
+        until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
+        while True:
+            try:
+                with self._lock:
+                    return self._attempt(commands)
+            except (StateUnavailableError, StateFullError) as error:
+                if time.monotonic() > until:
+                    raise LogError(str(error)) from error
+            except StateError as error:
+                raise LogError(str(error)) from error
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _attempt(self, commands: tuple[bytes, ...]) -> list[Reply]:
+        replies = self._link.exchange(commands)
+        if any(isinstance(reply, redis.exceptions.NoScriptError) for reply in replies):  # somebody flushed them
+            self._link.load()
+            replies = self._link.exchange(commands)
+        for reply in replies:
+            if isinstance(reply, redis.RedisError):
+                raise failure(self._where, self._address, reply)
+        return replies
+
+    def close(self) -> None:
+        with self._lock:
+            self._link.close()

@@ -1,0 +1,29 @@
+-- Every write of a log: refused under another lease, or where a field is not what it must be; else done as a whole.
+-- ARGV: token, epoch, the write's own name, how many fields must be something, (key, field, what) of each, and what is
+-- done, each as (verb, key, number of words, words): 'set' fields and values, 'drop' fields, 'delete' the key. Keys
+-- are named by their place in KEYS. A write that is sent again changes nothing; '' stands for what is not there.
+local meta = redis.call('HMGET', KEYS[1], 'token', 'epoch', 'last')
+if not meta[2] then return {'GONE', ''} end
+if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then
+  return {tonumber(meta[2]) < tonumber(ARGV[2]) and 'REWOUND' or 'FENCED', meta[2]}
+end
+if meta[3] == ARGV[3] then return {'OK', 'again'} end
+local at = 5
+for _ = 1, tonumber(ARGV[4]) do
+  local found = redis.call('HGET', KEYS[tonumber(ARGV[at])], ARGV[at + 1]) or ''
+  if found ~= ARGV[at + 2] then return {'REFUSED', ARGV[at + 1]} end
+  at = at + 3
+end
+while at <= #ARGV do
+  local verb, key, upto = ARGV[at], KEYS[tonumber(ARGV[at + 1])], at + 2 + tonumber(ARGV[at + 2])
+  if verb == 'set' then
+    redis.call('HSET', key, unpack(ARGV, at + 3, upto))
+  elseif verb == 'drop' then
+    redis.call('HDEL', key, unpack(ARGV, at + 3, upto))
+  else
+    redis.call('UNLINK', key)
+  end
+  at = upto + 1
+end
+redis.call('HSET', KEYS[1], 'last', ARGV[3])
+return {'OK', ''}
