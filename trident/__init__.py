@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trident import errors
     from trident.base.errors import FailedException, TridentError
-    from trident.operations.aggregators import CombinerAggregator
+    from trident.operations.aggregators import CombinerAggregator, ReducerAggregator
     from trident.operations.builtin_aggregators import Count, Max, Min, Sum
-    from trident.operations.builtin_functions import Debug, FilterNull, MapGet, expr
-    from trident.operations.functions import Filter, Function, QueryFunction, TridentCollector
+    from trident.operations.builtin_functions import Debug, FilterNull, MapGet, SnapshotGet, TupleCollectionGet, expr
+    from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater, TridentCollector
     from trident.operations.tuples import TridentTuple
     from trident.runtime.registry import active
     from trident.stream import GroupedStream, Stream, TridentState
@@ -28,12 +28,16 @@ _HOMES = {
     "Function": "trident.operations.functions",
     "Filter": "trident.operations.functions",
     "QueryFunction": "trident.operations.functions",
+    "StateUpdater": "trident.operations.functions",
     "CombinerAggregator": "trident.operations.aggregators",
+    "ReducerAggregator": "trident.operations.aggregators",
     "Count": "trident.operations.builtin_aggregators",
     "Sum": "trident.operations.builtin_aggregators",
     "Min": "trident.operations.builtin_aggregators",
     "Max": "trident.operations.builtin_aggregators",
     "MapGet": "trident.operations.builtin_functions",
+    "SnapshotGet": "trident.operations.builtin_functions",
+    "TupleCollectionGet": "trident.operations.builtin_functions",
     "FilterNull": "trident.operations.builtin_functions",
     "Debug": "trident.operations.builtin_functions",
     "expr": "trident.operations.builtin_functions",
@@ -57,6 +61,9 @@ __all__ = [
     "Max",
     "Min",
     "QueryFunction",
+    "ReducerAggregator",
+    "SnapshotGet",
+    "StateUpdater",
     "Stream",
     "Sum",
     "TridentCollector",
@@ -64,6 +71,7 @@ __all__ = [
     "TridentState",
     "TridentTopology",
     "TridentTuple",
+    "TupleCollectionGet",
     "active",
     "errors",
     "expr",

@@ -29,7 +29,20 @@ if TYPE_CHECKING:
         TransactionalMap,
     )
     from trident_state.memory import MemoryMapState
+    from trident_state.protocols import (
+        CombinerValueUpdater,
+        MapState,
+        ReadOnlyMapState,
+        ReadOnlySnapshottable,
+        ReducerValueUpdater,
+        RemovableMapState,
+        Snapshottable,
+        State,
+        TupleCollection,
+        ValueUpdater,
+    )
     from trident_state.redis import RedisMapState
+    from trident_state.static import StaticMapState
     from trident_state.store import (
         Applied,
         Combine,
@@ -48,13 +61,24 @@ if TYPE_CHECKING:
 _HOMES = {
     "BackingMap": "trident_state.backing",
     "BackingMapState": "trident_state.backing",
+    "CombinerValueUpdater": "trident_state.protocols",
     "FencedBackingMap": "trident_state.backing",
     "ListedBackingMap": "trident_state.backing",
+    "MapState": "trident_state.protocols",
     "MemoryMapState": "trident_state.memory",
     "NonTransactionalMap": "trident_state.backing",
     "OpaqueMap": "trident_state.backing",
+    "ReadOnlyMapState": "trident_state.protocols",
+    "ReadOnlySnapshottable": "trident_state.protocols",
     "RedisMapState": "trident_state.redis",
+    "ReducerValueUpdater": "trident_state.protocols",
+    "RemovableMapState": "trident_state.protocols",
+    "Snapshottable": "trident_state.protocols",
+    "State": "trident_state.protocols",
+    "StaticMapState": "trident_state.static",
     "TransactionalMap": "trident_state.backing",
+    "TupleCollection": "trident_state.protocols",
+    "ValueUpdater": "trident_state.protocols",
 }
 
 __all__ = [
@@ -62,23 +86,34 @@ __all__ = [
     "BackingMap",
     "BackingMapState",
     "Combine",
+    "CombinerValueUpdater",
     "FencedBackingMap",
     "Found",
     "GroupStatus",
     "Home",
     "ListedBackingMap",
+    "MapState",
     "MemoryMapState",
     "NonTransactionalMap",
     "OpaqueMap",
+    "ReadOnlyMapState",
+    "ReadOnlySnapshottable",
     "RedisMapState",
+    "ReducerValueUpdater",
+    "RemovableMapState",
+    "Snapshottable",
+    "State",
     "StateFactory",
     "StateIdentity",
     "StateKind",
     "StateShape",
+    "StaticMapState",
     "Store",
     "StoreReport",
     "TransactionalMap",
+    "TupleCollection",
     "Update",
+    "ValueUpdater",
 ]
 
 

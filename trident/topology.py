@@ -4,22 +4,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pyspark.sql.types import DataType, StructType
+
 from trident.base.errors import DuplicateNameError, TopologyError
 from trident.base.names import check_name
 from trident.base.step import Step, caller
 from trident.operations.outputs import OutputsLike, read_outputs
+from trident.operations.updating import held_fields
+from trident.plan import rules
 from trident.plan.explain import explain_nodes
-from trident.plan.nodes import Node, PersistentAggregate, RequestSource, SpoutSource, walk
+from trident.plan.nodes import Emitted, Node, RequestSource, SpoutSource, StateSpec, StateWriter, StaticState, walk
 from trident.plan.register import Register
 from trident.stream import Stream
 from trident.stream.base import unknown_verb
 from trident.stream.combine import joined, merged
 from trident.stream.shown import Shown
+from trident.stream.state import TridentState
+from trident.stream.static import STATIC_USAGE, static_factory
 from trident_spouts.adapters.adapt import as_spout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from trident.compiler.program import Stage
     from trident.runtime.running import RunningTopology
     from trident_spouts.executor import Spout
     from trident_spouts.protocols import UserContract
@@ -88,6 +95,55 @@ class TridentTopology(Shown):
         self._register.add(label, node)
         return Stream(self._register, node, label)
 
+    def newStaticState(
+        self,
+        stateFactory: object,
+        *,
+        keyFields: OutputsLike | None = None,
+        valueType: str | DataType | None = None,
+        name: str | None = None,
+        topology: str | None = None,
+    ) -> TridentState:
+        """A state that this topology asks and never writes: another topology's, or what is there already.
+
+        Every read of another topology's state shows whole batches of it; a batch that is tried again may see a later
+        one. Meaning: ``org.apache.storm.trident.TridentTopology.newStaticState``.
+
+        Parameters
+        ----------
+        stateFactory : StateFactory, dict or ReadOnlyMapState
+            Where another topology keeps it, such as ``RedisMapState.opaque(url)``; or the entries themselves; or an
+            object of your own with ``multiGet(keys)`` (or ``get()``, without key fields).
+        keyFields : str, list of str or StructType, optional
+            Its key, ``"user long, day date"``. Omitted: one value.
+        valueType : str or DataType
+            The type of its values, ``"long"``.
+        name : str, optional
+            Its name in the topology that writes it.
+        topology : str, optional
+            The name of the topology that writes it.
+
+        Examples
+        --------
+        >>> topology = TridentTopology()
+        >>> tweeters = topology.newStaticState(
+        ...     {"/a": ["sally", "bob"]}, keyFields="url string", valueType="array<string>", name="tweeters"
+        ... )
+        >>> tweeters
+        TridentState('tweeters': url string, value array<string>; static)
+        """
+        step = Step(f"{name or 'static'}/0:newStaticState", caller("newStaticState"))
+        factory, name = static_factory(stateFactory, name, topology, len(self._register.statics), step)
+        self._register.check_free(name, step)
+        self._check_name("a state", name, {}, step)
+        keys, value = held_fields(stateFactory, StructType([]), keyFields, valueType, STATIC_USAGE, step)
+        rules.group_keys(keys, step)
+        schema = rules.appended(keys, StructType([value]), step, of="the key")
+        spec = StateSpec(name, factory)
+        node = StaticState(keys, spec, topology, step=f"{name}/0:newStaticState", site=step.called, schema=schema)
+        self._register.add(name, node)
+        return TridentState(self._register, node, name)
+
     # --- where they meet ------------------------------------------------------------------------------------------
 
     def merge(self, *streams: Stream, outputFields: OutputsLike | None = None) -> Stream:
@@ -135,7 +191,7 @@ class TridentTopology(Shown):
     # --- what there is to run -------------------------------------------------------------------------------------
 
     @property
-    def states(self) -> tuple[PersistentAggregate, ...]:
+    def states(self) -> tuple[StateWriter, ...]:
         """The steps that update states."""
         return tuple(self._register.states.values())
 
@@ -262,9 +318,8 @@ class TridentTopology(Shown):
         for group in cut(self).groups:
             lines.append(f"batch group {group.name}")
             for stage in group.stages:
-                starts = ", ".join(node.step.partition(":")[0] for node in stage.inputs)
-                ends = ", ".join(output.name for output in stage.outputs) or "no state"
-                lines.append(f"  stage {stage.number}: {starts} -> {ends}")
+                starts = ", ".join(node.step.partition(":")[0] for node in stage.reads)
+                lines.append(f"  stage {stage.number}: {starts} -> {_ends(stage)}")
         return lines
 
     def _check_name(self, what: str, name: str, taken: dict[str, Any], step: Step) -> None:
@@ -274,6 +329,12 @@ class TridentTopology(Shown):
             raise step.error(TopologyError, str(error)) from None
         if name in taken:
             raise step.error(DuplicateNameError, f"{what} of this name begins at {taken[name].site.place} already")
+
+
+def _ends(stage: "Stage") -> str:
+    """What a stage makes; what an updater emits goes without saying."""
+    named = [output.name for output in stage.frozen if not isinstance(output.step, Emitted)]
+    return ", ".join(named) or "no state"
 
 
 def _flat(streams: Sequence[Any]) -> list[Any]:

@@ -74,6 +74,8 @@ def as_of(
 
 def _native(combine: Combine, kind: pa.DataType) -> Merge | None:
     nested = kinds.is_nested(kind) or kinds.is_null(kind)
+    if combine.native == "put":
+        return _put
     if combine.native == "sum" and kinds.is_decimal(kind):
         return _decimal_sum
     if combine.native == "sum" and (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_duration(kind)):
@@ -83,6 +85,10 @@ def _native(combine: Combine, kind: pa.DataType) -> Merge | None:
     if combine.native == "max" and not nested:
         return lambda stored, deltas: _chosen(_exceeds(deltas, stored), stored, deltas)
     return None
+
+
+def _put(stored: pa.Array, deltas: pa.Array) -> pa.Array:
+    return deltas
 
 
 def _sum(stored: pa.Array, deltas: pa.Array) -> pa.Array:

@@ -40,13 +40,27 @@ class StateIdentity:
 class Combine:
     """How a batch's value meets the stored one.
 
-    `native` names what a store can do by itself on numbers; `function` is the same in Python (associative, called as
-    ``function(stored, delta)`` and only where something is stored: nothing stored takes the delta as it is).
+    `native` names what a store can do by itself on numbers ("put": on any type); `function` is the same in Python
+    (associative, called as ``function(stored, delta)`` and only where something is stored: nothing stored takes the
+    delta as it is). "put" replaces what is stored, and a null delta under it is a removal.
     """
 
     name: str
     function: Callable[[Any, Any], Any]
-    native: Literal["sum", "min", "max"] | None = None
+    native: Literal["sum", "min", "max", "put"] | None = None
+
+
+def replacing(name: str = "put") -> Combine:
+    """A Combine under which a batch's value takes the stored one's place.
+
+    >>> replacing().function(3, None) is None
+    True
+    """
+    return Combine(name, _second, "put")
+
+
+def _second(stored: Any, delta: Any) -> Any:
+    return delta
 
 
 @dataclass(frozen=True)

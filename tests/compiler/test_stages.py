@@ -1,5 +1,7 @@
 """How a topology is cut: batch groups, stages, outputs and their names, the shapes of states."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -134,3 +136,83 @@ def test_a_combiner_that_raises_says_whose_it_is() -> None:
     expected = r"persistentAggregate\(.*Mean \(functions.py:\d+\) raised TypeError: .*; combining \(1.0, 1\) with 'x'"
     with pytest.raises(UserFunctionError, match=expected):
         combine.function((1.0, 1), "x")
+
+
+class Joined:
+    def init(self) -> str:
+        return ""
+
+    def reduce(self, curr: str, tuple: Any) -> str:
+        return curr + str(tuple)
+
+
+def nothing(state: Any, tuples: Any, collector: Any) -> None: ...
+
+
+def test_a_state_update_is_a_stage_of_its_own_after_the_one_that_froze_its_tuples() -> None:
+    topology = TridentTopology()
+    rows = stream(topology, "word string, n long, unread string", [])
+    rows.groupBy("word").persistentAggregate(STATE, "n", Joined(), "joined", name="joined")
+    first, second = cut(topology).groups[0].stages
+    (entering,) = first.outputs
+    assert (entering.name, entering.carried, entering.states) == ("joined|", True, ("joined",))
+    assert entering.schema == pa.schema([("word", pa.string()), ("n", pa.int64())]), "no field that nobody reads"
+    (puts,) = second.updates
+    assert (puts.name, second.runs, second.outputs, second.inputs) == ("joined", False, (), ())
+    assert puts.schema == pa.schema([("word", pa.string()), ("joined", pa.string())])
+    assert second.reads == (entering.step,)
+
+
+def test_updates_follow_state_steps_and_are_followed_by_them() -> None:
+    """An updater after an aggregate, a query after the updater, an aggregate after both."""
+    topology = TridentTopology()
+    words = stream(topology, "word string", ["a"])
+    counts = words.groupBy("word").persistentAggregate(STATE, Count(), "count", name="counts")
+    held = counts.newValuesStream().partitionPersist(
+        STATE, nothing, "word string, n long", keyFields="word", valueType="long", name="held"
+    )
+    asked = held.newValuesStream().stateQuery(held, "word", MapGet(), "now")
+    asked.groupBy("now").persistentAggregate(STATE, Count(), "n", name="last")
+    assert held.newValuesStream()._node is asked._node.source  # type: ignore[attr-defined]
+    stages = cut(topology).groups[0].stages
+    assert [[output.name for output in stage.frozen] for stage in stages] == [
+        ["counts"],
+        ["held", "held>"],
+        ["held?1"],
+        ["last"],
+    ]
+    assert [stage.runs for stage in stages] == [True, False, True, True]
+    assert [node.state.name for node in cut(topology).groups[0].states] == ["counts", "held", "last"]
+
+
+def test_tuples_that_enter_an_update_and_another_step_are_carried_whole() -> None:
+    topology = TridentTopology()
+    words = stream(topology, "word string, n long", [])
+    held = words.partitionPersist(STATE, "n", nothing, "x string", valueType="long", name="held")
+    topology.join([words, held.newValuesStream()], ["word", "x"]).persistentAggregate(STATE, Count(), "n", name="n")
+    carried = cut(topology).groups[0].stages[0].outputs[0]
+    assert (carried.name, carried.schema.names, carried.states) == ("held|", ["word", "n"], ())
+
+
+def test_a_static_state_connects_no_groups_and_is_in_none() -> None:
+    topology = TridentTopology()
+    known = topology.newStaticState({1: "one"}, keyFields="x long", valueType="string", name="known")
+    for name in ("a", "b"):
+        asked = stream(topology, "x long", [1], name=name).stateQuery(known, "x", MapGet(), "known")
+        asked.persistentAggregate(STATE, Count(), "n", name=f"n-{name}")
+    topology.newDRPCStream("ask", "x long").stateQuery(known, "x", MapGet(), "known")
+    program = cut(topology)
+    assert [group.name for group in program.groups] == ["a", "b"]
+    assert [node.state.name for node in program.statics] == ["known"]
+    assert sorted(program.shapes) == ["n-a", "n-b"]
+
+
+def test_what_an_update_writes_replaces_what_is_stored() -> None:
+    topology = TridentTopology()
+    rows = stream(topology, "word string, n long", [])
+    rows.groupBy("word").persistentAggregate(STATE, "n", Joined(), "joined", name="joined")
+    rows.partitionPersist(STATE, nothing, keyFields="word, n", valueType="array<int>", name="held")
+    shapes = cut(topology).shapes
+    assert {name: shape.combine.native for name, shape in shapes.items()} == {"joined": "put", "held": "put"}
+    assert shapes["joined"].fingerprint == "(word string) -> string by Joined"
+    assert shapes["held"].fingerprint == "(word string, n int64) -> list<element: int32> by put"

@@ -155,6 +155,10 @@ class StateKeyNotFoundError(StateError, KeyError):
     __str__ = Exception.__str__  # KeyError's own would put the message in quotes
 
 
+class StateClosedError(StateError, RuntimeError):
+    """A state object was used after the call that it was given to."""
+
+
 class FencedError(TridentError):
     """A later driver has taken this topology over; this one stops without writing."""
 

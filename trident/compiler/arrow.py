@@ -76,7 +76,8 @@ def _compiled(stage: Stage) -> StageFunction:
     ends: dict[Node, list[str]] = {}
     for output in stage.outputs:
         entering = output.step.source if isinstance(output.step, StateQuery) else output.step
-        ends[entering] = [] if isinstance(output.step, PersistentAggregate) else entering.schema.names
+        names = [] if isinstance(output.step, PersistentAggregate) else output.schema.names
+        ends[entering] = list(dict.fromkeys([*ends.get(entering, ()), *names]))
     for debug in stage.debugs:
         ends.setdefault(debug, [])
     for effect in stage.effects:

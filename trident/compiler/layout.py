@@ -88,7 +88,8 @@ def stage_ends(stage: Stage) -> dict[Node, list[str]]:
     ends: dict[Node, list[str]] = {}
     for output in stage.outputs:
         end = end_of(output.step)
-        ends[end] = [] if isinstance(end, PersistentAggregate) else end.schema.names
+        names = [] if isinstance(end, PersistentAggregate) else output.schema.names
+        ends[end] = list(dict.fromkeys([*ends.get(end, ()), *names]))
     for effect in stage.effects:
         ends.setdefault(effect, [])
     return ends

@@ -22,7 +22,7 @@ from trident.compiler.sessions import Confs, Profile, active_session_kept, local
 from trident.compiler.spark_errors import translated
 from trident.compiler.stages import has_python_form
 from trident.compiler.tails import Tail
-from trident.plan.nodes import Node, PersistentAggregate, RequestSource, SpoutSource, StateQuery, walk
+from trident.plan.nodes import Node, RequestSource, SpoutSource, StateStep, walk
 from trident_spouts.executor import Emission, SpoutExecutor
 
 
@@ -34,7 +34,7 @@ def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
     """
     nodes = walk(node)
     for below in nodes:
-        if isinstance(below, PersistentAggregate | StateQuery | RequestSource):
+        if isinstance(below, StateStep | RequestSource):
             raise TopologyError(f"{node.step}: {below.step} has no first batch to look at; start the topology")
     sources = [below for below in nodes if isinstance(below, SpoutSource)]
     session = spark or SparkSession.getActiveSession()

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trident.plan.nodes import Debug, Node, PersistentAggregate, RequestSource, SpoutSource, StateQuery, StateStep
+from trident.plan.nodes import (
+    Debug,
+    Emitted,
+    Node,
+    RequestSource,
+    SpoutSource,
+    StateQuery,
+    StateStep,
+    StateUpdate,
+    StateWriter,
+    StaticState,
+)
 from trident_state.store import StateShape
 
 
@@ -19,18 +30,29 @@ class Output:
 
     For a PersistentAggregate: the group fields, then one value column, each key once (ungrouped: exactly one row).
     For a StateQuery: the tuples that enter it.
+    For a StateUpdate (made by the driver): the key fields, then the new value, each key once; a null is a removal.
+    For an Emitted: what the updater emitted.
     For any other node: its own tuples, carried over because a later stage reads them beside a state's new values
-    (``join(stream, counts.newValuesStream())``); the table enters that stage as it is.
+    (``join(stream, counts.newValuesStream())``), or because a state update does; the table enters that stage as it is.
+    `updates` are then the states of the updates that alone read it; of their fields, only what these need is carried.
     """
 
     name: str
     step: Node
     schema: pa.Schema
+    updates: tuple[str, ...] = ()
 
     @property
     def carried(self) -> bool:
         """Whether these tuples enter no state step, but only a later stage."""
         return not isinstance(self.step, StateStep)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states without which nobody would make this output; () for one that is made in any case."""
+        if isinstance(self.step, StateWriter):
+            return (self.step.state.name,)
+        return (self.step.source.state.name,) if isinstance(self.step, Emitted) else self.updates
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +61,9 @@ class Stage:
 
     `inputs`: SpoutSources in stage 1; later the steps of outputs of any earlier stage, with what the runtime made of
     each (a PersistentAggregate: its new values; a StateQuery: the answered tuples; a carried node: its own table).
-    `effects` are leaves without a state that run for what their functions do; a stage may have nothing else.
+    `outputs` are what the engine makes. `effects` are leaves without a state that run for what their functions do.
+    `updates` are what the driver makes, from the tuples that enter StateUpdates and the states themselves: no engine
+    runs for them, and they are frozen with the outputs. A stage may have only one of all these.
     """
 
     number: int
@@ -47,6 +71,23 @@ class Stage:
     outputs: tuple[Output, ...]
     debugs: tuple[Debug, ...] = ()
     effects: tuple[Node, ...] = ()
+    updates: tuple[Output, ...] = ()
+
+    @property
+    def frozen(self) -> tuple[Output, ...]:
+        """Everything that is frozen of this stage."""
+        return (*self.outputs, *self.updates)
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is anything for an engine to do."""
+        return bool(self.outputs or self.debugs or self.effects)
+
+    @property
+    def reads(self) -> tuple[Node, ...]:
+        """What it needs of earlier stages, and the spouts in stage 1."""
+        entering = [output.step.source for output in self.updates if isinstance(output.step, StateUpdate)]
+        return tuple(dict.fromkeys([*self.inputs, *entering]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,9 +100,9 @@ class Group:
     stages: tuple[Stage, ...]
 
     @property
-    def states(self) -> tuple[PersistentAggregate, ...]:
+    def states(self) -> tuple[StateWriter, ...]:
         """The steps that write, in stage order."""
-        return tuple(o.step for s in self.stages for o in s.outputs if isinstance(o.step, PersistentAggregate))
+        return tuple(o.step for s in self.stages for o in s.frozen if isinstance(o.step, StateWriter))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,3 +125,5 @@ class Program:
     requests: tuple[RequestPlan, ...]
     shapes: dict[str, StateShape]
     """The shape of each state, by its name."""
+    statics: tuple[StaticState, ...] = ()
+    """The states that are only read."""

@@ -1,24 +1,39 @@
 """State queries over columns: every tuple with what a state answers, in one read a step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from trident.base.errors import FailedException
+from trident.base.errors import FailedException, StateError
 from trident.base.types import arrow_schema
 from trident.base.values import NotAccepted, type_name
 from trident.compiler.calls import ListCollector
 from trident.compiler.columns import Column, Columns
 from trident.compiler.failures import Where, short
+from trident.compiler.keyed import key_columns
 from trident.compiler.keys import KeyIndex
 from trident.compiler.shapes import shape_of
 from trident.operations.tuples import tuple_type
-from trident.plan.nodes import PersistentAggregate, StateQuery
+from trident.plan.nodes import HeldState, StateQuery
+from trident.plan.states import function_of, present_of
 
-Read = Callable[[PersistentAggregate, pa.Table], pa.Array]
+Read = Callable[[HeldState, pa.Table], pa.Array]
 """Reads a state: a table of its key fields (no key twice; one row and no column for a global value) to one stored
 accumulator a row, null where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """A `Read` that can also list a state: the key fields, then the value, page by page."""
+
+    read: Read
+    scan: Callable[[HeldState], Iterator[pa.Table]]
+
+    def __call__(self, node: HeldState, keys: pa.Table) -> pa.Array:
+        return self.read(node, keys)
+
 
 Answer = Callable[[Columns, Read], Columns]
 
@@ -35,7 +50,7 @@ def answering(step: StateQuery) -> Answer:
 
 
 def _get(step: StateQuery) -> Answer:
-    """MapGet: whole columns, no object a tuple."""
+    """MapGet and SnapshotGet: whole columns, no object a tuple."""
     lookup = _Lookup(step)
     field = arrow_schema(step.outputs).field(0)
 
@@ -91,31 +106,50 @@ def _query(step: StateQuery) -> Answer:
 def _retrieved(where: Where, function: Any, state: "ReadOnlyState", tuples: Sequence[Any]) -> Sequence[Any]:
     try:
         results = list(function.batchRetrieve(state, tuples))
-    except FailedException:
-        raise
+    except (FailedException, StateError):
+        if state.failure is None:
+            raise
     except (Exception, SystemExit) as cause:
-        raise where.error(f"raised {type(cause).__name__}: {cause} in batchRetrieve", cause) from cause
+        if state.failure is None:
+            raise where.error(f"raised {type(cause).__name__}: {cause} in batchRetrieve", cause) from cause
+    if state.failure is not None:  # a state that could not be read, whatever the function made of it
+        raise state.failure
     if len(results) != len(tuples):
         raise where.error(f"gave {len(results)} results for {len(tuples)} tuples; batchRetrieve gives one for each")
     return results
 
 
 class ReadOnlyState:
-    """What a QueryFunction sees of a state (``org.apache.storm.trident.state.map.ReadOnlyMapState``)."""
+    """What a QueryFunction sees of a state (``org.apache.storm.trident.state.map.ReadOnlyMapState``,
+    ``org.apache.storm.trident.state.snapshot.ReadOnlySnapshottable``, ``ITupleCollection``)."""
 
-    __slots__ = ("_lookup", "_read")
+    __slots__ = ("_lookup", "_read", "failure")
 
     def __init__(self, lookup: "_Lookup", read: Read) -> None:
         self._lookup, self._read = lookup, read
+        self.failure: BaseException | None = None
+        """Why the state could not be read."""
 
     def multiGet(self, keys: Sequence[Any]) -> list[Any]:
         """One value a key, None where nothing is stored. A key is a tuple or list of the key fields' values, or the
         value itself where there is one field."""
-        return self._lookup.values(keys, self._read)
+        columns = key_columns(keys, self._lookup.keys, self._lookup.subject)
+        return self._asked(lambda: self._lookup.values(columns, self._read))
 
     def get(self) -> Any:
         """The value of a state without key fields."""
-        return self._lookup.values([()], self._read)[0]
+        return self.multiGet([()])[0]
+
+    def getTuples(self) -> Iterator[tuple[Any, ...]]:
+        """Every entry: the key fields, then the value; in no order. The whole state is read."""
+        return iter(self._asked(lambda: self._lookup.entries(self._read)))
+
+    def _asked(self, question: Callable[[], list[Any]]) -> list[Any]:
+        try:
+            return question()
+        except BaseException as error:
+            self.failure = error
+            raise
 
 
 class _Lookup:
@@ -124,20 +158,23 @@ class _Lookup:
     def __init__(self, step: StateQuery) -> None:
         self.state = step.updated
         self.keys = shape_of(step.updated).keys
-        self.present: Callable[[Any], Any] | None = getattr(step.updated.aggregation.aggregator, "present", None)
-        self.where = Where(step.updated.step, step.updated.aggregation.site)
+        self.present = present_of(step.updated)
+        self.where = Where(step.updated.step, function_of(step.updated))
         self.kind = arrow_schema(step.outputs).field(0).type if step.query.get else None
+        self.subject = f"{step.step}: {step.query.site}: state {step.updated.state.name!r}"
 
-    def values(self, keys: Sequence[Any], read: Read) -> list[Any]:
-        width = len(self.keys)
-        rows = [key if isinstance(key, tuple | list) else (key,) for key in keys]
-        wrong = next((row for row in rows if len(row) != width), None)
-        if wrong is not None:
-            raise ValueError(
-                f"the key {short(wrong)} has {len(wrong)} value(s), the state's has {width}: {self.keys.names}"
-            )
-        columns = [Column.made([row[at] for row in rows], field.type) for at, field in enumerate(self.keys)]
-        return self.columns(columns, len(rows), read).values()
+    def values(self, columns: Columns, read: Read) -> list[Any]:
+        return self.columns([columns[name] for name in columns.names], columns.rows, read).values()
+
+    def entries(self, read: Read) -> list[tuple[Any, ...]]:
+        if not isinstance(read, Reads):
+            raise TypeError(f"{self.subject}: this reader of states cannot list one")
+        found: list[tuple[Any, ...]] = []
+        for page in read.scan(self.state):
+            *keys, values = [Column.of(column) for column in page.columns]
+            shown = self._presented(values).values()
+            found += zip(*[key.values() for key in keys], shown, strict=True)
+        return [entry for entry in found if entry[-1] is not None]
 
     def columns(self, columns: Sequence[Column], rows: int, read: Read) -> Column:
         """One value a row."""
@@ -151,10 +188,11 @@ class _Lookup:
         return found if len(index) == rows and self.keys.names else found.take(places)
 
     def _presented(self, stored: Column) -> Column:
-        if self.present is None:
+        present = self.present
+        if present is None:
             return stored
         try:
-            shown = [None if value is None else self.present(value) for value in stored.values()]
+            shown = [None if value is None else present(value) for value in stored.values()]
         except FailedException:
             raise
         except (Exception, SystemExit) as cause:

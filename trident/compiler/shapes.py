@@ -9,10 +9,11 @@ from trident.base.errors import FailedException
 from trident.base.types import arrow_schema, arrow_type, select
 from trident.compiler.failures import Where, short
 from trident.operations import builtin_aggregators
-from trident.operations.aggregators import Aggregation
+from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.builtin_aggregators import BuiltinAggregator
-from trident.plan.nodes import PersistentAggregate
-from trident_state.store import Combine, StateShape
+from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce
+from trident.plan.states import keys_of, value_of
+from trident_state.store import Combine, StateShape, replacing
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,17 @@ class Combining:
             raise self.where.error(what, cause) from cause
 
 
-def shape_of(node: PersistentAggregate) -> StateShape:
-    """The shape of the state that this step writes."""
+def shape_of(node: HeldState) -> StateShape:
+    """The shape of a step's state. What an update computes takes the stored value's place, so that applying a frozen
+    batch again needs none of the user's code."""
+    if isinstance(node, PersistentAggregate):
+        return _aggregated(node)
+    keys = nullable(arrow_schema(keys_of(node)))
+    how = replacing(_name(node.reduction) if isinstance(node, PersistentReduce) else "put")
+    return StateShape(keys, arrow_type(value_of(node).dataType), how)
+
+
+def _aggregated(node: PersistentAggregate) -> StateShape:
     aggregation = node.aggregation
     where = Where(node.step, aggregation.site, node.inputs)
     combine = Combine(_name(aggregation), Combining(aggregation, where), _native(aggregation))
@@ -41,7 +51,7 @@ def shape_of(node: PersistentAggregate) -> StateShape:
     return StateShape(keys, arrow_type(aggregation.type), combine)
 
 
-def _name(aggregation: Aggregation) -> str:
+def _name(aggregation: Aggregation | Reduction) -> str:
     """The aggregator's class. One of a user's own that is called like a built-in carries its module, because a stored
     state is known by this name: whoever reads it without the topology must not take it for ours."""
     kind = type(aggregation.aggregator)

@@ -5,21 +5,26 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from trident.base.types import arrow_schema
+from trident.base.types import arrow_schema, select
 from trident.compiler.kernels import work_of
 from trident.compiler.program import Group, Output, Program, RequestPlan, Stage
 from trident.compiler.shapes import nullable, shape_of
 from trident.plan.nodes import (
     Debug,
     Each,
+    Emitted,
     Filter,
     Map,
     Node,
+    PartitionPersist,
     Peek,
-    PersistentAggregate,
+    PersistentReduce,
     RequestSource,
     SpoutSource,
     StateQuery,
+    StateUpdate,
+    StateWriter,
+    StaticState,
     Transform,
     sources_of,
     walk,
@@ -35,15 +40,17 @@ def cut(topology: "TridentTopology") -> Program:
 
 
 def cut_nodes(sinks: Iterable[Node], requests: Mapping[str, tuple[RequestSource, Node]]) -> Program:
-    """The program of these sinks (leaf nodes, and every PersistentAggregate) and DRPC functions."""
+    """The program of these sinks (leaf nodes, and every step that writes a state) and DRPC functions."""
     plans = tuple(_request(function, source, leaf) for function, (source, leaf) in requests.items())
     asked = {id(node) for _, leaf in requests.values() for node in walk(leaf)}
-    roots = [sink for sink in sinks if id(sink) not in asked or isinstance(sink, PersistentAggregate)]
-    roots += [query.updated for plan in plans for query in plan.queries]
+    roots = [sink for sink in sinks if id(sink) not in asked or isinstance(sink, StateWriter)]
+    roots += [query.updated for plan in plans for query in plan.queries if isinstance(query.updated, StateWriter)]
     nodes = walk(*_with_states(roots))
     groups = tuple(sorted((_group(part) for part in _connected(nodes)), key=lambda group: group.name))
-    shapes = {node.state.name: shape_of(node) for node in nodes if isinstance(node, PersistentAggregate)}
-    return Program(groups, plans, shapes)
+    shapes = {node.state.name: shape_of(node) for node in nodes if isinstance(node, StateWriter)}
+    queries = [*(q for plan in plans for q in plan.queries), *(n for n in nodes if isinstance(n, StateQuery))]
+    statics = dict.fromkeys(query.updated for query in queries if isinstance(query.updated, StaticState))
+    return Program(groups, plans, shapes, tuple(statics))
 
 
 def _with_states(roots: Sequence[Node]) -> list[Node]:
@@ -54,7 +61,7 @@ def _with_states(roots: Sequence[Node]) -> list[Node]:
         root = waiting.pop(0)
         if id(root) not in found:
             found[id(root)] = root
-            waiting += [node.updated for node in walk(root) if isinstance(node, StateQuery)]
+            waiting += [node.updated for node in walk(root) if _asks_a_writer(node)]  # type: ignore[attr-defined]
     return list(found.values())
 
 
@@ -75,9 +82,9 @@ def _connected(nodes: Sequence[Node]) -> list[list[Node]]:
     for node in nodes:
         for other in sources_of(node):
             parent[root(id(other))] = root(id(node))
-        if isinstance(node, StateQuery):
+        if isinstance(node, StateQuery) and isinstance(node.updated, StateWriter):
             parent[root(id(node.updated))] = root(id(node))
-        if isinstance(node, PersistentAggregate):
+        if isinstance(node, StateWriter):
             first = writers.setdefault(node.state.name, id(node))
             parent[root(first)] = root(id(node))
     parts: dict[int, list[Node]] = {}
@@ -98,24 +105,39 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
     """The stages of one group; `nodes` are in walk order, each after those it reads."""
     level: dict[int, int] = {}
     for node in nodes:
-        level[id(node)] = max((_leaves(source, level) for source in sources_of(node)), default=1)
+        level[id(node)] = _level(node, level)
     read = {id(source) for node in nodes for source in sources_of(node)}
-    names = _output_names(nodes)
     carried = _carried(nodes, level)
+    names = _output_names(nodes, carried)
     stages = []
     for number in range(1, max(level.values(), default=0) + 1):
-        here = [node for node in nodes if level[id(node)] == number]
+        mine = [node for node in nodes if level[id(node)] == number]
+        here = [node for node in mine if not isinstance(node, StateUpdate | Emitted)]
         ends = [node for node in here if _is_state(node)] + [node for node in here if id(node) in carried]
-        outputs = tuple(Output(names[id(node)], node, _entering(node)) for node in ends)
+        outputs = tuple(_output(names[id(node)], node, carried.get(id(node), [])) for node in ends)
         debugs = tuple(node for node in here if isinstance(node, Debug))
         effects = tuple(node for node in here if id(node) not in read and not _is_state(node) and _acts(node))
-        if outputs or debugs or effects:
-            stages.append(Stage(number, _inputs(here, level), outputs, debugs, effects))
+        updates = tuple(_output(names[id(n)], n) for n in mine if isinstance(n, StateUpdate | Emitted))
+        if outputs or debugs or effects or updates:
+            stages.append(Stage(number, _inputs(here, level), outputs, debugs, effects, updates))
     return tuple(stages)
 
 
+def _level(node: Node, level: Mapping[int, int]) -> int:
+    """The stage that a node belongs to: a state update to the one after its tuples', because these are frozen first."""
+    if isinstance(node, StateUpdate):
+        return level[id(node.source)] + 1
+    if isinstance(node, Emitted):
+        return level[id(node.source)]
+    return max((_leaves(source, level) for source in sources_of(node)), default=1)
+
+
 def _is_state(node: Node) -> bool:
-    return isinstance(node, PersistentAggregate | StateQuery)
+    return isinstance(node, StateWriter | StateQuery | Emitted)
+
+
+def _asks_a_writer(node: Node) -> bool:
+    return isinstance(node, StateQuery) and isinstance(node.updated, StateWriter)
 
 
 def _leaves(node: Node, level: Mapping[int, int]) -> int:
@@ -123,13 +145,14 @@ def _leaves(node: Node, level: Mapping[int, int]) -> int:
     return level[id(node)] + 1 if _is_state(node) else level[id(node)]
 
 
-def _carried(nodes: list[Node], level: Mapping[int, int]) -> set[int]:
-    """Nodes without state whose tuples a later stage reads: these are frozen beside what enters the states."""
-    found = set()
+def _carried(nodes: list[Node], level: Mapping[int, int]) -> dict[int, list[Node]]:
+    """Nodes without state whose tuples a later stage reads, with those readers: these tuples are frozen beside what
+    enters the states."""
+    found: dict[int, list[Node]] = {}
     for node in nodes:
         for source in sources_of(node):
             if not _is_state(source) and level[id(source)] < level[id(node)]:
-                found.add(id(source))
+                found.setdefault(id(source), []).append(node)
     return found
 
 
@@ -145,28 +168,49 @@ def _inputs(here: list[Node], level: Mapping[int, int]) -> tuple[Node, ...]:
     return tuple(found.values())
 
 
-def _output_names(nodes: list[Node]) -> dict[int, str]:
-    """Names that are unique in a group and stable over restarts: the state's, "<state>?<n>", "<step>|"."""
+def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[int, str]:
+    """Names that are unique in a group and stable over restarts: the state's, "<state>?<n>" for a query, "<state>>" for
+    what an updater emits, "<state>|" for what enters an update, "<step>|" for what else is carried."""
     names: dict[int, str] = {}
     asked: dict[str, int] = {}
     for node in nodes:
-        if isinstance(node, PersistentAggregate):
+        if isinstance(node, StateWriter):
             names[id(node)] = node.state.name
+        elif isinstance(node, Emitted):
+            names[id(node)] = f"{node.source.state.name}>"
         elif isinstance(node, StateQuery):
             name = node.updated.state.name
             asked[name] = asked.get(name, 0) + 1
             names[id(node)] = f"{name}?{asked[name]}"
         else:
-            names[id(node)] = f"{node.step}|"
+            update = next((n for n in carried.get(id(node), []) if isinstance(n, StateUpdate)), None)
+            names[id(node)] = f"{node.step if update is None else update.state.name}|"
     return names
 
 
-def _entering(node: Node) -> pa.Schema:
-    """The schema of the table that a stage makes for this node."""
-    if isinstance(node, PersistentAggregate):
+def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:
+    """The table that a stage makes for this node, which these nodes of later stages read."""
+    if isinstance(node, StateWriter):
         shape = shape_of(node)
-        return shape.keys.append(pa.field(node.aggregation.output, shape.value))
-    return nullable(arrow_schema(node.source.schema if isinstance(node, StateQuery) else node.schema))
+        return Output(name, node, shape.keys.append(pa.field(node.schema.names[-1], shape.value)))
+    if isinstance(node, StateQuery):
+        return Output(name, node, nullable(arrow_schema(node.source.schema)))
+    updates = [reader for reader in readers if isinstance(reader, StateUpdate)]
+    if not updates or len(updates) < len(readers):
+        return Output(name, node, nullable(arrow_schema(node.schema)))
+    needed = {field for update in updates for field in update_fields(update)}
+    kept = [field for field in node.schema.names if field in needed] or node.schema.names[:1]
+    schema = nullable(arrow_schema(select(node.schema, kept)))
+    return Output(name, node, schema, tuple(update.state.name for update in updates))
+
+
+def update_fields(update: StateUpdate) -> tuple[str, ...]:
+    """The fields that a state update reads of its tuples."""
+    match update:
+        case PersistentReduce():
+            return tuple(dict.fromkeys([*update.group, *update.inputs]))
+        case PartitionPersist():
+            return update.inputs
 
 
 def _acts(leaf: Node) -> bool:

@@ -17,10 +17,12 @@ from trident.base.errors import (
 )
 from trident.base.names import did_you_mean
 from trident.compiler.program import RequestPlan
+from trident.compiler.queries import Reads
 from trident.compiler.requests import Answer, compile_request
 from trident.drpc.arguments import Arguments
 from trident.drpc.combining import Combining, Late
 from trident.drpc.result import DRPCResult
+from trident.plan.nodes import StaticState
 from trident.runtime.reading import Commits, Snapshot, consistently
 from trident_state.store import StateKind
 
@@ -48,7 +50,8 @@ class _Function:
         self._commits = commits
         self._compile = compile
         self._evaluate: Answer | None = None
-        self._states = list(dict.fromkeys(query.updated.state.name for query in plan.queries))
+        written = (query.updated for query in plan.queries if not isinstance(query.updated, StaticState))
+        self._states = list(dict.fromkeys(node.state.name for node in written))
         self._arguments = Arguments(plan.function, plan.source.schema)
         self._schema = pa.schema([REQUEST, *self._arguments.schema])
         self._combining: Combining[list[Any], DRPCResult] = Combining(self._answer)
@@ -81,7 +84,11 @@ class _Function:
         table = pa.Table.from_arrays([numbers, *self._arguments.columns(requests)], schema=self._schema)
 
         def body(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
-            return evaluate(table, lambda node, keys: snapshot.read(node.state.name, keys).values), snapshot.asOf
+            reads = Reads(
+                lambda node, keys: snapshot.read(node.state.name, keys).values,
+                lambda node: snapshot.scan(node.state.name),
+            )
+            return evaluate(table, reads), snapshot.asOf
 
         found, asOf = consistently(self._commits, self._states, body)
         committed = {

@@ -9,7 +9,7 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import brief
 from trident.base.step import Step
 from trident.base.types import type_ddl
-from trident.operations.aggregators import Aggregation
+from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.annotations import read_returns
 from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.operations.functions import Declared
@@ -27,10 +27,7 @@ def read_aggregation(target: Any, inputs: spark.StructType, declared: Declared, 
         reducer = callable(getattr(target, "reduce", None)) or callable(getattr(target, "aggregate", None))
         what = "has no combine(a, b), so partial results cannot meet;" if reducer else "is no aggregator;"
         raise step.error(TopologyError, f"{brief(target)} {what} give {_WANTED}")
-    if len(declared.schema.names) != 1:
-        names = ", ".join(declared.schema.names)
-        raise step.error(TopologyError, f"an aggregator gives one field, not {len(declared.schema.names)} ({names})")
-    output = declared.schema.fields[0]
+    output = _one_field(declared, step)
     kind = output.dataType if declared.typed[0] else None
     if isinstance(target, BuiltinAggregator):
         found = _builtin_type(target, inputs, output.name, kind, step)
@@ -41,7 +38,25 @@ def read_aggregation(target: Any, inputs: spark.StructType, declared: Declared, 
     return Aggregation(target, site_of(target), output.name, kind or _own_type(target, output.name, step))
 
 
-def presented_type(aggregation: Aggregation) -> spark.DataType | None:
+def read_reduction(target: Any, declared: Declared, step: Step) -> Reduction:
+    """Read `target` as a reducer into the one declared output field."""
+    if isinstance(target, type):
+        raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
+    output = _one_field(declared, step)
+    bind(target.init, 0, "init is called without arguments", step)
+    bind(target.reduce, 2, "reduce is called with the value so far and one TridentTuple of the input fields", step)
+    kind = output.dataType if declared.typed[0] else _own_type(target, output.name, step, ("init", "reduce"))
+    return Reduction(target, site_of(target), output.name, kind)
+
+
+def _one_field(declared: Declared, step: Step) -> spark.StructField:
+    if len(declared.schema.names) != 1:
+        names = ", ".join(declared.schema.names)
+        raise step.error(TopologyError, f"an aggregator gives one field, not {len(declared.schema.names)} ({names})")
+    return declared.schema.fields[0]
+
+
+def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | None:
     """The type of what queries see of a stored accumulator; None where ``present`` is not annotated."""
     present = getattr(aggregation.aggregator, "present", None)
     if present is None:
@@ -68,14 +83,16 @@ def _builtin_type(
     return natural
 
 
-def _own_type(target: Any, output: str, step: Step) -> spark.DataType:
+def _own_type(
+    target: Any, output: str, step: Step, methods: tuple[str, ...] = ("zero", "init", "combine")
+) -> spark.DataType:
     types = own_types(target, 1, step)
-    for method in ("zero", "init", "combine"):
+    for method in methods:
         types = types or read_returns(getattr(target, method)).types(1)
     if types is None:
         raise step.error(
             TypeDeclarationError,
             f"the type of output field {output!r} is not declared: write it with the field, such as '{output} long', "
-            "give the aggregator an attribute outputType, or annotate what zero() returns",
+            f"give the aggregator an attribute outputType, or annotate what {methods[0]}() returns",
         )
     return types[0]

@@ -29,6 +29,23 @@ class CombinerAggregator(Protocol):
         ...
 
 
+class ReducerAggregator(Protocol):
+    """Folds tuples one after the other onto a value (``org.apache.storm.trident.operation.ReducerAggregator``).
+
+    Two folded values cannot meet, so every tuple comes to where the value is: prefer a CombinerAggregator where there
+    is one. An optional ``present(acc)`` is what queries see, an optional attribute ``outputType`` (DDL) declares the
+    value's type where the output field does not.
+    """
+
+    def init(self) -> Any:
+        """The value before the first tuple."""
+        ...
+
+    def reduce(self, curr: Any, tuple: Any) -> Any:
+        """The value after one more tuple, a TridentTuple of the input fields."""
+        ...
+
+
 Native = Literal["count", "sum", "min", "max"]
 
 
@@ -41,3 +58,13 @@ class Aggregation:
     output: str
     type: DataType
     native: Native | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction:
+    """A reducer as it stands in a plan: the output field and its type."""
+
+    aggregator: ReducerAggregator
+    site: CallSite
+    output: str
+    type: DataType

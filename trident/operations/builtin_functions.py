@@ -1,4 +1,4 @@
-"""FilterNull, Debug, MapGet and expr."""
+"""FilterNull, Debug, expr, and what reads states: MapGet, SnapshotGet, TupleCollectionGet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,3 +78,32 @@ class MapGet:
 
     def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
         collector.emit([result])
+
+
+@dataclass(frozen=True)
+class SnapshotGet:
+    """Reads the one value of a state without key fields, or null where there is none yet.
+
+    Meaning: ``org.apache.storm.trident.operation.builtin.SnapshotGet``.
+    """
+
+    def batchRetrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
+        return [state.get()] * len(args)
+
+    def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
+        collector.emit([result])
+
+
+@dataclass(frozen=True)
+class TupleCollectionGet:
+    """Gives every tuple together with every entry of a state: its key fields, then its value.
+
+    Meaning: ``org.apache.storm.trident.operation.builtin.TupleCollectionGet``.
+    """
+
+    def batchRetrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
+        return [state.getTuples() for _ in args]
+
+    def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
+        for entry in result:
+            collector.emit(entry)

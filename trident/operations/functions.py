@@ -1,7 +1,7 @@
 """A user's operation and how it is called: read once when the stream is built, compiled once when it starts."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -94,9 +94,30 @@ class QueryFunction(Protocol):
         ...
 
 
+class StateUpdater(Protocol):
+    """Changes a state with the tuples of a batch (``org.apache.storm.trident.state.StateUpdater``).
+
+    Optional attributes: ``keyFields`` and ``valueType`` (DDL) declare what the state holds, ``outputType`` (DDL) the
+    types of what is emitted, where the call of `partitionPersist` does not.
+    """
+
+    def updateState(self, state: Any, tuples: Sequence[Any], collector: TridentCollector) -> None:
+        """Read and write `state` (a MapState, or a Snapshottable where it has no key fields), and emit what belongs
+        into `newValuesStream`. `tuples`: all of the batch, TridentTuples of the input fields."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Updating:
+    """A state updater as it stands in a plan: ``call(state, tuples, collector)``."""
+
+    call: Callable[[Any, Sequence[Any], TridentCollector], object]
+    site: CallSite
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """A query function as it stands in a plan. `get` tells MapGet, which runs over whole columns."""
+    """A query function as it stands in a plan. `get` tells MapGet and SnapshotGet, which run over whole columns."""
 
     function: QueryFunction
     site: CallSite

@@ -20,6 +20,8 @@ _MARKS = {
     "isKeep": ("isKeep",),
     "query": ("batchRetrieve",),
     "aggregator": ("init", "combine", "zero"),
+    "reducer": ("init", "reduce"),
+    "updater": ("updateState",),
     "execute": ("execute",),
 }
 """By which methods an object is known for what it is; a query function has an `execute` too, so it comes before."""
@@ -27,6 +29,8 @@ _MARKS = {
 _MISPLACED = {
     "query": "a query function: it belongs to stateQuery",
     "aggregator": "an aggregator: it belongs to aggregate or persistentAggregate",
+    "reducer": "a ReducerAggregator: it belongs to persistentAggregate",
+    "updater": "a StateUpdater: it belongs to partitionPersist",
 }
 _SCALAR_UDFS = (
     PythonEvalType.SQL_BATCHED_UDF,
@@ -118,7 +122,8 @@ def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
 
 
 def kind_of(target: Any) -> str:
-    """What a Trident-style object is, by its methods: isKeep, query, aggregator, execute; "" for anything else."""
+    """What a Trident-style object is, by its methods: isKeep, query, aggregator, reducer, updater, execute; "" for
+    anything else."""
     if isinstance(target, Column):  # it has every attribute that one asks for
         return ""
     for kind, methods in _MARKS.items():

@@ -2,22 +2,28 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from trident.base.types import ddl, select
+from trident.base.types import ddl
 from trident.plan.guarantee import guarantee_of
 from trident.plan.nodes import (
     Aggregate,
     Each,
     Filter,
+    HeldState,
     Join,
     Merge,
     Node,
+    PartitionPersist,
     PersistentAggregate,
+    PersistentReduce,
     RequestSource,
     SpoutSource,
     StateQuery,
+    StateWriter,
+    StaticState,
     sources_of,
     walk,
 )
+from trident.plan.states import keys_of
 
 _WIDEST = 60
 
@@ -32,7 +38,7 @@ def explain_nodes(roots: Sequence[Node], stages: Iterable[str] = (), answers: Ma
     for label, steps in _by_stream(nodes).items():
         lines += [_headline(label, steps[0]), *_steps(steps, answers or {})]
     lines += stages
-    updated = [node for node in nodes if isinstance(node, PersistentAggregate)]
+    updated = [node for node in nodes if isinstance(node, StateWriter)]
     asked = [node.updated for node in nodes if isinstance(node, StateQuery)]
     states = list(dict.fromkeys([*updated, *asked]))
     if states:
@@ -51,8 +57,12 @@ def about(node: Node) -> str:
             return f"of {', '.join(inputs)}" if inputs != tuple(node.source.schema.names) else ""
         case Aggregate(group=group):
             return f"by {', '.join(group)}" if group else "over the batch"
-        case PersistentAggregate(group=group, state=state):
+        case PersistentAggregate(group=group, state=state) | PersistentReduce(group=group, state=state):
             return (f"by {', '.join(group)}, " if group else "") + f"into state {state.name}"
+        case PartitionPersist(inputs=inputs, state=state):
+            return (f"of {', '.join(inputs)}, " if inputs != tuple(node.source.schema.names) else "") + (
+                f"updates state {state.name}"
+            )
         case StateQuery(inputs=inputs, updated=updated):
             return f"asks state {updated.state.name}" + (f" by {', '.join(inputs)}" if inputs else "")
         case Merge():
@@ -97,10 +107,13 @@ def _short(node: Node) -> str:
     return node.step.partition(":")[0]
 
 
-def _state(node: PersistentAggregate) -> list[str]:
-    guarantee = guarantee_of(node)
-    keys = ddl(select(node.source.schema, node.group))
+def _state(node: HeldState) -> list[str]:
+    keys = ddl(keys_of(node))
     value = ddl(node.schema).removeprefix(keys).removeprefix(", ")
+    if isinstance(node, StaticState):
+        where = f"topology {node.writer} writes it" if node.writer else "nobody writes it"
+        return [f"  {node.state.name}: static, {node.state.factory!r}; ({keys}) -> {value}", f"    only read: {where}"]
+    guarantee = guarantee_of(node)
     spouts = ", ".join(f"{stream} ({kind.value})" for stream, kind in guarantee.spouts)
     lasts = {
         "process": "ends with the process",

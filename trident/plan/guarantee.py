@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trident.base.errors import GuaranteeError
-from trident.plan.nodes import Node, PersistentAggregate, SpoutSource, walk
+from trident.plan.nodes import Node, SpoutSource, StateWriter, walk
 from trident_spouts.executor import SpoutKind
 from trident_state.store import StateKind
 
@@ -62,7 +62,7 @@ class HasSinks(Protocol):
     def sinks(self) -> tuple[Node, ...]: ...
 
 
-def guarantee_of(node: PersistentAggregate) -> Guarantee:
+def guarantee_of(node: StateWriter) -> Guarantee:
     """The guarantee of the state that this step updates."""
     spouts = tuple((each.stream, each.spout.kind) for each in walk(node) if isinstance(each, SpoutSource))
     factory = node.state.factory
@@ -83,7 +83,7 @@ def guarantee_of(node: PersistentAggregate) -> Guarantee:
 
 def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
     """The guarantees of all states updated below these nodes."""
-    return tuple(guarantee_of(node) for node in walk(*roots) if isinstance(node, PersistentAggregate))
+    return tuple(guarantee_of(node) for node in walk(*roots) if isinstance(node, StateWriter))
 
 
 def demand_exactly_once(topology: HasSinks) -> None:

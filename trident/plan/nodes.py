@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
-from trident.operations.aggregators import Aggregation
-from trident.operations.functions import Operation, Query
+from trident.operations.aggregators import Aggregation, Reduction
+from trident.operations.functions import Operation, Query, Updating
 from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
 
@@ -152,17 +152,68 @@ class PersistentAggregate(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PersistentReduce(Node):
+    """Each group's tuples of the batch, folded one after the other onto the stored value; what leaves it are the keys
+    of this batch with their new values."""
+
+    source: Node
+    group: tuple[str, ...]
+    inputs: tuple[str, ...]
+    reduction: Reduction
+    state: StateSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionPersist(Node):
+    """What a user's updater makes of a state, batch by batch. `schema` is the state's own: `keys`, then the value."""
+
+    source: Node
+    inputs: tuple[str, ...]
+    updating: Updating
+    outputs: StructType
+    keys: StructType
+    state: StateSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Emitted(Node):
+    """The tuples that an updater emits through its collector."""
+
+    source: PartitionPersist
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StaticState(Node):
+    """A state that this topology only reads. `schema`: `keys`, then the value. `writer` is the topology that writes
+    it; None where it is nobody's."""
+
+    keys: StructType
+    state: StateSpec
+    writer: str | None
+
+
+StateUpdate = PersistentReduce | PartitionPersist
+"""A step that runs a user's code over the state itself: in the commit turn, on the driver."""
+
+StateWriter = PersistentAggregate | StateUpdate
+"""A step that writes a state."""
+
+HeldState = StateWriter | StaticState
+"""What can be asked."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StateQuery(Node):
     """Every tuple, with the query's answers from a state appended; no answer drops the tuple."""
 
     source: Node
     inputs: tuple[str, ...]
-    updated: PersistentAggregate
+    updated: HeldState
     query: Query
     outputs: StructType
 
 
-StateStep = PersistentAggregate | StateQuery
+StateStep = StateWriter | StateQuery
 """Where a stage ends: what enters it is frozen, or read from a state, in the commit turn."""
 
 

@@ -4,24 +4,30 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trident.base.types import ddl, select
+from trident.base.types import ddl
 from trident.plan.explain import about
 from trident.plan.nodes import (
     Aggregate,
     Debug,
     Each,
+    HeldState,
     Join,
     Merge,
     Node,
+    PartitionPersist,
     Peek,
     PersistentAggregate,
+    PersistentReduce,
     Project,
     RequestSource,
     SpoutSource,
     StateQuery,
+    StateWriter,
+    StaticState,
     sources_of,
     walk,
 )
+from trident.plan.states import keys_of, value_of
 
 Kind = Literal["source", "step", "effect", "aggregate", "state", "query", "meeting"]
 
@@ -74,11 +80,14 @@ def picture(roots: Iterable[Node]) -> Picture:
     arrows: list[Arrow] = []
     for node in nodes:
         mine = ids[id(node)]
+        if isinstance(node, StaticState):
+            boxes.append(_state_box(node, f"{mine}s", member[id(node)]))
+            continue
         boxes.append(_box(node, mine, member[id(node)]))
         for source in sources_of(node):
-            new = "new values" if isinstance(source, PersistentAggregate) else ""
+            new = "new values" if isinstance(source, PersistentAggregate | PersistentReduce) else ""
             arrows.append(Arrow(ids[id(source)], mine, new))
-        if isinstance(node, PersistentAggregate):
+        if isinstance(node, StateWriter):
             boxes.append(_state_box(node, f"{mine}s", member[id(node)]))
             arrows.append(Arrow(mine, f"{mine}s"))
         if isinstance(node, StateQuery):
@@ -120,6 +129,16 @@ def _clusters(nodes: Sequence[Node]) -> tuple[list[Cluster], dict[int, str]]:
     return list(found.values()), {id(node): found[root(id(node))].id for node in nodes}
 
 
+def _drawn_together(query: StateQuery, requests: set[int]) -> bool:
+    """Whether a query belongs to the batches of the state that it asks."""
+    return id(query) not in requests and not isinstance(query.updated, StaticState)
+
+
+def _alone(state: HeldState, parent: dict[int, int]) -> bool:
+    """Whether this is a static state that nobody has drawn near yet: it stands with the first who asks it."""
+    return isinstance(state, StaticState) and parent[id(state)] == id(state)
+
+
 def _cluster_title(members: Sequence[Node]) -> str:
     for node in members:
         if isinstance(node, RequestSource):
@@ -142,8 +161,10 @@ def _box(node: Node, id: str, cluster: str) -> Box:
 def _goes_by(node: Node) -> str:
     """What `about` says, without the state that an arrow shows already."""
     match node:
-        case PersistentAggregate(group=names) | StateQuery(inputs=names):
+        case PersistentAggregate(group=names) | PersistentReduce(group=names) | StateQuery(inputs=names):
             return f"by {', '.join(names)}" if names else ""
+        case PartitionPersist():
+            return ""
     return about(node)
 
 
@@ -164,10 +185,11 @@ def _fields(node: Node) -> str:
     )
 
 
-def _state_box(node: PersistentAggregate, id: str, cluster: str) -> Box:
-    keys = ", ".join(select(node.source.schema, node.group).names)
+def _state_box(node: HeldState, id: str, cluster: str) -> Box:
+    keys = ", ".join(keys_of(node).names)
     factory = node.state.factory
-    lines = (f"{type(factory).__name__}, {factory.kind.value}", f"{keys} → {node.aggregation.output}" if keys else "")
+    kind = "static" if isinstance(node, StaticState) else factory.kind.value
+    lines = (f"{type(factory).__name__}, {kind}", f"{keys} → {value_of(node).name}" if keys else "")
     return Box(id, "state", node.state.name, tuple(line for line in lines if line), f"state {node.state.name}", cluster)
 
 
@@ -175,7 +197,7 @@ def _kind(node: Node) -> Kind:
     match node:
         case SpoutSource() | RequestSource():
             return "source"
-        case PersistentAggregate() | Aggregate():
+        case PersistentAggregate() | PersistentReduce() | PartitionPersist() | Aggregate():
             return "aggregate"
         case StateQuery():
             return "query"

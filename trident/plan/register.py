@@ -4,7 +4,18 @@ from collections.abc import Iterable
 
 from trident.base.errors import DuplicateNameError, TopologyError
 from trident.base.step import Step
-from trident.plan.nodes import Debug, Node, Peek, PersistentAggregate, RequestSource, SpoutSource, sources_of, walk
+from trident.plan.nodes import (
+    Debug,
+    Emitted,
+    Node,
+    Peek,
+    RequestSource,
+    SpoutSource,
+    StateWriter,
+    StaticState,
+    sources_of,
+    walk,
+)
 
 
 class Register:
@@ -13,7 +24,10 @@ class Register:
     def __init__(self) -> None:
         self.streams: dict[str, SpoutSource] = {}
         self.functions: dict[str, RequestSource] = {}
-        self.states: dict[str, PersistentAggregate] = {}
+        self.states: dict[str, StateWriter] = {}
+        self.statics: dict[str, StaticState] = {}
+        self.emitted: dict[Node, Emitted] = {}
+        """What updaters emit, by their step: one stream of new values, however often it is asked for."""
         self._nodes: list[Node] = []
         self._counts: dict[str, int] = {}
 
@@ -29,7 +43,9 @@ class Register:
             self.streams[node.stream] = node
         elif isinstance(node, RequestSource):
             self.functions[node.function] = node
-        elif isinstance(node, PersistentAggregate):
+        elif isinstance(node, StaticState):
+            self.statics[node.state.name] = node
+        elif isinstance(node, StateWriter):
             self.states[node.state.name] = node
 
     def check_free(self, name: str, step: Step) -> None:
@@ -41,11 +57,14 @@ class Register:
                 f"state {name!r} is updated by {first.step} ({first.site.place}) already, and it takes one step; "
                 "merge the streams before it, or give this state another name=",
             )
+        if name in self.statics:
+            place = self.statics[name].site.place
+            raise step.error(DuplicateNameError, f"state {name!r} is a static one ({place}); give this another name=")
 
     def ends(self) -> list[Node]:
         """Every step that no other reads, with an effect or without."""
         read = {id(source) for node in self._nodes for source in sources_of(node)}
-        return [node for node in self._nodes if id(node) not in read]
+        return [node for node in self._nodes if id(node) not in read and not isinstance(node, StaticState)]
 
     def leaves(self) -> tuple[Node, ...]:
         """Steps with an effect of their own (peek, Debug) that lead to no state and no answer: they run, too."""

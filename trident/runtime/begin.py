@@ -16,7 +16,7 @@ from trident.base.errors import (
     StateShapeError,
 )
 from trident.compiler.program import Program
-from trident.plan.nodes import PersistentAggregate
+from trident.plan.nodes import StateWriter
 from trident.runtime.coordinator import History
 from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_fitting
@@ -79,7 +79,7 @@ def close_all(stores: Mapping[str, Store]) -> None:
         store.close()
 
 
-def _step(program: Program, state: str) -> PersistentAggregate:
+def _step(program: Program, state: str) -> StateWriter:
     return next(s for g in program.groups for s in g.states if s.state.name == state)
 
 
@@ -91,7 +91,7 @@ def _way_out(settings: Settings) -> str:
 def _demand_ours(
     name: str,
     report: StoreReport,
-    step: PersistentAggregate,
+    step: StateWriter,
     program: Program,
     log: TransactionLog,
     settings: Settings,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from trident.runtime.group_run import GroupRun
+from trident.runtime.statics import Readable
 from trident_state.store import StateKind, Store
 
 
@@ -16,10 +17,12 @@ class RunCommits:
         stores: Mapping[str, Store],
         kinds: Mapping[str, StateKind],
         check: Callable[[], None],
+        statics: Mapping[str, Readable] | None = None,
     ) -> None:
+        """`statics` are the states that are only read: they belong to no group."""
         self._runs = runs
-        self._stores = stores
-        self._kinds = kinds
+        self._stores: Mapping[str, Readable] = {**stores, **(statics or {})}
+        self._kinds = {**kinds, **dict.fromkeys(statics or (), StateKind.NON_TRANSACTIONAL)}
         self._groups = {step.state.name: name for name, run in runs.items() for step in run.group.states}
         self._check = check
 
@@ -32,7 +35,7 @@ class RunCommits:
     def between(self, group: str) -> AbstractContextManager[int]:
         return self._runs[group].gate.between()
 
-    def store(self, state: str) -> Store:
+    def store(self, state: str) -> Readable:
         return self._stores[state]
 
     def kind(self, state: str) -> StateKind:

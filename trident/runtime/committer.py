@@ -6,6 +6,7 @@ Synchronous and without a clock: every call may be repeated after any failure.
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,11 +22,13 @@ from trident.base.errors import (
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.freeze import read_frozen
 from trident.compiler.program import Group, Output, Stage
-from trident.plan.nodes import Node, PersistentAggregate, StateQuery, StateStep
+from trident.compiler.updates import RunUpdate, compile_update
+from trident.plan.nodes import Emitted, Node, StateQuery, StateUpdate, StateWriter
 from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_known
 from trident.runtime.frozen import FrozenOutput, freeze, thaw
 from trident.runtime.log import Birth, TransactionLog
+from trident.runtime.stored import AsOf
 from trident.runtime.threads import Threads
 from trident_state.store import Applied, Store, Update
 
@@ -56,6 +59,7 @@ class Committer:
     run_stage: RunStage
     answer: AnswerQuery
     healed: list[tuple[str, int, int]] = field(default_factory=list)
+    _updates: dict[StateUpdate, RunUpdate] = field(default_factory=dict)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> dict[str, Written]:
         """Apply batch `txid` and log COMMITTED. `first`: the first stage's results where they are still at hand."""
@@ -116,13 +120,36 @@ class Committer:
         if stage.number == 1:
             raise LogCorruptError(f"group {self.group.name!r} lacks the frozen content of batch {txid}")
         reach("commit.stage.before")
-        attempt = TransactionAttempt(txid, 0, self.lease.epoch)
-        results = self.run_stage(stage, given, attempt).results
+        results = dict[str, Result]()
+        if stage.runs:
+            attempt = TransactionAttempt(txid, 0, self.lease.epoch)
+            results.update(self.run_stage(stage, {node: given[node] for node in stage.inputs}, attempt).results)
+        results.update(self._updated(stage, txid, given))
         self.log.freeze_stage(
             self.lease, self.group.name, txid, stage.number, {name: freeze(r) for name, r in results.items()}
         )
         reach("commit.stage.frozen")
         return results
+
+    def _updated(self, stage: Stage, txid: int, given: Mapping[Node, pa.Table]) -> dict[str, pa.Table]:
+        """What the stage's updates make of their states, from these as the batch before left them."""
+        emitting = {o.step.source: o.name for o in stage.updates if isinstance(o.step, Emitted)}
+        results: dict[str, pa.Table] = {}
+        for output in stage.updates:
+            step = output.step
+            if not isinstance(step, StateUpdate) or self.births[step.state.name].txid >= txid:
+                continue  # a state that was born after this batch gets nothing of it
+            stored = AsOf(self.stores[step.state.name], txid - 1, partial(self.heal, step.state.name, txid - 1))
+            made = self._compiled(step)(given[step.source], stored, txid)
+            results[output.name] = made.puts
+            if step in emitting and made.emitted is not None:
+                results[emitting[step]] = made.emitted
+        return results
+
+    def _compiled(self, step: StateUpdate) -> RunUpdate:
+        if step not in self._updates:
+            self._updates[step] = compile_update(step)
+        return self._updates[step]
 
     def _feeds(self, stage: Stage, txid: int) -> bool:
         """Whether a later stage is still to be computed. If not, the states may be at later batches already (a power
@@ -136,22 +163,19 @@ class Committer:
         """Write the stage's states side by side and read for its queries; gives what the next stage starts from, if it
         feeds one."""
         demand_known(results, stage, self.births, txid)
-        later = {id(node) for s in self.group.stages for node in s.inputs} if feeds else set[int]()
+        later = {node for s in self.group.stages for node in s.reads} if feeds else set[Node]()
         given: dict[Node, pa.Table] = {}
-        tables = {name: self._whole(result) for name, result in results.items()}
+        tables = {name: self._whole(result) for name, result in results.items() if feeds or name in self.stores}
         queries = [o for o in stage.outputs if feeds and isinstance(o.step, StateQuery)]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
             given[output.step] = self._answer(output, tables[output.name], txid, written)
-        for output in stage.outputs:
-            if not isinstance(output.step, StateStep):
-                given[output.step] = tables[output.name]
-        writes = [o for o in stage.outputs if isinstance(o.step, PersistentAggregate)]
+        for output in stage.frozen:
+            if feeds and output.carried:  # without it only what feeds a state that was born after this batch
+                given[output.step] = tables.get(output.name, output.schema.empty_table())
+        writes = [o for o in stage.frozen if isinstance(o.step, StateWriter)]
         futures = [
-            (
-                output,
-                self.side_by_side.submit(self._write, output, txid, tables.get(output.name), id(output.step) in later),
-            )
-            for output in writes
+            (o, self.side_by_side.submit(self._write, o, txid, tables.get(o.name), self._asks_values(o, later)))
+            for o in writes
         ]
         failures: list[BaseException] = []
         for output, future in futures:
@@ -162,8 +186,8 @@ class Committer:
             applied = future.result()
             table = tables.get(output.name)
             written[output.name] = Written(0 if table is None else table.num_rows, applied.written)
-            if table is None:  # born after this batch: nothing new of it
-                given[output.step] = output.schema.empty_table()
+            if table is None or isinstance(output.step, StateUpdate):  # nothing, or the new values themselves
+                given[output.step] = output.schema.empty_table() if table is None else table
             elif applied.values is not None:
                 given[output.step] = table.set_column(
                     table.num_columns - 1, table.schema.field(table.num_columns - 1), applied.values
@@ -171,6 +195,10 @@ class Committer:
         if failures:
             raise failures[0]
         return given
+
+    def _asks_values(self, output: Output, later: set[Node]) -> bool:
+        """Whether a store is to tell the values after its update; those of a StateUpdate are known."""
+        return output.step in later and not isinstance(output.step, StateUpdate)
 
     def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, Written]) -> pa.Table:
         """A query sees the batches before this one, and of this one what earlier stages wrote."""
@@ -180,6 +208,8 @@ class Committer:
         try:
             return self.answer(output.step, table, as_of)
         except StateRecoveringError:
+            if state not in self.stores:  # another topology's
+                raise
             self.heal(state, as_of)
             return self.answer(output.step, table, as_of)
 

@@ -7,7 +7,6 @@ import pyarrow as pa
 from trident.base.errors import CodeChangedError
 from trident.compiler.engine import Result
 from trident.compiler.program import Group, Stage
-from trident.plan.nodes import PersistentAggregate
 from trident.runtime.frozen import thaw
 from trident.runtime.log import Birth, TransactionLog
 
@@ -24,7 +23,7 @@ def demand_fitting(group: Group, log: TransactionLog, births: Mapping[str, Birth
 
 def demand_known(results: Mapping[str, Result], stage: Stage, births: Mapping[str, Birth], txid: int) -> None:
     """Raises CodeChangedError where these results of a stage are not what the stage gives."""
-    known = {output.name: output for output in stage.outputs}
+    known = {output.name: output for output in stage.frozen}
     for name, result in results.items():
         if name not in known:
             raise CodeChangedError(
@@ -37,7 +36,7 @@ def demand_known(results: Mapping[str, Result], stage: Stage, births: Mapping[st
                 f"({_shown(known[name].schema)}); start the former code once so that it commits, or reset"
             )
     for name, output in known.items():
-        born_later = isinstance(output.step, PersistentAggregate) and births[name].txid >= txid
+        born_later = bool(output.states) and all(births[state].txid >= txid for state in output.states)
         if name not in results and not born_later:
             raise CodeChangedError(f"batch {txid} was frozen without {name!r}; start the former code once, or reset")
 

@@ -16,7 +16,8 @@ from typing import Literal, Protocol, TypeVar
 import pyarrow as pa
 
 from trident.base.errors import SnapshotMovedError
-from trident_state.store import Found, StateKind, Store
+from trident.runtime.statics import Readable
+from trident_state.store import Found, StateKind
 
 _T = TypeVar("_T")
 
@@ -46,7 +47,7 @@ class Commits(Protocol):
         """Gives S = `committed(group)`; until it is left, no batch beyond S + 1 begins its commit. Does not wait."""
         ...
 
-    def store(self, state: str) -> Store: ...
+    def store(self, state: str) -> Readable: ...
 
     def kind(self, state: str) -> StateKind: ...
 

@@ -21,6 +21,7 @@ from trident.runtime.progress import Progress
 from trident.runtime.reading import Isolation
 from trident.runtime.show import LiveProgress, html_of
 from trident.runtime.state_view import StateView
+from trident.runtime.statics import Readable
 from trident.runtime.threads import Threads
 from trident.runtime.trace import Trace
 from trident.runtime.watch import Watch
@@ -63,12 +64,13 @@ class RunningTopology:
         drpc: Callable[[RunCommits], LocalDRPC],
         pool: Threads,
         closing: Callable[[], None],
+        statics: Mapping[str, Readable] | None = None,
     ) -> None:
         """Put the run together; called once by `start`."""
         self._runs, self._stores, self._watch, self._trace = dict(runs), dict(stores), watch, trace
         self._pool, self._closing = pool, closing
         kinds = {s.state.name: s.state.factory.kind for r in runs.values() for s in r.group.states}
-        self._commits = RunCommits(runs, stores, kinds, self._check)
+        self._commits = RunCommits(runs, stores, kinds, self._check, statics)
         self.drpc = drpc(self._commits)
         """Ask the topology's DRPC functions: ``running.drpc.execute("words", "cat dog")``."""
 

@@ -16,7 +16,7 @@ from trident.base.errors import TopologyError
 from trident.base.names import check_name
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group, Program
-from trident.compiler.queries import compile_query
+from trident.compiler.queries import Reads, compile_query
 from trident.compiler.stages import cut
 from trident.drpc.local import LocalDRPC
 from trident.plan.guarantee import demand_exactly_once
@@ -33,6 +33,7 @@ from trident.runtime.settings import Settings
 from trident.runtime.slots import Slots
 from trident.runtime.sources import Sources
 from trident.runtime.sqlite_log import SqliteLog
+from trident.runtime.statics import Readable, close_statics, open_statics
 from trident.runtime.threads import MakeThreads, Threads
 from trident.runtime.trace import Trace
 from trident.runtime.watch import Watch
@@ -119,6 +120,8 @@ def _start(
         begun = begin(program, log, settings)
         shutil.rmtree(settings.folder / SCRATCH, ignore_errors=True)
         undo.append(lambda: close_all(begun.stores))
+        statics = open_statics(program)
+        undo.append(lambda: close_statics(statics))
         engine = engine_of(settings)
         undo.append(engine.close)
         pool = Threads("trident-states", max(2, len(begun.stores)))
@@ -132,7 +135,9 @@ def _start(
         for group in program.groups:
             sources = Sources(group.spouts)
             undo.append(sources.close)
-            runs[group.name] = _group_run(group, settings, log, begun, engine, pool, sources, trace, running)
+            runs[group.name] = _group_run(
+                group, settings, log, begun, engine, pool, sources, trace, running, statics=statics
+            )
         watch = Watch(runs, begun.stores, log, begun.lease)
 
         def closing() -> None:
@@ -141,12 +146,13 @@ def _start(
                     last.callback(remove, settings.folder.parent)
                 last.callback(log.close)
                 last.callback(engine.close)
+                last.callback(close_statics, statics)
                 close_all(begun.stores)
 
         def drpc(commits: RunCommits) -> LocalDRPC:
             return LocalDRPC(program.requests, commits, getattr(engine, "compile_request", None))
 
-        running._compose(runs, begun.stores, watch, trace, drpc, pool, closing)
+        running._compose(runs, begun.stores, watch, trace, drpc, pool, closing, statics)
     except BaseException:
         for step in reversed(undo):
             step()
@@ -171,11 +177,12 @@ def _group_run(
     trace: Trace,
     running: RunningTopology,
     threads: MakeThreads = Threads,
+    statics: Mapping[str, Readable] | None = None,
 ) -> GroupRun:
     slots = Slots(lambda: engine.slot(group), settings.folder / SCRATCH)
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
     committer = Committer(
-        group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, _answers(stores)
+        group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, _answers(stores, statics or {})
     )
     history = begun.histories[group.name]
     committer.sweep()
@@ -185,12 +192,17 @@ def _group_run(
     return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, ended, threads)
 
 
-def _answers(stores: Mapping[str, Store]) -> AnswerQuery:
+def _answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> AnswerQuery:
     """Answers a query inside a commit turn: each is compiled once, and reads as of the txid it is given."""
     compiled = functools.cache(compile_query)
+    everything: Mapping[str, Readable] = {**stores, **statics}
 
     def answer(step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
-        return compiled(step)(table, lambda node, keys: stores[node.state.name].read(keys, as_of).values)
+        reads = Reads(
+            lambda node, keys: everything[node.state.name].read(keys, as_of).values,
+            lambda node: everything[node.state.name].scan(as_of),
+        )
+        return compiled(step)(table, reads)
 
     return answer
 

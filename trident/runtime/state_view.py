@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from trident.base.errors import StateKeyError, StateKeyNotFoundError, TridentError
 from trident.base.names import quote
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
-from trident.plan.nodes import PersistentAggregate
+from trident.plan.nodes import StateWriter
+from trident.plan.states import present_of, value_of
 from trident.runtime.reading import Commits, Isolation, Snapshot, consistently
 from trident_state.store import StateKind, StateShape
 
@@ -43,15 +44,13 @@ class StateView:
     2 0 True [1, None]
     """
 
-    def __init__(
-        self, commits: Commits, node: PersistentAggregate, shape: StateShape, isolation: str = "committed"
-    ) -> None:
+    def __init__(self, commits: Commits, node: StateWriter, shape: StateShape, isolation: str = "committed") -> None:
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: accepted are {' and '.join(map(repr, get_args(Isolation)))}")
         self._commits = commits
         self._shape = shape
-        self._present = getattr(node.aggregation.aggregator, "present", None)
-        self._output = node.aggregation.output
+        self._present = present_of(node)
+        self._output = value_of(node).name
         self.name = node.state.name
         self.kind = node.state.factory.kind
         latest = isolation == "latest" or self.kind is StateKind.NON_TRANSACTIONAL

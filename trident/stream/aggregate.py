@@ -10,8 +10,9 @@ from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import select
 from trident.operations.aggregating import read_aggregation
-from trident.operations.aggregators import Aggregation
+from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.builtin_aggregators import Count
+from trident.operations.functions import Declared
 from trident.operations.outputs import OutputsLike, read_outputs
 from trident.plan import nodes, rules
 from trident.stream.base import StreamBase
@@ -82,16 +83,22 @@ def folded(
     stream: StreamBase, group: tuple[str, ...], call: Arguments, usage: str
 ) -> tuple[tuple[str, ...], Aggregation, StructType]:
     """What an aggregating verb was given, read: the input fields, the aggregation, and the fields that leave."""
-    step = call.step
+    inputs, declared = folding(stream, call, usage)
+    aggregation = read_aggregation(call.operation, select(stream.schema, inputs), declared, call.step)
+    return inputs, aggregation, leaving(stream, group, aggregation, call.step)
+
+
+def folding(stream: StreamBase, call: Arguments, usage: str) -> tuple[tuple[str, ...], Declared]:
+    """The input fields of a verb that folds tuples, and its output as it was written."""
     if call.outputs is None:
-        raise step.error(TopologyError, f"name the output field; write {usage}")
-    inputs = _inputs(stream, call, step)
-    aggregation = read_aggregation(
-        call.operation, select(stream.schema, inputs), read_outputs(call.outputs, step), step
-    )
-    keys = select(stream.schema, group)
+        raise call.step.error(TopologyError, f"name the output field; write {usage}")
+    return _inputs(stream, call, call.step), read_outputs(call.outputs, call.step)
+
+
+def leaving(stream: StreamBase, group: tuple[str, ...], aggregation: Aggregation | Reduction, step: Step) -> StructType:
+    """The group fields, then what tuples are folded to."""
     output = StructType([StructField(aggregation.output, aggregation.type)])
-    return inputs, aggregation, rules.appended(keys, output, step, of="the group")
+    return rules.appended(select(stream.schema, group), output, step, of="the group")
 
 
 def _inputs(stream: StreamBase, call: Arguments, step: Step) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pyspark.sql import Row
 
 from trident.base.errors import TopologyError
 from trident.plan import rules
-from trident.plan.nodes import PersistentAggregate, StateQuery, walk
+from trident.plan.nodes import StateStep, walk
 from trident.stream.base import StreamBase
 from trident.stream.table import text_table
 
@@ -71,7 +71,7 @@ class LookVerbs(StreamBase):
                 "start the topology and ask running.drpc.execute(...)"
             )
         for node in walk(self._node):
-            if isinstance(node, PersistentAggregate | StateQuery):
+            if isinstance(node, StateStep):
                 raise TopologyError(
                     f"{self._node.step}: {verb} runs no state, and {node.step} ({node.site.place}) is one; "
                     f"{verb} the stream before it, or start the topology"

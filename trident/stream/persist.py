@@ -1,18 +1,24 @@
-"""What outlives a batch: persistentAggregate."""
+"""What outlives a batch: persistentAggregate and partitionPersist."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from pyspark.sql.types import DataType, StructType
 
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
+from trident.operations.aggregating import read_reduction
 from trident.operations.outputs import OutputsLike
+from trident.operations.reading import kind_of
+from trident.operations.updating import emitted_fields, held_fields, read_updater
 from trident.plan import nodes, rules
-from trident.stream.aggregate import folded
+from trident.stream.aggregate import folded, folding, leaving
 from trident.stream.base import StreamBase
-from trident.stream.call import read_arguments
+from trident.stream.call import Arguments, read_arguments
 from trident.stream.state import TridentState
 
 _USAGE = "persistentAggregate(stateFactory, [inputFields,] aggregator, outputField, name=...)"
+_UPDATE_USAGE = "partitionPersist(stateFactory, [inputFields,] updater, [outputFields,] keyFields=, valueType=, name=)"
 
 
 class PersistVerbs(StreamBase):
@@ -41,8 +47,9 @@ class PersistVerbs(StreamBase):
             Where and how it is kept: ``MemoryMapState.transactional()``, ``RedisMapState.opaque(url)``.
         inputFields : str or list of str, optional
             The fields that the aggregator sees. Omitted: all fields; none for Count.
-        aggregator : CombinerAggregator
-            Count(), Sum(), Min(), Max() or one of your own.
+        aggregator : CombinerAggregator or ReducerAggregator
+            Count(), Sum(), Min(), Max() or one of your own. A reducer (``init()``, ``reduce(curr, tuple)``) sees every
+            tuple, one after the other: all of them come to the driver.
         outputFields : str or StructType
             One name, with the type where the aggregator does not tell it.
         name : str, optional
@@ -64,6 +71,78 @@ class PersistVerbs(StreamBase):
         """
         return persisted(self, (), stateFactory, args, inputFields, aggregator, outputFields, name)
 
+    def partitionPersist(
+        self,
+        stateFactory: object,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        updater: object = None,
+        outputFields: OutputsLike | None = None,
+        keyFields: OutputsLike | None = None,
+        valueType: str | DataType | None = None,
+        name: str | None = None,
+    ) -> TridentState:
+        """Change a state by code of your own, once a batch, with all of the batch's tuples.
+
+        The updater reads the state as the batch before left it, with its own changes over it. It runs on the driver,
+        over tuples that are frozen already; what it makes of the state is frozen before it is written, so each batch
+        changes the state once, whatever fails. What the updater does elsewhere may happen again.
+        Meaning: ``org.apache.storm.trident.Stream.partitionPersist``, with all partitions in one call.
+
+        Parameters
+        ----------
+        stateFactory : StateFactory
+            Where and how it is kept.
+        inputFields : str or list of str, optional
+            The fields of the tuples that the updater gets. Omitted: all fields.
+        updater : StateUpdater
+            An object with ``updateState(state, tuples, collector)``, or a callable of these three. `state` is a
+            `RemovableMapState`, or a `Snapshottable` where there are no key fields (``trident.state`` has both).
+        outputFields : str, list of str or StructType, optional
+            What the collector is given; these are the fields of `newValuesStream`.
+        keyFields : str, list of str or StructType, optional
+            The state's key, ``"user long, day date"``; a field of the stream needs no type. Omitted: what the updater's
+            attribute ``keyFields`` says, else the state is one value.
+        valueType : str or DataType
+            The type of the state's values, ``"long"``; or the updater's attribute ``valueType`` says it.
+        name : str
+            The state's name, its identity over restarts.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> def lastSeen(state, tuples, collector):
+        ...     state.multiPut([t.user for t in tuples], [t.at for t in tuples])
+        >>> visits = TridentTopology().newStream("visits", FixedBatchSpout("user long, at date", []))
+        >>> visits.partitionPersist(MemoryMapState.opaque(), lastSeen, keyFields="user", valueType="date", name="seen")
+        TridentState('seen': user bigint, value date; opaque)
+        """
+        step = self._step("partitionPersist")
+        _check_factory(stateFactory, step, _UPDATE_USAGE)
+        call = read_arguments(step, _UPDATE_USAGE, args, {"updater": updater}, inputFields, outputFields)
+        step = call.step
+        _refuse_requests(self, step)
+        updating = read_updater(call.operation, step)
+        keys, value = held_fields(call.operation, self.schema, keyFields, valueType, _UPDATE_USAGE, step)
+        rules.group_keys(keys, step)
+        if name is None:
+            raise step.error(TopologyError, f"the state needs a name, its identity over restarts; {_UPDATE_USAGE}")
+        node = nodes.PartitionPersist(
+            self._node,
+            self._inputs(call.inputs, step),
+            updating,
+            emitted_fields(call.operation, call.outputs, step),
+            keys,
+            _spec(self, name, "", stateFactory, step),
+            step=step.label,
+            site=step.called,
+            schema=rules.appended(keys, StructType([value]), step, of="the key"),
+        )
+        self._register.add(self._label, node)
+        return TridentState(self._register, node, self._label)
+
 
 def persisted(
     stream: StreamBase,
@@ -77,22 +156,46 @@ def persisted(
 ) -> TridentState:
     """The state of a stream's aggregates by these group fields."""
     step = stream._step("persistentAggregate")
-    _check_factory(factory, step)
+    _check_factory(factory, step, _USAGE)
     call = read_arguments(step, _USAGE, args, {"aggregator": aggregator}, inputFields, outputFields)
     step = call.step
-    if rules.is_request(stream._node):
-        raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
-    inputs, aggregation, schema = folded(stream, group, call, _USAGE)
-    spec = nodes.StateSpec(_state_name(stream, name, aggregation.output, step), factory)  # type: ignore[arg-type]
-    stream._register.check_free(spec.name, step)
-    node = nodes.PersistentAggregate(
-        stream._node, group, inputs, aggregation, spec, step=step.label, site=step.called, schema=schema
-    )
+    _refuse_requests(stream, step)
+    node = _aggregating(stream, group, call, lambda output: _spec(stream, name, output, factory, step))
     stream._register.add(stream._label, node)
     return TridentState(stream._register, node, stream._label)
 
 
-def _check_factory(factory: object, step: Step) -> None:
+def _aggregating(
+    stream: StreamBase, group: tuple[str, ...], call: Arguments, spec: Callable[[str], nodes.StateSpec]
+) -> nodes.PersistentAggregate | nodes.PersistentReduce:
+    step = call.step
+    if kind_of(call.operation) != "reducer":
+        inputs, aggregation, schema = folded(stream, group, call, _USAGE)
+        state = spec(aggregation.output)
+        return nodes.PersistentAggregate(
+            stream._node, group, inputs, aggregation, state, step=step.label, site=step.called, schema=schema
+        )
+    inputs, declared = folding(stream, call, _USAGE)
+    reduction = read_reduction(call.operation, declared, step)
+    schema = leaving(stream, group, reduction, step)
+    state = spec(reduction.output)
+    return nodes.PersistentReduce(
+        stream._node, group, inputs, reduction, state, step=step.label, site=step.called, schema=schema
+    )
+
+
+def _spec(stream: StreamBase, name: str | None, output: str, factory: object, step: Step) -> nodes.StateSpec:
+    spec = nodes.StateSpec(_state_name(stream, name, output, step), factory)  # type: ignore[arg-type]
+    stream._register.check_free(spec.name, step)
+    return spec
+
+
+def _refuse_requests(stream: StreamBase, step: Step) -> None:
+    if rules.is_request(stream._node):
+        raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
+
+
+def _check_factory(factory: object, step: Step, usage: str) -> None:
     if all(hasattr(factory, name) for name in ("kind", "survives", "open")) and not isinstance(factory, type):
         return
     called = callable(factory) and not isinstance(factory, type)
@@ -100,7 +203,7 @@ def _check_factory(factory: object, step: Step) -> None:
     raise step.error(
         TopologyError,
         f"{brief(factory)} is no state factory: {hint}give MemoryMapState.opaque(), RedisMapState.opaque(url) or the "
-        f"like before everything else; write {_USAGE}",
+        f"like before everything else; write {usage}",
     )
 
 

@@ -7,13 +7,13 @@ from pyspark.sql.types import StructField, StructType
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
-from trident.base.types import select, type_ddl
-from trident.operations.aggregating import presented_type
-from trident.operations.builtin_functions import MapGet
+from trident.base.types import ddl, select, type_ddl
+from trident.operations.builtin_functions import MapGet, SnapshotGet, TupleCollectionGet
 from trident.operations.functions import Declared, Query
 from trident.operations.outputs import OutputsLike, own_types, read_outputs
 from trident.operations.reading import bind, kind_of
 from trident.plan import nodes, rules
+from trident.plan.states import function_of, keys_of, shown_type, value_of
 from trident.stream.base import StreamBase
 from trident.stream.call import Arguments, read_arguments
 from trident.stream.state import TridentState
@@ -46,14 +46,15 @@ class QueryVerbs(StreamBase):
         Parameters
         ----------
         state : TridentState
-            What a `persistentAggregate` of the same topology gave.
+            What a `persistentAggregate`, a `partitionPersist` or a `newStaticState` of the same topology gave.
         inputFields : str or list of str, optional
-            The fields to look up by: as many as the state has keys, of their types. Omitted: all fields (none for a
-            state without keys).
+            For MapGet the fields to look up by: as many as the state has keys, of their types. Omitted: all fields
+            (none for a state without keys). A function of your own gets tuples of these fields, whichever they are.
         function : QueryFunction
-            MapGet(), or an object with batchRetrieve(state, args) and execute(tuple, result, collector).
+            MapGet(), SnapshotGet() for a state without keys, TupleCollectionGet() for all entries of one, or an object
+            with batchRetrieve(state, args) and execute(tuple, result, collector).
         outputFields : str, list of str or StructType
-            New names; MapGet knows the type.
+            New names; the built-in ones know the types (TupleCollectionGet: the key fields, then the value).
 
         Examples
         --------
@@ -73,10 +74,12 @@ class QueryVerbs(StreamBase):
             raise step.error(TopologyError, f"state {state.name!r} belongs to another topology")
         call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
         step, updated = call.step, state._node
-        keys = select(updated.source.schema, updated.group)
-        inputs = () if call.inputs is None and not keys.names else self._inputs(call.inputs, step)
-        rules.query_keys(select(self.schema, inputs), keys, state.name, step)
         query, outputs = _read_query(call, updated)
+        keys = keys_of(updated)
+        whole = not keys.names or isinstance(query.function, TupleCollectionGet)
+        inputs = () if call.inputs is None and whole else self._inputs(call.inputs, step)
+        if query.get:
+            rules.query_keys(select(self.schema, inputs), keys, state.name, step)
         schema = rules.appended(self.schema, outputs, step)
         return self._then(
             nodes.StateQuery(
@@ -85,7 +88,7 @@ class QueryVerbs(StreamBase):
         )
 
 
-def _read_query(call: Arguments, updated: nodes.PersistentAggregate) -> tuple[Query, StructType]:
+def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, StructType]:
     """The query function, and its output fields with their types."""
     step, function = call.step, call.operation
     if isinstance(function, type) and kind_of(function):
@@ -104,8 +107,13 @@ def _read_query(call: Arguments, updated: nodes.PersistentAggregate) -> tuple[Qu
     bind(function.execute, 3, "execute is called with a tuple, its result and a collector", step)
     declared = read_outputs(call.outputs, step)
     assert step.function is not None
-    if type(function) is MapGet:
+    if type(function) in (MapGet, SnapshotGet):
+        if type(function) is SnapshotGet and keys_of(updated).names:
+            keys = ddl(keys_of(updated))
+            raise step.error(TopologyError, f"state {updated.state.name!r} has the key fields ({keys}): give MapGet()")
         return Query(function, step.function, get=True), _get_output(declared, updated, step)
+    if type(function) is TupleCollectionGet:
+        return Query(function, step.function), _entry_outputs(declared, updated, step)
     if all(declared.typed):
         return Query(function, step.function), declared.schema
     types = own_types(function, len(declared.schema.names), step)
@@ -122,21 +130,49 @@ def _read_query(call: Arguments, updated: nodes.PersistentAggregate) -> tuple[Qu
     return Query(function, step.function), StructType(fields)
 
 
-def _get_output(declared: Declared, updated: nodes.PersistentAggregate, step: Step) -> StructType:
-    """The one field that MapGet gives: what the state holds, or what its aggregator presents."""
+def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
+    """The one field that MapGet gives."""
     if len(declared.schema.names) != 1:
         names = ", ".join(declared.schema.names)
-        raise step.error(TopologyError, f"MapGet gives one field, not {len(declared.schema.names)} ({names})")
-    output, held = declared.schema.fields[0], presented_type(updated.aggregation)
-    if not declared.typed[0] and held is None:
+        what = "" if step.function is None else step.function.name
+        raise step.error(TopologyError, f"{what} gives one field, not {len(declared.schema.names)} ({names})")
+    return StructType([_shown_value(declared.schema.fields[0], declared.typed[0], updated, step)])
+
+
+def _entry_outputs(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
+    """What TupleCollectionGet gives: the key fields and the value, under the names given."""
+    keys = keys_of(updated)
+    given = declared.schema.fields
+    if len(given) != len(keys.fields) + 1:
+        entry = ", ".join([*keys.names, value_of(updated).name])
+        raise step.error(
+            TopologyError,
+            f"an entry of state {updated.state.name!r} is ({entry}): name {len(keys.fields) + 1} output fields, "
+            f"not {len(given)}",
+        )
+    fields = []
+    for field, typed, key in zip(given, declared.typed, keys.fields, strict=False):
+        if typed and field.dataType != key.dataType:
+            raise step.error(
+                TypeDeclarationError,
+                f"{field.name!r} is {type_ddl(key.dataType)}, not {type_ddl(field.dataType)}; leave the type out",
+            )
+        fields.append(StructField(field.name, key.dataType))
+    return StructType([*fields, _shown_value(given[-1], declared.typed[-1], updated, step)])
+
+
+def _shown_value(output: StructField, typed: bool, updated: nodes.HeldState, step: Step) -> StructField:
+    """The field of a state's value as queries see it: what it holds, or what its aggregator presents."""
+    held = shown_type(updated)
+    if not typed and held is None:
         raise step.error(
             TypeDeclarationError,
-            f"the type of {output.name!r} is not declared: {updated.aggregation.site} presents its values; write the "
+            f"the type of {output.name!r} is not declared: {function_of(updated)} presents its values; write the "
             f"type with the field, such as '{output.name} double', or annotate what present(acc) returns",
         )
-    if declared.typed[0] and held is not None and output.dataType != held:
+    if typed and held is not None and output.dataType != held:
         raise step.error(
             TypeDeclarationError,
             f"state {updated.state.name!r} gives {type_ddl(held)}, not {type_ddl(output.dataType)}; leave the type out",
         )
-    return StructType([StructField(output.name, held or output.dataType)])
+    return StructField(output.name, held or output.dataType)

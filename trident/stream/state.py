@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.types import StructType
 
+from trident.base.errors import TopologyError
+from trident.base.step import Step, caller
 from trident.base.types import ddl
 from trident.plan import nodes
 from trident.plan.register import Register
@@ -16,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class TridentState(Shown):
-    """A state that a topology updates: ask it with `stateQuery`, or go on with its new values.
+    """A state that a topology updates or reads: ask it with `stateQuery`, or go on with its new values.
 
     Meaning: ``org.apache.storm.trident.TridentState``. Its identity is the topology's name and its own.
     """
 
     __slots__ = ("_label", "_node", "_register")
 
-    def __init__(self, register: Register, node: nodes.PersistentAggregate, label: str) -> None:
+    def __init__(self, register: Register, node: nodes.HeldState, label: str) -> None:
         self._register = register
         self._node = node
         self._label = label
@@ -42,16 +44,38 @@ class TridentState(Shown):
         return [self._node]
 
     def newValuesStream(self) -> "Stream":
-        """The keys that a batch touched with their values after it, one tuple a key.
+        """The keys that a batch touched with their values after it, one tuple a key; of a `partitionPersist` what its
+        updater emits.
 
         Meaning: ``org.apache.storm.trident.TridentState.newValuesStream``.
         """
         from trident.stream.stream import Stream
 
-        return Stream(self._register, self._node, self._label)
+        return Stream(self._register, self._new_values(), self._label)
+
+    def _new_values(self) -> nodes.Node:
+        node = self._node
+        if isinstance(node, nodes.PersistentAggregate | nodes.PersistentReduce):
+            return node
+        step = Step(self._register.label(self._label, "newValuesStream"), caller("newValuesStream"))
+        if isinstance(node, nodes.StaticState):
+            raise step.error(TopologyError, f"state {self.name!r} is only read here: it has no new values")
+        if not node.outputs.fields:
+            raise step.error(
+                TopologyError,
+                f"the updater of state {self.name!r} declares nothing that it emits: give partitionPersist "
+                f"({node.site.place}) outputFields, such as 'word string'",
+            )
+        known = self._register.emitted.get(node)
+        if known is None:
+            known = nodes.Emitted(node, step=step.label, site=step.called, schema=node.outputs)
+            self._register.add(self._label, known)
+            self._register.emitted[node] = known
+        return known
 
     def __repr__(self) -> str:
-        return f"TridentState({self.name!r}: {ddl(self.schema)}; {self._node.state.factory.kind.value})"
+        kind = "static" if isinstance(self._node, nodes.StaticState) else self._node.state.factory.kind.value
+        return f"TridentState({self.name!r}: {ddl(self.schema)}; {kind})"
 
     def __getattr__(self, name: str) -> NoReturn:
         from trident.stream.stream import Stream

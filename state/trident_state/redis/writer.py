@@ -91,7 +91,7 @@ class Writer:
     def _merges(self) -> bool:
         """Whether the server combines: sums of longs and doubles, minima and maxima of everything of eight bytes."""
         native = self._shape.combine.native
-        if self._records.number is None or native is None:
+        if self._records.number is None or native in (None, "put"):
             return False
         return native != "sum" or self._shape.value in (pa.int64(), pa.float64())
 
