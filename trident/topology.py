@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from trident.compiler.program import Stage
+    from trident.log import RedisLog
     from trident.runtime.running import RunningTopology
     from trident_spouts.executor import Spout
     from trident_spouts.protocols import UserContract
@@ -234,6 +235,8 @@ class TridentTopology(Shown):
             The topology's identity: with the names of states and streams it says what belongs together over restarts.
         checkpointLocation : path, optional
             Where the transaction log and the memory states live. Without it nothing survives the run.
+        log : RedisLog, optional
+            Keep the transaction log in Redis instead, for a driver that may move to another machine.
         availableNow : bool
             Run what there is, then stop.
         processingTime : str or float
@@ -274,8 +277,9 @@ class TridentTopology(Shown):
         options |= {key: value for key, value in given.items() if value is not None}
         return start(self, spark, **options)
 
-    def reset(self, name: str, checkpointLocation: str | Path) -> None:
-        """Drop the transaction log of `name` and every state that this topology declares, together.
+    def reset(self, name: str, checkpointLocation: str | Path | None = None, *, log: "RedisLog | None" = None) -> None:
+        """Drop the transaction log of `name` and every state that this topology declares, together. Say where they
+        are as `start` was told.
 
         Raises
         ------
@@ -286,7 +290,7 @@ class TridentTopology(Shown):
         """
         from trident.runtime.reset import reset
 
-        reset(self, name, checkpointLocation)
+        reset(self, name, checkpointLocation, log)
 
     # --- looking at it --------------------------------------------------------------------------------------------
 

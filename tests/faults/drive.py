@@ -31,6 +31,8 @@ class Case:
     spark: bool = False
     mixed: bool = False
     """One of the three states in memory, the others in Redis."""
+    log: str | None = None
+    """The server of the transaction log; None: it lies in the checkpoint."""
 
 
 def topology(case: Case) -> TridentTopology:
@@ -68,12 +70,16 @@ def run(case: Case) -> dict[str, dict[str, int]]:
 
 
 def start(case: Case) -> RunningTopology:
-    options = {
+    options: dict[str, Any] = {
         "name": NAME,
         "checkpointLocation": case.checkpoint,
         "maxSpoutPending": case.pending,
         "maxAttempts": 10**6,
     }
+    if case.log is not None:
+        from trident.log import RedisLog
+
+        options["log"] = RedisLog(case.log, requireDurable=False)
     if case.spark:
         from tests.support.spark import small_spark
 

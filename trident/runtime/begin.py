@@ -83,11 +83,6 @@ def _step(program: Program, state: str) -> StateWriter:
     return next(s for g in program.groups for s in g.states if s.state.name == state)
 
 
-def _way_out(settings: Settings) -> str:
-    location = str(settings.folder.parent)
-    return f"topology.reset({settings.name!r}, checkpointLocation={location!r}) drops log and states together"
-
-
 def _demand_ours(
     name: str,
     report: StoreReport,
@@ -107,21 +102,21 @@ def _demand_ours(
         )
     if found.log != log.uuid:
         raise LogMismatchError(
-            f"state {name!r} was written under another log (uuid {found.log}) than the one in "
-            f"{settings.folder} (uuid {log.uuid}): the checkpoint was removed, moved or mixed up. "
-            f"Start with the checkpointLocation that belongs to it, or {_way_out(settings)}"
+            f"state {name!r} was written under another log (uuid {found.log}) than the one {settings.log_at} "
+            f"(uuid {log.uuid}): the checkpoint was removed, moved or mixed up. "
+            f"Start with the checkpointLocation (or log=) that belongs to it, or {settings.way_out}"
         )
     shape = program.shapes[name]
     if report.fingerprint is not None and report.fingerprint != shape.fingerprint:
         raise StateShapeError(
             f"state {name!r} holds {report.fingerprint}, the topology declares {shape.fingerprint}; "
-            f"give the new shape another name=, or {_way_out(settings)}"
+            f"give the new shape another name=, or {settings.way_out}"
         )
     kind = step.state.factory.kind
     if report.kind is not None and report.kind is not kind:
         raise StateShapeError(
             f"state {name!r} is {report.kind.value}, the topology declares it {kind.value}; "
-            f"give the new kind another name=, or {_way_out(settings)}"
+            f"give the new kind another name=, or {settings.way_out}"
         )
 
 
@@ -143,18 +138,18 @@ def _births(
             birth = known.get(name)
             if birth is None and report.identity is not None:
                 raise StateAheadError(
-                    f"state {name!r} exists, but the log in {settings.folder} does not know it: the log is an old "
-                    f"copy. Restore the newest log, or {_way_out(settings)}"
+                    f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old "
+                    f"copy. Restore the newest log, or {settings.way_out}"
                 )
             if birth is not None and birth.group != group.name:
                 raise CodeChangedError(
                     f"state {name!r} was written by the batch group {birth.group!r}, this topology writes it from "
-                    f"{group.name!r}, whose txids are others; give it another name=, or {_way_out(settings)}"
+                    f"{group.name!r}, whose txids are others; give it another name=, or {settings.way_out}"
                 )
             if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
                 raise StateLostError(
                     f"state {name!r} is gone or in parts gone from its store, and the log at txid {frozen} knows "
-                    f"that it was born at {birth.txid}. Restore the store from a copy, or {_way_out(settings)}"
+                    f"that it was born at {birth.txid}. Restore the store from a copy, or {settings.way_out}"
                 )
             _demand_not_ahead(name, report, frozen, settings)
             births[name] = birth or Birth(group.name, frozen)
@@ -179,8 +174,8 @@ def _demand_not_ahead(name: str, report: StoreReport, frozen: int, settings: Set
     ahead = max((txid for g in report.groups for txid in (g.marker, g.opened) if txid is not None), default=0)
     if ahead > frozen:
         raise StateAheadError(
-            f"state {name!r} stands at txid {ahead}, but the log in {settings.folder} froze only up to {frozen}: the "
-            f"log is an old copy. Restore the newest log, or {_way_out(settings)}"
+            f"state {name!r} stands at txid {ahead}, but the log {settings.log_at} froze only up to {frozen}: the "
+            f"log is an old copy. Restore the newest log, or {settings.way_out}"
         )
 
 

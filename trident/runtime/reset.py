@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trident.base.attempt import Lease
-from trident.base.errors import LogError, StateOwnedError, TopologyActiveError
+from trident.base.errors import LogError, StateOwnedError, TopologyActiveError, TopologyError
+from trident.compiler.program import Program
 from trident.compiler.stages import cut
 from trident.runtime import registry
 from trident.runtime.sqlite_log import SqliteLog
@@ -15,6 +16,7 @@ from trident.runtime.start import LOG_FILE
 from trident_state.store import StateIdentity
 
 if TYPE_CHECKING:
+    from trident.log import RedisLog
     from trident.topology import TridentTopology
 
 
@@ -34,8 +36,10 @@ class _Forsaken:
         raise AssertionError("a state that is being dropped publishes nothing")
 
 
-def reset(topology: "TridentTopology", name: str, checkpointLocation: str | Path) -> None:
-    """Drop every state that the topology declares, then the log of `name` under `checkpointLocation`.
+def reset(
+    topology: "TridentTopology", name: str, checkpointLocation: str | Path | None = None, log: "RedisLog | None" = None
+) -> None:
+    """Drop every state that the topology declares, then the log of `name`, under `checkpointLocation` or in Redis.
 
     A driver of another process that still runs on that log is fenced out first: it stops without writing.
     Raises TopologyActiveError while it runs in this process, StateOwnedError where a place holds another topology's
@@ -43,13 +47,31 @@ def reset(topology: "TridentTopology", name: str, checkpointLocation: str | Path
     """
     if any(running.name == name for running in registry.active()):
         raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
-    folder = Path(checkpointLocation).absolute() / name
+    if checkpointLocation is None and log is None:
+        raise TopologyError("reset needs the place of the log: say checkpointLocation= or log= as start was told")
+    folder = None if checkpointLocation is None else Path(checkpointLocation).absolute() / name
     program = cut(topology)
-    _take(folder / LOG_FILE, name)
+    if folder is not None:
+        _take(folder / LOG_FILE, name)
+    taken = None if log is None else log.open(name)
+    try:
+        if taken is not None:
+            taken.take()
+        _drop_states(program, name, folder)
+        if taken is not None:
+            taken.drop()
+    finally:
+        if taken is not None:
+            taken.close()
+    if folder is not None and folder.exists():
+        shutil.rmtree(folder)
+
+
+def _drop_states(program: Program, name: str, folder: Path | None) -> None:
     for group in program.groups:
         for step in group.states:
             state = step.state.name
-            home = _Forsaken(folder / "states" / state)
+            home = _Forsaken(None if folder is None else folder / "states" / state)
             store = step.state.factory.open(StateIdentity(name, state, ""), program.shapes[state], home)
             try:
                 found = store.report().identity
@@ -61,8 +83,6 @@ def reset(topology: "TridentTopology", name: str, checkpointLocation: str | Path
                 store.drop()
             finally:
                 store.close()
-    if folder.exists():
-        shutil.rmtree(folder)
 
 
 def _take(path: Path, name: str) -> None:

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trident.base.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from trident.log import RedisLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +29,22 @@ class Settings:
     keepBatches: int = 1000
     rewindBytes: int = 2 << 30
     clock: Clock = field(default_factory=SystemClock)
+    log: "RedisLog | None" = None
+    """Where the transaction log is, if not in the folder."""
+
+    @property
+    def files(self) -> Path | None:
+        """Where large results are frozen as files; None where no folder lives as long as the log."""
+        return self.folder if self.lasting or self.log is None else None
+
+    @property
+    def log_at(self) -> str:
+        """Where the log is, as messages say it."""
+        return f"in {self.folder}" if self.log is None else f"at {self.log!r}"
+
+    @property
+    def way_out(self) -> str:
+        """What gives log and states up, as messages say it."""
+        places = [f"checkpointLocation={str(self.folder.parent)!r}"] if self.lasting or self.log is None else []
+        places += [f"log={self.log!r}"] if self.log is not None else []
+        return f"topology.reset({self.name!r}, {', '.join(places)}) drops log and states together"

@@ -5,6 +5,7 @@ import functools
 import re
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from trident.runtime.begin import Begun, begin, close_all
 from trident.runtime.commits import RunCommits
 from trident.runtime.committer import AnswerQuery, Committer
 from trident.runtime.group_run import GroupRun
+from trident.runtime.log import TransactionLog
 from trident.runtime.running import RunningTopology, remove
 from trident.runtime.session import session_for
 from trident.runtime.settings import Settings
@@ -42,6 +44,7 @@ from trident_state.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from trident.log import RedisLog
     from trident.topology import TridentTopology
 
 LOG_FILE = "log.sqlite"
@@ -54,7 +57,7 @@ def start(topology: "TridentTopology", spark: "SparkSession | None" = None, **op
     def engine(settings: Settings) -> Engine:
         from trident.compiler.spark import SparkEngine
 
-        return SparkEngine(session_for(spark), settings.folder)
+        return SparkEngine(session_for(spark), settings.files)
 
     return start_on(engine, topology, **options)
 
@@ -65,6 +68,7 @@ def start_on(
     *,
     name: str = "topology",
     checkpointLocation: str | Path | None = None,
+    log: "RedisLog | None" = None,
     availableNow: bool = False,
     processingTime: str | float | None = None,
     requireExactlyOnce: bool = False,
@@ -83,7 +87,7 @@ def start_on(
         raise TopologyError("the topology has no stream from a spout: there is nothing to run; begin with newStream")
     if requireExactlyOnce:
         demand_exactly_once(topology)
-    _demand_checkpoint(program, checkpointLocation)
+    _demand_lasting(program, checkpointLocation, log)
     lasting = checkpointLocation is not None
     base = Path(tempfile.mkdtemp(prefix="trident-") if checkpointLocation is None else checkpointLocation).absolute()
     settings = Settings(
@@ -98,6 +102,7 @@ def start_on(
         commitRetrySecs=commitRetrySecs,
         rewindBytes=rewindBytes,
         clock=clock or SystemClock(),
+        log=log,
     )
     registry.reserve(name, replace)
     try:
@@ -115,11 +120,12 @@ def _start(
     """Everything that must be closed again if a later step fails is put on `undo`."""
     undo: list[Callable[[], object]] = []
     try:
-        log = SqliteLog(settings.folder / LOG_FILE, settings.name)
+        log = _open_log(settings)
         undo.append(log.close)
         begun = begin(program, log, settings)
         shutil.rmtree(settings.folder / SCRATCH, ignore_errors=True)
         undo.append(lambda: close_all(begun.stores))
+        _tell_warnings(begun.stores)
         statics = open_statics(program)
         undo.append(lambda: close_statics(statics))
         engine = engine_of(settings)
@@ -169,7 +175,7 @@ def _start(
 def _group_run(
     group: Group,
     settings: Settings,
-    log: SqliteLog,
+    log: TransactionLog,
     begun: Begun,
     engine: Engine,
     pool: Threads,
@@ -207,16 +213,37 @@ def _answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> An
     return answer
 
 
-def _demand_checkpoint(program: Program, location: str | Path | None) -> None:
-    """A state on a server outlives the process, so the log that says what it holds must too."""
+def _open_log(settings: Settings) -> TransactionLog:
+    if settings.log is not None:
+        return settings.log.open(settings.name)
+    return SqliteLog(settings.folder / LOG_FILE, settings.name)
+
+
+def _tell_warnings(stores: Mapping[str, Store]) -> None:
+    """What a state's server could do better, once a run, to whoever starts it."""
+    told = [text for store in stores.values() for text in getattr(store, "warnings", ())]
+    for text in dict.fromkeys(told):
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def _demand_lasting(program: Program, location: str | Path | None, log: "RedisLog | None") -> None:
+    """A state on a server outlives the process, so must the log that says what it holds; and the reverse."""
+    if log is not None and not hasattr(log, "open"):
+        raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")
     if location is not None:
         return
     for group in program.groups:
         for step in group.states:
-            if step.state.factory.survives == "server":
+            name, factory = step.state.name, step.state.factory
+            if factory.survives == "server" and log is None:
                 raise TopologyError(
-                    f"state {step.state.name!r} ({step.state.factory!r}) outlives this process, and without a log "
-                    f"nobody could say what it holds: give start(..., checkpointLocation=...)"
+                    f"state {name!r} ({factory!r}) outlives this process, and without a log "
+                    f"nobody could say what it holds: give start(..., checkpointLocation=...) or log=RedisLog(...)"
+                )
+            if factory.survives != "server" and log is not None:
+                raise TopologyError(
+                    f"state {name!r} ({factory!r}) lives in this process, and the log in Redis outlives it: "
+                    f"give start(..., checkpointLocation=...) too, for its snapshots"
                 )
 
 

@@ -1,0 +1,59 @@
+"""With the transaction log in Redis: SIGKILL of the driver at every point where the log was or will be written, and
+once more while it recovers; the next driver takes over from another folder, as on another machine. Then every count."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.drive import Case
+from tests.faults.source import expected
+from tests.faults.zygotes import End, Zygote
+from tests.support.server import RedisServer
+from trident.runtime.crash import POINTS
+
+TOTAL = 600
+AT = [p for p in POINTS if p.startswith(("start.", "plan.", "freeze.", "commit", "success.", "trim."))]
+ONCE_A_RUN = ("start.", "trim.")
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote() as zygote:
+        yield zygote
+
+
+def exact(end: End) -> None:
+    """Nothing lost, nothing twice: counts, their checksums, and what was made of the first state's new values."""
+    assert end.error is None, end.trace
+    assert end.result is not None
+    counts, sums, letters = expected(TOTAL)
+    assert end.result["counts"] == counts
+    assert end.result["sums"] == sums
+    assert end.result["letters"] == letters
+
+
+@pytest.mark.parametrize("point", AT)
+def test_a_driver_killed_at_this_point_is_followed_by_one_on_another_machine(
+    point: str, zygote: Zygote, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    url = shared_redis.url
+
+    def driver(machine: str, crash: str = "") -> End:
+        return zygote.run(Case("opaque", str(tmp_path / machine), url, TOTAL, log=url), crash)
+
+    first = 1 if point.startswith(ONCE_A_RUN) else 17
+    assert driver("one", f"{point}:{first}").signal == signal.SIGKILL
+    again = driver("two", f"{point}:1")
+    assert again.signal in (signal.SIGKILL, None), again.error
+    exact(driver("three"))
+
+
+def test_states_in_memory_go_on_from_their_snapshots_with_the_log_in_redis(
+    zygote: Zygote, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    case = Case("opaque", str(tmp_path), None, TOTAL, log=shared_redis.url)
+    for crash in ("commit.state.after:30", "freeze.after:20", "snapshot.published:1"):
+        assert zygote.run(case, crash).signal == signal.SIGKILL
+    exact(zygote.run(case))
