@@ -87,7 +87,10 @@ def test_every_way_gives_the_same(tuples: list[Any], cut_at: int, keys: str, agg
             return  # one part overflows by itself
     both = concat(partials).table(how.schema)
     if both.num_rows or keys:
-        assert outcome(lambda: met(how, both), how) == expected
+        for few in (256, 0):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("trident.compiler.folds._FEW", few)
+                assert outcome(lambda: met(how, both), how) == expected
 
 
 def test_arrows_own_grouping_is_taken_where_it_says_what_spark_says() -> None:

@@ -139,11 +139,26 @@ def fold_columns(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
 
 def met(spec: FoldSpec, partials: pa.Table) -> Columns:
     """Partial accumulators from several partitions, met by key; without key fields one row, also of none."""
+    if partials.num_rows >= _FEW and meets_quickly(spec):
+        return _met_by_arrow(spec, partials)
     fold = Fold(spec)
     fold.add_partials(Columns.of(partials, spec.schema))
     if not len(fold) and not spec.keys.names:
         return Columns({spec.aggregation.output: spec.zero()}, 1)
     return fold.result()
+
+
+def meets_quickly(spec: FoldSpec) -> bool:
+    """Whether Arrow's grouping says of partial accumulators what Spark says: flat keys, whole numbers, no NaN rules."""
+    native = spec.aggregation.native
+    flat = bool(spec.keys.names) and not any(
+        kinds.is_nested(kind) or kinds.is_floating(kind) for kind in spec.keys.types
+    )
+    if not flat or native is None:
+        return False
+    if native in ("count", "sum"):
+        return bool(kinds.is_int64(spec.kind))
+    return any(test(spec.kind) for test in (kinds.is_integer, kinds.is_string, kinds.is_date))
 
 
 def quick_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
@@ -163,16 +178,20 @@ def quick_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
 
 def quick_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
     """Partial accumulators of `quick_partial`, met by key as Spark means equal."""
-    merged = pa.concat_tables(partials)
+    if len(partials) == 1 and not any(map(kinds.is_floating, spec.keys.types)):
+        return Columns.of(partials[0], spec.schema)
+    return _met_by_arrow(spec, pa.concat_tables(partials))
+
+
+def _met_by_arrow(spec: FoldSpec, partials: pa.Table) -> Columns:
+    """The same of one table with a key in several rows; by a loop where Arrow's sum might not hold it."""
     how = "sum" if spec.aggregation.native == "count" else str(spec.aggregation.native)
-    value = merged.column(merged.num_columns - 1).combine_chunks()
+    value = partials.column(partials.num_columns - 1).combine_chunks()
     if any(map(kinds.is_floating, spec.keys.types)) or (how == "sum" and not _cannot_overflow(value)):
         fold = Fold(spec)
-        fold.add_partials(Columns.of(merged, spec.schema))
+        fold.add_partials(Columns.of(partials, spec.schema))
         return fold.result()
-    if len(partials) > 1:
-        merged = _grouped(merged.columns[:-1], spec, value, [("value", how)])
-    return Columns.of(merged, spec.schema)
+    return Columns.of(_grouped(partials.columns[:-1], spec, value, [("value", how)]), spec.schema)
 
 
 def _quick(spec: FoldSpec, columns: Columns) -> bool:

@@ -14,7 +14,7 @@ from trident.compiler.branches import Branch, collect
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.evaluate import fold_spec
 from trident.compiler.expressions import Learned, analysed
-from trident.compiler.folds import met
+from trident.compiler.folds import meets_quickly, met
 from trident.compiler.freeze import MANIFEST, FreezeWriter, manifest_of, sync_folder
 from trident.compiler.layout import Layout, end_of
 from trident.compiler.lower import Lowering
@@ -57,6 +57,7 @@ class StageJob:
         learned: Learned,
         files: FileFolder | None,
         large: frozenset[str],
+        few: frozenset[str],
     ) -> None:
         self._stage = stage
         self._layout = layout
@@ -65,6 +66,7 @@ class StageJob:
         self._learned = learned
         self._files = files
         self._large = large
+        self._few = few
         self._results: dict[str, Result] = {}
         self._debug: dict[str, pa.Table] = {}
         self._lowering: Lowering | None = None
@@ -117,17 +119,19 @@ class StageJob:
 
         if self._files is not None and output.name in self._large:
             return self._written(output, node, self._files)
-        if isinstance(node, PersistentAggregate) and self._meets_on_driver(node):
+        if isinstance(node, PersistentAggregate) and self._meets_on_driver(node, output.name):
             return self._partials(output, node)
         tail = lower.tail(node)
         if tail is not None and tail.leaving.names == output.schema.names and not self._layout.shared(node):
             return Branch.telling(tail, finish)
         return Branch(lower.select(node, output.schema.names), spark_schema(output.schema), finish)
 
-    def _meets_on_driver(self, node: PersistentAggregate) -> bool:
-        """Whether accumulators of several partitions had better meet on the driver: in a small batch that spares a
-        shuffle and the Python tasks behind it, and without group fields there is but one a partition."""
-        return (self._lower.profile.small or not node.group) and self._lower.folds_in_python(node)
+    def _meets_on_driver(self, node: PersistentAggregate, name: str) -> bool:
+        """Whether accumulators of several partitions had better meet on the driver: in a small batch, or where they are
+        few and Arrow adds them up, that spares a shuffle and the tasks behind it; without group fields there is but
+        one a partition."""
+        few = name in self._few and meets_quickly(fold_spec(node))
+        return (self._lower.profile.small or not node.group or few) and self._lower.folds_in_python(node)
 
     def _partials(self, output: Output, node: PersistentAggregate) -> Branch:
         spec = fold_spec(node)

@@ -29,6 +29,9 @@ TINY_ROWS = 5_000
 """Up to so many tuples one shuffle partition is enough: every further one is a task that costs more than its rows."""
 
 
+MEETING_ROWS = 200_000
+"""Up to so many accumulators meet on the driver faster than in a shuffle and the tasks behind it."""
+
 RELEASE_SECONDS = 5.0
 """How long a Connect server is waited for when a session is given back to it."""
 
@@ -191,6 +194,7 @@ class Sizes:
         self._lock = threading.Lock()
         self._seconds: dict[tuple[str, int], float] = {}
         self._large: dict[tuple[str, int], frozenset[str]] = {}
+        self._rows: dict[tuple[str, int], dict[str, int]] = {}
 
     def profile(self, group: str, stage: Stage, rows: int | None) -> Profile:
         """How to run a batch of so many tuples (None: nobody knows)."""
@@ -206,6 +210,11 @@ class Sizes:
         """The outputs whose last result was too large to come to the driver."""
         return self._large.get((group, stage.number), frozenset())
 
+    def few(self, group: str, stage: Stage) -> frozenset[str]:
+        """The outputs whose last result had so few rows that accumulators of all tasks may come to the driver."""
+        rows = self._rows.get((group, stage.number), {})
+        return frozenset(name for name, count in rows.items() if count * self._tasks <= MEETING_ROWS)
+
     def ran(self, group: str, stage: Stage, result: StageResult, seconds: float) -> None:
         """Remember what a batch came to."""
         large = set()
@@ -216,15 +225,18 @@ class Sizes:
                 too_large = sum(file.bytes for file in found.files) * _LZ4_RATIO > self._inline
             if too_large:
                 large.add(name)
+        rows = {name: found.num_rows for name, found in result.results.items() if isinstance(found, pa.Table)}
         with self._lock:
             self._seconds[group, stage.number] = seconds
             self._large[group, stage.number] = frozenset(large)
+            self._rows[group, stage.number] = rows
 
     def failed(self, group: str, stage: Stage, error: BaseException) -> None:
         """A result that was too large for the driver is written by the executors the next time."""
         if "maxResultSize" in str(error):
             with self._lock:
                 self._large[group, stage.number] = frozenset(output.name for output in stage.outputs)
+                self._rows.pop((group, stage.number), None)
 
 
 _LZ4_RATIO = 4

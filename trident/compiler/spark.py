@@ -115,7 +115,8 @@ class SparkSlot:
         scratch.mkdir(parents=True, exist_ok=True)
         large = self._sizes.large(name, stage)
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
-        job = StageJob(stage, self._layouts[stage.number], self._learned, files, large if files else frozenset())
+        few = self._sizes.few(name, stage)
+        job = StageJob(stage, self._layouts[stage.number], self._learned, files, large if files else frozenset(), few)
         with active_session_kept():
             self._confs.apply(self._sizes.profile(name, stage, _rows(inputs)))
             job.read(inputs, self.session, scratch)
