@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.faults import updates
 from tests.faults.source import NumberedSpout
 from trident import Count, Max, Sum, TridentTopology
 from trident.runtime.running import RunningTopology
@@ -33,10 +34,14 @@ class Case:
     """One of the three states in memory, the others in Redis."""
     log: str | None = None
     """The server of the transaction log; None: it lies in the checkpoint."""
+    updates: bool = False
+    """The topology of `tests.faults.updates`, with reducers and updaters, in place of the word counts."""
 
 
 def topology(case: Case) -> TridentTopology:
     """Two states in the first stage, one in the second, fed by the first one's new values."""
+    if case.updates:
+        return updates.topology(case.kind, case.total, lambda: _state(case))
     faults = random.Random()
 
     def sometimes(word: str) -> str:
@@ -66,7 +71,12 @@ def run(case: Case) -> dict[str, dict[str, int]]:
     """Start, process everything, and tell what the states hold."""
     with start(case) as running:
         running.processAllAvailable(timeout=300)
-        return {name: dict(running.state(name).items()) for name in ("counts", "sums", "letters")}
+        return {name: dict(running.state(name).items()) for name in states_of(case)}
+
+
+def states_of(case: Case) -> tuple[str, ...]:
+    """The states that a case's topology writes."""
+    return updates.STATES if case.updates else ("counts", "sums", "letters")
 
 
 def start(case: Case) -> RunningTopology:
