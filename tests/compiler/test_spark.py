@@ -374,8 +374,8 @@ def test_a_batchs_size_changes_how_it_runs_and_not_what_it_is(
     if size == "read by the workers":
         given = text(tmp_path, "\n".join(lines) + "\n")
     slot = on_spark.slot(group)
-    for time in range(2 if size == "large" else 1):  # the second knows how few rows the first gave
-        found = slot.run(group.stages[0], {group.spouts[0]: given}, ATTEMPT, tmp_path / f"scratch-{time}")
+    for turn in range(2 if size == "large" else 1):  # the second knows how few rows the first gave
+        found = slot.run(group.stages[0], {group.spouts[0]: given}, ATTEMPT, tmp_path / f"scratch-{turn}")
     words = {"the": 200, "cow": 100, "jumped": 100, "over": 100, "moon": 100}
     assert {name: rows(result) for name, result in found.results.items()} == {
         "python-native": sorted(words.items()),
