@@ -1,5 +1,8 @@
 """A driver on a Spark with worker processes of their own, as a program: counts words, and kills an executor if told so.
 
+Every task that reads lines fails once, when half its rows have gone on, and gives them in another order when Spark
+runs it again.
+
 Usage: python -m tests.cluster.drive FOLDER [kill]. Prints the counts as JSON in its last line.
 """
 
@@ -12,7 +15,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
 
 from trident import Count, TridentTopology
 from trident.spouts import FixedBatchSpout
@@ -26,6 +31,21 @@ def words(line: str) -> Iterator[str]:
     """In a module, so that workers import it."""
     time.sleep(0.0005)
     yield from line.split()
+
+
+def failing_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    assert context is not None
+    for batch in batches:
+        rows = batch.num_rows
+        if context.attemptNumber() == 0:
+            yield batch.slice(0, rows // 2)
+            raise RuntimeError("this task fails once, on purpose")
+        yield batch.take(pa.array(range(rows - 1, -1, -1)))
+
+
+def retried(lines: DataFrame) -> DataFrame:
+    return lines.mapInArrow(failing_once, "line string")
 
 
 class Length:
@@ -45,7 +65,8 @@ class Length:
 
 def topology() -> TridentTopology:
     topology = TridentTopology()
-    stream = topology.newStream("lines", FixedBatchSpout("line string", BATCHES)).each("line", words, "word string")
+    stream = topology.newStream("lines", FixedBatchSpout("line string", BATCHES))
+    stream = stream.transform(retried).each("line", words, "word string")
     grouped = stream.groupBy("word")
     grouped.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
     grouped.persistentAggregate(MemoryMapState.opaque(), "word", Length(), "length", name="lengths")

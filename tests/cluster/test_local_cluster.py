@@ -1,4 +1,5 @@
-"""The same topology where Spark's workers are processes of their own, and one of them is killed."""
+"""The same topology where Spark's workers are processes of their own: tasks fail and give their rows in another order
+when they are run again, and an executor is killed."""
 
 import json
 import subprocess
@@ -14,11 +15,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["calm", "executor-killed"])
+@pytest.mark.parametrize("kill", [False, True], ids=["tasks-retried", "executor-killed"])
 def test_counts_are_exact_with_separate_worker_processes(kill: bool, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.cluster.drive", str(tmp_path), *(["kill"] if kill else [])]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-4000:]
+    assert "this task fails once, on purpose" in done.stderr
     told = json.loads(done.stdout.strip().splitlines()[-1])
     counts = Counter(word for batch in BATCHES for line in batch for word in line.split())
     assert told["counts"] == counts
