@@ -1,10 +1,11 @@
 """Where a server is, and how one gets in: a url, or the place where a url stands, so that no program holds a secret."""
 
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -90,9 +91,12 @@ def url_at(place: str) -> str:
             raise ValueError(f"{place}: the file with the server's url cannot be read ({reason})") from None
     else:
         return place
-    if not url.strip().startswith(SCHEMES):
+    url = url.strip()
+    if not url.startswith(SCHEMES):
         raise ValueError(f"{place}: what stands there is no url; expected redis://, rediss:// (TLS) or unix://")
-    return url.strip()
+    if wrong := _wrong(url):
+        raise ValueError(f"{place}: the url that stands there: {wrong}")
+    return url
 
 
 def check_url(url: str) -> None:
@@ -102,6 +106,24 @@ def check_url(url: str) -> None:
             f"url {redacted(url)!r}: expected redis://, rediss:// (TLS) or unix://, or env:NAME or file:path, "
             f"where the url stands"
         )
+    if not url.startswith(SOURCES) and (wrong := _wrong(url)):
+        raise ValueError(f"url {redacted(url)!r}: {wrong}")
+
+
+def _wrong(url: str) -> str | None:
+    """What redis-py would pass over in silence, or tell together with a part of the password."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "unix":
+        return None
+    parts = urlsplit(url)
+    if "@" in parts.path or parts.fragment:
+        return "in user and password write / as %2F, ? as %3F, # as %23 and @ as %40"
+    if not re.fullmatch(r"/?\d*/?", parts.path):
+        return "the database is a number, redis://host:6379/0"
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    if not all(re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]*)(:\d{1,5})?", host) for host in hosts):
+        return "a server is host:port, several have commas between them"
+    return None
 
 
 def redacted(url: str) -> str:
@@ -114,8 +136,8 @@ def redacted(url: str) -> str:
     """
     if url.startswith(SOURCES):
         return url
-    parts = urlsplit(url)
-    login, at, host = parts.netloc.rpartition("@")
+    url = re.sub(r"([?&][^=&]*password[^=&]*=)[^&]*", r"\1***", url, flags=re.IGNORECASE)
+    scheme, slashes, rest = url.partition("://")
+    login, at, place = rest.rpartition("@")  # the last one, also where a password was not written as a url wants it
     user, colon, _ = login.partition(":")
-    query = urlencode([(k, "***" if "password" in k.lower() else v) for k, v in parse_qsl(parts.query)], safe="*/")
-    return f"{parts.scheme}://{user}{':***' if colon else ''}{at}{host}{parts.path}{'?' if query else ''}{query}"
+    return f"{scheme}{slashes}{user}{':***' if colon else ''}{at}{place}"

@@ -25,7 +25,7 @@ class Connection:
         self._size = 0
         try:
             self._raw: Any = server.connection()
-        except ValueError as error:
+        except (TypeError, ValueError) as error:  # TypeError: an option in the url that nobody knows
             raise StateError(f"{where}: {error}") from error
         try:
             self._raw.connect()

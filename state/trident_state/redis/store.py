@@ -72,6 +72,7 @@ class RedisStore:
         self._writer = Writer(self._link, self._where, shape, kind, records)
         self._reader = Reader(self._links, self._where, shape, kind, records)
         self.warnings: tuple[str, ...] = ()
+        self._checked = False
 
     # --- start -----------------------------------------------------------------------------------------------
 
@@ -96,14 +97,15 @@ class RedisStore:
         self._lease = lease
 
     def check_server(self) -> tuple[str, ...]:
-        """Refuse servers that cannot keep a state; what they could do better is in `warnings`, and logged once."""
+        """Refuse servers that cannot keep a state; what they could do better is in `warnings`, for whoever starts the
+        run, and logged where it changes later."""
         warnings: tuple[str, ...] = ()
         for server, info in self._links.everywhere(command(b"INFO")):
             warnings += check_server(parse_info(info), self._where, server.shown)
-        if warnings != self.warnings:
+        if self._checked and warnings != self.warnings:
             for warning in warnings:
                 _log.warning("%s", warning)
-        self.warnings = warnings
+        self.warnings, self._checked = warnings, True
         return warnings
 
     def _ask_groups(self, script: Script, lease: Lease, txid: int, more: list[bytes], groups: Iterable[int]) -> None:

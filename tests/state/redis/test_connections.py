@@ -43,6 +43,20 @@ def test_rediss_speaks_tls_and_demands_a_certificate_it_can_trust(
             store.report()
 
 
+def test_a_server_may_ask_for_a_certificate_too(shared_redis: RedisServer, certificate: tuple[Path, Path]) -> None:
+    key, cert = certificate
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(cert))
+    context.load_cert_chain(cert, key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with Proxy(shared_redis.port, context) as proxy:
+        url = f"rediss://127.0.0.1:{proxy.port}/0?ssl_ca_certs={cert}"
+        with started(f"{url}&ssl_certfile={cert}&ssl_keyfile={key}") as store:
+            store.apply(LEASE, update(1, {1: 1}))
+            assert contents(store, 1) == {"w1": 1}
+        with opened(url) as store, pytest.raises(StateUnavailableError):
+            store.report()
+
+
 def test_a_url_names_a_database(shared_redis: RedisServer) -> None:
     with started(shared_redis.url.removesuffix("/0") + "/3") as third, opened(shared_redis.url) as first:
         third.apply(LEASE, update(1, {1: 1}))

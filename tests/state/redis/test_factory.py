@@ -42,6 +42,11 @@ def test_a_factory_is_frozen_equal_picklable_and_tells_no_secret(make: Any, kind
     ("options", "message"),
     [
         ({"url": "http://:secret@localhost"}, r"url 'http://:\*\*\*@localhost': expected redis://"),
+        ({"url": "redis://me:se/cret@host"}, r"url 'redis://me:\*\*\*@host': in user and password write / as %2F"),
+        ({"url": "redis://me:se#cret@host"}, r"url 'redis://me:\*\*\*@host': in user and password"),
+        ({"url": "redis://:secret@host/zero"}, r"@host/zero': the database is a number"),
+        ({"url": "redis://:secret@host:port"}, r"@host:port': a server is host:port"),
+        ({"url": "redis://a:1,b:x"}, "a server is host:port, several have commas"),
         ({"layout": "list"}, "layout='list': expected"),
         ({"values": "pickle"}, "values='pickle': expected 'packed' or 'json'"),
         ({"buckets": 10, "groups": 4}, "buckets=10, groups=4: expected"),
@@ -63,6 +68,8 @@ def test_options_that_mean_nothing_are_refused_where_they_are_written(options: d
         ("redis://:p%40ss@localhost/0", "redis://:***@localhost/0"),
         ("redis://me@localhost/0", "redis://me@localhost/0"),
         ("redis://me:a@b@localhost/0", "redis://me:***@localhost/0"),
+        ("redis://me:p/a?b#c@localhost/0", "redis://me:***@localhost/0"),
+        ("redis://[::1]:6379,[::2]:6379/0", "redis://[::1]:6379,[::2]:6379/0"),
         ("unix:///tmp/redis.sock?db=1&password=secret", "unix:///tmp/redis.sock?db=1&password=***"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.state.redis.states import IDENTITY, LEASE, PYTHON, SHAPE, contents, opened, started, update
+from tests.state.redis.states import LEASE, PYTHON, SHAPE, contents, opened, started, update
 from tests.support.server import RedisServer, free_port
 from trident.base.errors import (
     StateCorruptError,
@@ -195,27 +195,3 @@ def test_a_meta_hash_without_numbers_is_corrupt(shared_redis: RedisServer) -> No
         for use in (store.groups_of, store.report):
             with pytest.raises(StateCorruptError, match="state 'counts'"):
                 use()
-
-
-WRITER = "~trident:* -@all +@connection +@read +@hash +@keyspace +@scripting +@transaction -@dangerous +info"
-READER = "%R~trident:* -@all +@connection +@read +@transaction -@dangerous +info"
-
-
-def test_what_the_guide_grants_to_users_of_the_server_is_enough(redis_server: RedisServer) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "guide" / "state.md").read_text(encoding="utf-8")
-    urls = {}
-    for name, rules in {"writer": WRITER, "reader": READER}.items():
-        assert f"`{rules}`" in guide
-        redis_server.client.execute_command("ACL", "SETUSER", name, "on", ">secret", *rules.split())  # type: ignore[no-untyped-call]
-        urls[name] = redis_server.url.replace("redis://", f"redis://{name}:secret@")
-    for shape in (SHAPE, PYTHON):
-        with started(urls["writer"], shape) as store:
-            store.apply(LEASE, update(1, {1: 1}))
-            with opened(urls["reader"]) as reader:
-                assert contents(reader, 1) == {"w1": 1}
-                assert reader.report().identity == IDENTITY
-                with pytest.raises(StateError, match="refuses us.*may run scripts"):
-                    reader.apply(LEASE, update(2, {1: 1}))
-            store.drop()
-        with pytest.raises(StateError, match="refuses us"), opened(urls["writer"], prefix="other") as store:
-            store.report()
