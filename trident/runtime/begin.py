@@ -17,6 +17,7 @@ from trident.base.errors import (
 )
 from trident.compiler.program import Program
 from trident.plan.nodes import StateWriter
+from trident.runtime.alone import explaining
 from trident.runtime.coordinator import History
 from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_fitting
@@ -38,24 +39,32 @@ class Begun:
 
 def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
     """Take the log, then the states. Raises FencedError, StateError and LogError as DESIGN's start rules say."""
+    before = log.lease()
     stores = open_stores(program, log, settings)
     try:
-        for name, store in stores.items():
-            _demand_ours(name, store.report(), _step(program, name), program, log, settings)
+        with explaining(log, before):
+            for name, store in stores.items():
+                _demand_ours(name, store.report(), _step(program, name), program, log, settings)
         lease = log.take()
         reach("start.log.taken")
-        histories = {group.name: log.history(group.name) for group in program.groups}
-        births = _births(program, stores, log, histories, settings)
-        _demand_groups_known(program, log)
-        for group in program.groups:
-            for txid in histories[group.name].frozen:
-                demand_fitting(group, log, births, txid)
-        _acquire(stores, births, log, lease)
-        reach("start.done")
-        return Begun(lease, stores, births, histories)
+        with explaining(log, lease):
+            return _begun(program, log, settings, stores, lease)
     except BaseException:
         close_all(stores)
         raise
+
+
+def _begun(program: Program, log: TransactionLog, settings: Settings, stores: dict[str, Store], lease: Lease) -> Begun:
+    """Take every state, now that the log is ours."""
+    histories = {group.name: log.history(group.name) for group in program.groups}
+    births = _births(program, stores, log, histories, settings)
+    _demand_groups_known(program, log)
+    for group in program.groups:
+        for txid in histories[group.name].frozen:
+            demand_fitting(group, log, births, txid)
+    _acquire(stores, births, log, lease)
+    reach("start.done")
+    return Begun(lease, stores, births, histories)
 
 
 def open_stores(program: Program, log: TransactionLog, settings: Settings) -> dict[str, Store]:

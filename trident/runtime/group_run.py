@@ -30,6 +30,7 @@ from trident.compiler.engine import Result, StageResult
 from trident.compiler.program import Group
 from trident.plan.nodes import Node
 from trident.runtime import events as on
+from trident.runtime.alone import explained
 from trident.runtime.committer import Committer, Written
 from trident.runtime.coordinator import Coordinator, History, Rules, Status
 from trident.runtime.crash import reach
@@ -365,11 +366,17 @@ class GroupRun:
             self._finish_batch(txid, written, began)
             self.post(on.Committed(txid))
         except (FencedError, LogError) as error:
-            self.post(on.Broken(error))
+            self._break(error)
         except BaseException as error:
             self.waiting_for = error
             self._trace.failed(self.group.name, TransactionAttempt(txid, 0, self._lease.epoch), "commit", error)
-            self.post(on.CommitFailed(txid, error, self._passing(error)))
+            passing = self._passing(error)
+            why = error if passing else explained(error, self._log, self._lease)
+            self.post(on.Broken(why) if isinstance(why, FencedError) else on.CommitFailed(txid, error, passing))
+
+    def _break(self, error: BaseException) -> None:
+        """The run cannot go on."""
+        self.post(on.Broken(explained(error, self._log, self._lease)))
 
     def _passing(self, error: BaseException) -> bool:
         """Whether repeating a commit may help: a store that is away, or an engine that failed a later stage."""
@@ -447,7 +454,7 @@ class GroupRun:
         except PASSING as error:
             self.waiting_for = error
         except BaseException as error:
-            self.post(on.Broken(error))
+            self._break(error)
 
     # --- waiting and ending ------------------------------------------------------------------------------------
 

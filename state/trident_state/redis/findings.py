@@ -16,6 +16,12 @@ class Findings:
 
     def report(self) -> StoreReport:
         """What is there. Raises StateOwnedError for what is not ours, StateShapeError for another layout of ours."""
+        try:
+            return self._report()
+        except StateOwnedError:
+            return self._report()  # seen in parts: another driver may have founded the state in between
+
+    def _report(self) -> StoreReport:
         names = [self.layout.meta(group) for group in range(self.layout.groups)]
         there = self._hashes(names)
         metas = [self._meta(name, there) for name in names]

@@ -1,6 +1,7 @@
 """Whose keys are whose: names, foreign keys, other layouts, drop."""
 
 import re
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.state.redis.states import IDENTITY, LEASE, PYTHON, SECOND, contents, opened, started, update
 from tests.support.server import RedisServer
 from trident.base.errors import SnapshotMovedError, StateOwnedError, StateShapeError, TopologyError
+from trident_state.redis.link import Links, Reply
 from trident_state.store import StateIdentity, StateKind, Update
 
 META = "trident:{wordcount/counts}:m"
@@ -72,6 +74,24 @@ def test_a_foreign_key_where_a_bucket_should_be(shared_redis: RedisServer) -> No
     shared_redis.client.delete("trident:{wordcount/counts}:b:7")
     shared_redis.client.hset("trident:{wordcount/counts}:b:7", "mine", 1)
     refused(shared_redis, r"'trident:{wordcount/counts}:b:7' is there without the state's meta hash")
+
+
+def test_a_state_that_is_founded_while_one_looks_is_not_taken_for_foreign_keys(
+    shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange, founded = Links.exchange, list[int]()
+
+    def founding(self: Links, commands: Sequence[bytes]) -> list[Reply]:
+        if commands[0].startswith(b"*2\r\n$4\r\nTYPE") and b":b:" in commands[0] and not founded:
+            founded.append(1)  # between the look at the meta hash and the look at the buckets
+            with started(shared_redis.url) as other:
+                other.apply(LEASE, update(1, {1: 1}))
+        return exchange(self, commands)
+
+    monkeypatch.setattr(Links, "exchange", founding)
+    with opened(shared_redis.url) as store:
+        assert store.report().identity == IDENTITY
+    assert founded
 
 
 def test_a_state_of_a_later_format(shared_redis: RedisServer) -> None:
