@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trident_state.redis.address import Address, check_url, redacted
 
 if TYPE_CHECKING:
+    from trident.runtime.log import LogReading
     from trident.runtime.redis_log import RedisTransactionLog
 
 
@@ -56,8 +57,16 @@ class RedisLog:
         """
         from trident.runtime.redis_log import RedisTransactionLog
 
-        address = Address(self.url, self.connectTimeout, self.socketTimeout)
-        return RedisTransactionLog(address, self.prefix, topology, self.requireDurable, self.retrySecs)
+        return RedisTransactionLog(self._address(), self.prefix, topology, self.requireDurable, self.retrySecs)
+
+    def look(self, topology: str) -> "LogReading":
+        """A topology's log on this server, only to be read. Raises LogError where there is none."""
+        from trident.runtime.redis_log import RedisTransactionLog
+
+        return RedisTransactionLog(self._address(), self.prefix, topology, False, 0.0, reading=True)
+
+    def _address(self) -> Address:
+        return Address(self.url, self.connectTimeout, self.socketTimeout)
 
     def __repr__(self) -> str:
         shown = [repr(redacted(self.url))]

@@ -15,7 +15,7 @@ from trident.base.errors import FencedError, LogError
 from trident.compiler.engine import FrozenFile, FrozenFiles
 from trident.runtime.coordinator import History
 from trident.runtime.frozen import FrozenOutput, freeze, thaw
-from trident.runtime.log import Birth, TransactionLog
+from trident.runtime.log import Birth, LogReading, TransactionLog
 
 TABLE = pa.table({"word": ["a", "b"], "count": pa.array([1, 2], pa.int64())})
 
@@ -24,6 +24,8 @@ class Place(Protocol):
     """Where one topology's log is."""
 
     def open(self) -> TransactionLog: ...
+
+    def look(self) -> LogReading: ...
 
 
 def frozen(log: TransactionLog, lease: Lease, txid: int, output: FrozenOutput | None = None) -> None:
@@ -40,6 +42,55 @@ class LogContract:
         log.close()
         again = place.open()
         assert again.uuid == log.uuid and again.take().epoch == 2
+
+    def test_a_lease_that_was_given_back_is_nobodys_and_the_next_one_is_later(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        log.give_back(lease)
+        assert log.lease() == Lease(1, "")
+        with pytest.raises(FencedError):
+            log.sync(lease)
+        with pytest.raises(FencedError):
+            log.give_back(lease)
+        assert log.take().epoch == 2
+
+    def test_who_only_looks_sees_what_the_driver_writes_and_can_write_nothing(self, place: Place) -> None:
+        with pytest.raises(LogError, match="not there|no log"):
+            place.look()
+        log = place.open()
+        lease = log.take()
+        looking = place.look()
+        assert looking.uuid == log.uuid and looking.lease() == lease and looking.groups() == []
+        log.born(lease, "counts", Birth("g", 0))
+        frozen(log, lease, 1)
+        log.committed(lease, "g", 1)
+        log.publish(lease, "counts", b"m")
+        assert looking.history("g").committed == 1 and looking.plan("g", 1) == ({"s": 1}, 0.5)
+        assert looking.births() == {"counts": Birth("g", 0)} and looking.manifest("counts") == b"m"
+        found = looking.frozen("g", 1, 1)
+        assert found is not None and thaw(found["counts"], "g") == TABLE
+        with pytest.raises(LogError):
+            looking.take()  # type: ignore[attr-defined]
+        with pytest.raises(LogError):
+            looking.sync(lease)  # type: ignore[attr-defined]
+        log.sync(lease)
+        log.close()
+        assert looking.history("g").committed == 1
+        again = place.look()  # while nobody writes
+        assert again.history("g").committed == 1 and again.kept_since("g") == 0
+        looking.close()
+        again.close()
+
+    def test_a_forgotten_state_may_be_born_again(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        log.born(lease, "counts", Birth("g", 0))
+        log.publish(lease, "counts", b"m")
+        log.forget(lease, "counts")
+        assert log.births() == {} and log.manifest("counts") is None
+        log.forget(lease, "counts")
+        log.born(lease, "counts", Birth("g", 7))
+        assert log.births() == {"counts": Birth("g", 7)} and log.manifest("counts") is None
 
     def test_history_tells_what_is_committed_frozen_and_planned(self, place: Place) -> None:
         log = place.open()

@@ -17,7 +17,7 @@ from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log import RedisLog
 from trident.runtime import redis_log
 from trident.runtime.frozen import freeze, thaw
-from trident.runtime.log import Birth
+from trident.runtime.log import Birth, LogReading
 from trident.runtime.redis_log import RedisTransactionLog
 
 
@@ -30,6 +30,9 @@ class Server:
     def open(self, topology: str = "topology") -> RedisTransactionLog:
         self.opened.append(self.log.open(topology))
         return self.opened[-1]
+
+    def look(self) -> LogReading:
+        return self.log.look("topology")
 
     def close(self) -> None:
         for log in self.opened:

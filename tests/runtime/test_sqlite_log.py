@@ -8,6 +8,7 @@ import pytest
 from tests.runtime.log_contract import LogContract, frozen
 from trident.base.errors import LogCorruptError, LogError
 from trident.runtime.frozen import thaw
+from trident.runtime.log import Birth
 from trident.runtime.sqlite_log import SqliteLog
 
 
@@ -21,6 +22,9 @@ class _Folder:
 
     def open(self) -> SqliteLog:
         return opened(self.folder)
+
+    def look(self) -> SqliteLog:
+        return SqliteLog(self.folder / "log.sqlite", "topology", reading=True)
 
 
 class TestSqliteLog(LogContract):
@@ -79,3 +83,32 @@ def test_a_log_of_another_topology_is_refused(tmp_path: Path) -> None:
     opened(tmp_path).close()
     with pytest.raises(LogError, match="belongs to topology 'topology', not to 'mine'"):
         SqliteLog(tmp_path / "log.sqlite", "mine")
+
+
+def test_who_looks_leaves_no_trace_whether_a_driver_writes_was_killed_or_has_gone(tmp_path: Path) -> None:
+    log, names = opened(tmp_path), {"log.sqlite", "log.sqlite-wal", "log.sqlite-shm"}
+    log.born(log.take(), "counts", Birth("g", 0))
+    looking = _Folder(tmp_path).look()
+    assert looking.births() == {"counts": Birth("g", 0)}
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for path in tmp_path.glob("log.sqlite*"):  # as a killed driver leaves them
+        (killed / path.name).write_bytes(path.read_bytes())
+    assert _Folder(killed).look().births() == {"counts": Birth("g", 0)}
+    assert {path.name for path in killed.iterdir()} == names
+    log.close()
+    assert looking.births() == {"counts": Birth("g", 0)}
+    assert [path.name for path in tmp_path.glob("log.sqlite*")] == ["log.sqlite"]
+    again = opened(tmp_path)
+    again.forget(again.take(), "counts")
+    assert looking.births() == {}, "a later driver's writes are seen"
+    again.close()
+
+
+def test_another_topologys_log_and_what_is_none_are_not_read(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    with pytest.raises(LogError, match="belongs to topology 'topology', not to 'other'"):
+        SqliteLog(tmp_path / "log.sqlite", "other", reading=True)
+    (tmp_path / "garbage").write_bytes(b"garbage" * 1000)
+    with pytest.raises(LogCorruptError, match="is damaged"):
+        SqliteLog(tmp_path / "garbage", "topology", reading=True)

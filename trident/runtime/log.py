@@ -18,24 +18,16 @@ class Birth:
     txid: int
 
 
-class TransactionLog(Protocol):
-    """One topology's log. Every write is refused with FencedError unless the lease is the one last given out.
-
-    Durable before it returns: `freeze`, `freeze_stage`, `born`, `publish`, `sync`. The others survive a killed
-    process at once, and a power loss with the next durable write.
-    """
+class LogReading(Protocol):
+    """What a log tells to whoever only looks; beside a driver that writes, too."""
 
     @property
     def uuid(self) -> str:
         """This log's own identity: states remember it."""
         ...
 
-    def take(self) -> Lease:
-        """A new lease, one epoch later; every earlier one is void from here on."""
-        ...
-
     def lease(self) -> Lease | None:
-        """The lease in force."""
+        """The lease in force. Without a token: it was given back, and no driver has this log."""
         ...
 
     def groups(self) -> list[str]:
@@ -46,16 +38,50 @@ class TransactionLog(Protocol):
         """How far this group came."""
         ...
 
+    def plan(self, group: str, txid: int) -> tuple[BatchPlan, float] | None:
+        """The plan and the time of a batch, while it is kept."""
+        ...
+
+    def frozen(self, group: str, txid: int, stage: int) -> dict[str, FrozenOutput] | None:
+        """A stage's results; None where they are not there (not yet, or no longer)."""
+        ...
+
+    def births(self) -> dict[str, Birth]:
+        """The states that this log knows."""
+        ...
+
+    def manifest(self, state: str) -> bytes | None:
+        """The last manifest that an embedded state published."""
+        ...
+
+    def kept_since(self, group: str) -> int:
+        """The batches after this txid are all kept, frozen ones with their content."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class TransactionLog(LogReading, Protocol):
+    """One topology's log. Every write is refused with FencedError unless the lease is the one last given out.
+
+    Durable before it returns: `freeze`, `freeze_stage`, `born`, `forget`, `publish`, `sync`. The others survive a
+    killed process at once, and a power loss with the next durable write.
+    """
+
+    def take(self) -> Lease:
+        """A new lease, one epoch later; every earlier one is void from here on."""
+        ...
+
+    def give_back(self, lease: Lease) -> None:
+        """The driver is done: nobody has this log until the next `take`."""
+        ...
+
     def planned(self, lease: Lease, group: str, attempt: TransactionAttempt, plan: BatchPlan, time: float) -> None:
         """Record a plan. Another plan than the one recorded for this txid voids the plans of later ones."""
         ...
 
     def unplanned(self, lease: Lease, group: str, txid: int) -> None:
         """Forget the plans from `txid` on (none of them is frozen)."""
-        ...
-
-    def plan(self, group: str, txid: int) -> tuple[BatchPlan, float] | None:
-        """The plan and the time of a batch, while it is kept."""
         ...
 
     def freeze(
@@ -75,24 +101,16 @@ class TransactionLog(Protocol):
         """A later stage's results. Keeps what is already there."""
         ...
 
-    def frozen(self, group: str, txid: int, stage: int) -> dict[str, FrozenOutput] | None:
-        """A stage's results; None where they are not there (not yet, or no longer)."""
-        ...
-
     def committed(self, lease: Lease, group: str, txid: int) -> None:
         """Every state of the group holds the batch."""
-        ...
-
-    def births(self) -> dict[str, Birth]:
-        """The states that this log knows."""
         ...
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
         """A state is about to be created."""
         ...
 
-    def manifest(self, state: str) -> bytes | None:
-        """The last manifest that an embedded state published."""
+    def forget(self, lease: Lease, state: str) -> None:
+        """The state was dropped: another one of its name begins anew."""
         ...
 
     def publish(self, lease: Lease, state: str, manifest: bytes) -> None:
@@ -108,12 +126,6 @@ class TransactionLog(Protocol):
         """The folders of files that frozen batches refer to."""
         ...
 
-    def kept_since(self, group: str) -> int:
-        """The batches after this txid are all kept, frozen ones with their content."""
-        ...
-
     def sync(self, lease: Lease) -> None:
         """Make everything written so far durable."""
         ...
-
-    def close(self) -> None: ...

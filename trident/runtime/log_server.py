@@ -30,11 +30,12 @@ class LogServer:
     """Asks one server. Any thread. `where` begins every error's message.
 
     `patience`: seconds for which a server that is away or full is asked again. Only what may be done twice is asked.
+    `reading`: no script is loaded, which needs rights that a reader lacks.
     """
 
-    def __init__(self, address: Address, where: str) -> None:
+    def __init__(self, address: Address, where: str, reading: bool = False) -> None:
         self._address, self._where = address, where
-        self._link = Link(Servers(address, where), ALL)
+        self._link = Link(Servers(address, where), () if reading else ALL)
         self._lock = threading.Lock()
         self.patience = 0.0
 

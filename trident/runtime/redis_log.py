@@ -81,21 +81,28 @@ class _Write:
 
 class RedisTransactionLog:
     """A topology's log on a server, made if it is not there. Thread-safe. See `TransactionLog` for what it promises;
-    everything here is durable before it returns, as far as the server is."""
+    everything here is durable before it returns, as far as the server is.
 
-    def __init__(self, address: Address, prefix: str, topology: str, durable: bool, patience: float) -> None:
+    `reading`: only look; a log that is not there is a LogError.
+    """
+
+    def __init__(
+        self, address: Address, prefix: str, topology: str, durable: bool, patience: float, reading: bool = False
+    ) -> None:
         check_name("topology", topology)
         self._where = f"the log of topology {topology!r}"
         self._base = f"{prefix}:{{{topology}}}:log"
         self._meta, self._states = self._key("m"), self._key("s")
         self._lock = threading.RLock()
+        self._reading = reading
         self._images: dict[str, Fields] = {}
         """What stands in the hash of each group, as this driver wrote it."""
         self._writes = 0
-        self._server = LogServer(address, self._where)
+        self._server = LogServer(address, self._where, reading)
         try:
-            self._server.check(durable)
-            self._uuid = self._found(topology)
+            if not reading:
+                self._server.check(durable)
+            self._uuid = self._look(topology) if reading else self._found(topology)
         except BaseException:
             self._server.close()
             raise
@@ -106,7 +113,16 @@ class RedisTransactionLog:
     def _found(self, topology: str) -> str:
         fields = [word.encode() for word in (FORMAT, topology, uuid.uuid4().hex)]
         (found,) = self._server.ask(call(FOUND, [bulks([self._meta])], *fields))
-        if found[:2] != fields[:2] or not found[2]:
+        return self._checked(found, topology)
+
+    def _look(self, topology: str) -> str:
+        (found,) = self._server.ask(command(b"HMGET", self._meta, b"format", b"topology", b"uuid"))
+        if found == [None, None, None]:
+            raise LogError(f"{self._where} is not there (no key {self._meta.decode()!r})")
+        return self._checked(found, topology)
+
+    def _checked(self, found: Sequence[bytes], topology: str) -> str:
+        if list(found[:2]) != [FORMAT.encode(), topology.encode()] or not found[2]:
             raise self._corrupt(f"{self._meta.decode()} is not its beginning (this version reads {FORMAT!r})")
         return str(found[2], "ascii")
 
@@ -116,6 +132,7 @@ class RedisTransactionLog:
 
     def take(self) -> Lease:
         token = secrets.token_hex(8)
+        self._demand_writing()
         with self._lock:
             self._images.clear()
             (told,) = self._server.ask(call(TAKE, [bulks([self._meta])], token.encode(), self._uuid.encode()))
@@ -128,6 +145,10 @@ class RedisTransactionLog:
         if found[0] is None:
             raise self._gone()
         return Lease(int(found[0]), found[1].decode()) if int(found[0]) else None
+
+    def give_back(self, lease: Lease) -> None:
+        self._server.patience = 0.0  # an end waits for no server
+        self._write(lease, _Write(self._meta).set(self._meta, {"token": ""}))
 
     # --- batches -----------------------------------------------------------------------------------------------
 
@@ -272,6 +293,10 @@ class RedisTransactionLog:
         write = _Write(self._meta).set(self._states, {f"birth:{state}": text})
         self._write(lease, write.drop(self._states, [f"manifest:{state}"]))
 
+    def forget(self, lease: Lease, state: str) -> None:
+        write = _Write(self._meta).drop(self._states, [f"birth:{state}", f"manifest:{state}"])
+        self._write(lease, write)
+
     def manifest(self, state: str) -> bytes | None:
         (found,) = self._server.ask(command(b"HGET", self._states, f"manifest:{state}".encode()))
         return None if found is None else bytes(found)
@@ -327,6 +352,7 @@ class RedisTransactionLog:
 
     def drop(self) -> None:
         """Delete all of it; whoever holds it then stops. Its beginning goes last, so that this can be repeated."""
+        self._demand_writing()
         with self._lock:
             for group in self.groups():
                 key = self._group(group)
@@ -344,6 +370,7 @@ class RedisTransactionLog:
 
     def _write(self, lease: Lease, write: _Write) -> None:
         """Do a write, once."""
+        self._demand_writing()
         with self._lock:
             self._writes += 1
             try:
@@ -352,6 +379,10 @@ class RedisTransactionLog:
             except BaseException:
                 self._images.clear()  # whether it was done is not known
                 raise
+
+    def _demand_writing(self) -> None:
+        if self._reading:
+            raise LogError(f"{self._where} was opened to be read, and cannot be written")
 
     def _demand(self, lease: Lease, told: Sequence[bytes]) -> None:
         status, detail = str(told[0], "ascii"), str(told[1], "utf-8", "replace")

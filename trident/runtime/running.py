@@ -20,7 +20,7 @@ from trident.runtime.group_run import GroupRun
 from trident.runtime.progress import Progress
 from trident.runtime.reading import Isolation
 from trident.runtime.show import LiveProgress, html_of
-from trident.runtime.state_view import StateView
+from trident.runtime.state_view import Described, StateView
 from trident.runtime.statics import Readable
 from trident.runtime.threads import Threads
 from trident.runtime.trace import Trace
@@ -195,7 +195,7 @@ class RunningTopology:
         if name not in self._program.shapes:
             raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._program.shapes))}")
         step = next(s for r in self._runs.values() for s in r.group.states if s.state.name == name)
-        return StateView(self._commits, step, self._program.shapes[name], isolation)
+        return StateView(self._commits, Described.of(step, self._program.shapes[name]), isolation)
 
     def __repr__(self) -> str:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())

@@ -45,11 +45,18 @@ CREATE TABLE states (name TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT
 
 
 class SqliteLog:
-    """A topology's log in the file `path`, made if it is not there. Thread-safe."""
+    """A topology's log in the file `path`, made if it is not there. Thread-safe.
 
-    def __init__(self, path: Path, topology: str) -> None:
+    `reading`: only look, beside the driver that writes, or while none does. What would write is then a LogError.
+    """
+
+    def __init__(self, path: Path, topology: str, reading: bool = False) -> None:
         self._path = path
         self._lock = threading.RLock()
+        self._reading = reading
+        if reading:
+            self._check(topology)
+            return
         fresh = not path.exists()
         if fresh:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -77,13 +84,18 @@ class SqliteLog:
                 for statement in _TABLES.split(";"):
                     self._db.execute(statement)
                 self._db.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '')", (FORMAT, topology, uuid.uuid4().hex))
-            elif "meta" not in tables:
-                raise self._corrupt("it is a SQLite file, but not a log of ours")
             self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
-        row = self._db.execute("SELECT format, topology, uuid FROM meta").fetchone()
+        self._check(topology)
+
+    def _check(self, topology: str) -> None:
+        """It must be a log of ours, and this topology's."""
+        tables = {row[0] for row in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if "meta" not in tables:
+            raise self._corrupt("it is a SQLite file, but not a log of ours")
+        row = next(iter(self._rows("SELECT format, topology, uuid FROM meta")), None)
         if row is None or row[0] != FORMAT:
             raise self._corrupt(f"its format is {row and row[0]!r}, this version reads {FORMAT!r}")
         if row[1] != topology:
@@ -103,6 +115,10 @@ class SqliteLog:
     def lease(self) -> Lease | None:
         epoch, token = self._rows("SELECT epoch, token FROM meta")[0]
         return Lease(epoch, token) if epoch else None
+
+    def give_back(self, lease: Lease) -> None:
+        with self._write(lease) as db:
+            db.execute("UPDATE meta SET token = ''")
 
     # --- batches -----------------------------------------------------------------------------------------------
 
@@ -211,6 +227,10 @@ class SqliteLog:
         with self._write(lease, durable=True) as db:
             db.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, NULL)", (state, birth.group, birth.txid))
 
+    def forget(self, lease: Lease, state: str) -> None:
+        with self._write(lease, durable=True) as db:
+            db.execute("DELETE FROM states WHERE name = ?", (state,))
+
     def manifest(self, state: str) -> bytes | None:
         rows = self._rows("SELECT manifest FROM states WHERE name = ?", state)
         return rows[0][0] if rows else None
@@ -254,14 +274,17 @@ class SqliteLog:
             db.execute("UPDATE meta SET epoch = epoch")
 
     def close(self) -> None:
-        with self._lock, self._translated():
-            self._db.close()
+        if not self._reading:
+            with self._lock, self._translated():
+                self._db.close()
 
     # --- how ---------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _write(self, lease: Lease | None, durable: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction under the lease; durable ones reach the disk before this returns."""
+        if self._reading:
+            raise LogError(f"the log {self._path} was opened to be read, and cannot be written")
         with self._lock, self._translated():
             if durable != self._sync_full:
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -287,7 +310,7 @@ class SqliteLog:
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
         with self._lock, self._translated():
-            return self._db.execute(query, values).fetchall()
+            return _look(self._path, query, values) if self._reading else self._db.execute(query, values).fetchall()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -316,6 +339,29 @@ class SqliteLog:
             return json.loads(text)
         except ValueError as error:
             raise self._corrupt(f"a row is not JSON: {error}") from error
+
+
+def _look(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
+    """What a query finds, with a connection of its own that leaves nothing behind.
+
+    While a driver has the log open, or after one was killed, there is a WAL file beside it that must be read too. Where
+    there is none, the file is all of it, and it is read as one that nobody changes: else SQLite would make such files.
+    """
+    if not path.exists():
+        raise LogError(f"there is no log {path}")
+    while True:
+        before, alone = _stand(path), not path.with_name(f"{path.name}-wal").exists()
+        uri = f"{path.absolute().as_uri()}?{'immutable=1' if alone else 'mode=ro'}"
+        with contextlib.closing(sqlite3.connect(uri, timeout=10, isolation_level=None, uri=True)) as db:
+            db.execute("PRAGMA trusted_schema = OFF")
+            found = db.execute(query, values).fetchall()
+        if not alone or before == _stand(path):
+            return found
+
+
+def _stand(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
 
 
 def _plan_checksum(txid: int, plan: str, time: float) -> int:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
-from trident.base.errors import TopologyError
+from trident.base.errors import FencedError, LogError, TopologyError
 from trident.base.names import check_name
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group, Program
@@ -124,6 +125,7 @@ def _start(
         undo.append(log.close)
         begun = begin(program, log, settings)
         shutil.rmtree(settings.folder / SCRATCH, ignore_errors=True)
+        undo.append(functools.partial(_give_back, log, begun.lease))
         undo.append(lambda: close_all(begun.stores))
         _tell_warnings(begun.stores)
         statics = open_statics(program)
@@ -151,6 +153,7 @@ def _start(
                 if not settings.lasting:
                     last.callback(remove, settings.folder.parent)
                 last.callback(log.close)
+                last.callback(_give_back, log, begun.lease)
                 last.callback(engine.close)
                 last.callback(close_statics, statics)
                 close_all(begun.stores)
@@ -217,6 +220,12 @@ def _open_log(settings: Settings) -> TransactionLog:
     if settings.log is not None:
         return settings.log.open(settings.name)
     return SqliteLog(settings.folder / LOG_FILE, settings.name)
+
+
+def _give_back(log: TransactionLog, lease: Lease) -> None:
+    """Say in the log that nobody has it any more. Where that cannot be written, it looks like a killed driver's."""
+    with contextlib.suppress(FencedError, LogError):
+        log.give_back(lease)
 
 
 def _tell_warnings(stores: Mapping[str, Store]) -> None:

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 import pyarrow as pa
@@ -20,6 +21,23 @@ if TYPE_CHECKING:
 
 _ONE_ROW = pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))])
 _SHOWN_ROWS = 10
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a reader must know of a state: its name, kind and shape, how its value field is called, and the function
+    that makes what readers see of a stored value (None: the value itself)."""
+
+    name: str
+    kind: StateKind
+    shape: StateShape
+    output: str
+    present: Callable[[Any], Any] | None = None
+
+    @classmethod
+    def of(cls, node: StateWriter, shape: StateShape) -> "Described":
+        """The state that a step of a topology updates."""
+        return cls(node.state.name, node.state.factory.kind, shape, value_of(node).name, present_of(node))
 
 
 class StateView:
@@ -44,15 +62,15 @@ class StateView:
     2 0 True [1, None]
     """
 
-    def __init__(self, commits: Commits, node: StateWriter, shape: StateShape, isolation: str = "committed") -> None:
+    def __init__(self, commits: Commits, state: Described, isolation: str = "committed") -> None:
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: accepted are {' and '.join(map(repr, get_args(Isolation)))}")
         self._commits = commits
-        self._shape = shape
-        self._present = present_of(node)
-        self._output = value_of(node).name
-        self.name = node.state.name
-        self.kind = node.state.factory.kind
+        self._shape = state.shape
+        self._present = state.present
+        self._output = state.output
+        self.name = state.name
+        self.kind = state.kind
         latest = isolation == "latest" or self.kind is StateKind.NON_TRANSACTIONAL
         self.isolation: Isolation = "latest" if latest else "committed"
 
@@ -117,18 +135,18 @@ class StateView:
 
     def toArrow(self, limit: int | None = None) -> pa.Table:
         """The key fields and the value as one table, all as of one txid, which stands in the schema's metadata."""
-        table, txid = self._table(limit)
+        table, as_of = self._table(limit)
         if self._present is not None:
             values = pa.array(self._presented(to_python(table.column(-1))))
             table = table.set_column(table.num_columns - 1, self._output, values)
-        return table if txid is None else table.replace_schema_metadata({"asOfTxid": str(txid)})
+        return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
 
     def toPandas(self, limit: int | None = None) -> "pd.DataFrame":
         """The key fields and the value as a pandas DataFrame; ``.attrs["asOfTxid"]`` tells as of which txid."""
         table = self.toArrow(limit)
         frame: pd.DataFrame = table.to_pandas()
-        if table.schema.metadata:
-            frame.attrs["asOfTxid"] = int(table.schema.metadata[b"asOfTxid"])
+        for name, txid in (table.schema.metadata or {}).items():
+            frame.attrs[name.decode()] = int(txid)
         return frame
 
     @property
@@ -180,25 +198,33 @@ class StateView:
         present = self._present
         return values if present is None else [None if value is None else present(value) for value in values]
 
-    def _table(self, limit: int | None) -> tuple[pa.Table, int | None]:
+    def _table(self, limit: int | None) -> tuple[pa.Table, dict[str, int]]:
+        """All entries that hold something, or `limit` of them, and as of which txid."""
+        self._demand_limit(limit)
+
+        def read(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
+            txid = snapshot.txid(self.name)
+            return self._collected(snapshot.scan(self.name), limit), {} if txid is None else {"asOfTxid": txid}
+
+        return consistently(self._commits, [self.name], read, isolation=self.isolation, large=True)
+
+    def _demand_limit(self, limit: int | None) -> None:
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise ValueError(f"limit={limit!r}: accepted is a number of rows, or None for all")
 
-        def read(snapshot: Snapshot) -> tuple[pa.Table, int | None]:
-            pages, rows = [], 0
-            for page in snapshot.scan(self.name):
-                there = page.filter(pc.is_valid(page.column(page.num_columns - 1)))
-                pages.append(there)
-                rows += there.num_rows
-                if limit is not None and rows >= limit:
-                    break
-            names = [*self._shape.keys.names, self._output]
-            types = [*self._shape.keys.types, self._shape.value]
-            empty = pa.schema(list(zip(names, types, strict=True))).empty_table()
-            whole = pa.concat_tables([empty, *[page.rename_columns(names) for page in pages]])
-            return whole if limit is None else whole.slice(0, limit), snapshot.txid(self.name)
-
-        return consistently(self._commits, [self.name], read, isolation=self.isolation, large=True)
+    def _collected(self, found: Iterator[pa.Table], limit: int | None) -> pa.Table:
+        pages, rows = [], 0
+        for page in found:
+            there = page.filter(pc.is_valid(page.column(page.num_columns - 1)))
+            pages.append(there)
+            rows += there.num_rows
+            if limit is not None and rows >= limit:
+                break
+        names = [*self._shape.keys.names, self._output]
+        types = [*self._shape.keys.types, self._shape.value]
+        empty = pa.schema(list(zip(names, types, strict=True))).empty_table()
+        whole = pa.concat_tables([empty, *[page.rename_columns(names) for page in pages]])
+        return whole if limit is None else whole.slice(0, limit)
 
     # --- keys ------------------------------------------------------------------------------------------------
 
