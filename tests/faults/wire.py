@@ -17,7 +17,7 @@ _SCRIPTS = {script.sha: script.name.upper() for script in ALL}
 
 
 _STATE = re.compile(rb"\{%b/(\w+)\}" % NAME.encode())
-_READS = {"INFO", "TYPE", "HMGET", "HSCAN", "MULTI", "EXEC"}
+_READS = {"INFO", "TYPE", "HMGET", "HLEN", "HSCAN", "MULTI", "EXEC"}
 
 
 def name_of(commands: Sequence[bytes]) -> str:

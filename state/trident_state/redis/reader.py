@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident.base.errors import SnapshotMovedError, StateCorruptError, StateRecoveringError
+from trident.base.errors import SnapshotMovedError, StateCorruptError, StateLostError, StateRecoveringError
 from trident_state.keys import decode_keys
 from trident_state.records.forms import Records, unpacked
 from trident_state.records.triples import Triples
@@ -14,7 +14,7 @@ from trident_state.redis.layout import Layout
 from trident_state.redis.link import Links, Reply
 from trident_state.redis.meta import Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
-from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, hmget
+from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, command, hmget
 from trident_state.rules import as_of
 from trident_state.store import StateKind, StateShape
 
@@ -46,6 +46,20 @@ class Reader:
         if self.stored_buckets(layout) not in (None, layout.buckets):
             raise LayoutChanged
         return layout
+
+    def demand_whole(self, layout: Layout) -> None:
+        """Raises StateLostError where a bucket does not hold the keys that were put into it: no batch of ours takes one
+        away without counting it, so an evicting server, a foreign command or an expiry did."""
+        lengths = [(bucket, command(b"HLEN", layout.bucket(bucket))) for bucket in range(layout.buckets)]
+        metas, found = self._snapshot(layout, lengths)
+        for group, meta in enumerate(metas):
+            there = sum(found[bucket] for bucket in layout.buckets_of(group))
+            if not meta.absent and meta.keys != str(there):
+                raise StateLostError(
+                    f"{self._where}: the server holds {there} of the {meta.keys} keys that were put under "
+                    f"{layout.base(group)!r}: somebody removed some, or the server evicted some. Restore the server "
+                    f"from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
+                )
 
     def read(self, keys: Placement, asOf: int | None, lease: Lease | None) -> tuple[pa.Array, int]:
         """The values of these keys, in their order, and as of which txid. `lease`: what the fence must be, if known."""

@@ -93,7 +93,9 @@ class RedisStore:
 
     def acquire(self, lease: Lease) -> None:
         self.check_server()
-        self._ask_groups(ACQUIRE, lease, 0, [], range(self._layout().groups))
+        layout = self._layout()
+        self._reader.demand_whole(layout)
+        self._ask_groups(ACQUIRE, lease, 0, [], range(layout.groups))
         self._lease = lease
 
     def check_server(self) -> tuple[str, ...]:

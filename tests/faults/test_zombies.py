@@ -1,0 +1,77 @@
+"""A driver that is stopped in the middle of a write, taken over, and then goes on as if nothing had happened."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.faults import small, wire
+from tests.faults.small import Small, expected
+from tests.faults.zygotes import Zygote
+from tests.support.request_proxy import Cut, RequestProxy
+from tests.support.server import RedisServer
+from trident.runtime.start import LOG_FILE
+
+
+@pytest.fixture
+def zygote() -> Iterator[Zygote]:
+    with Zygote() as zygote:
+        yield zygote
+
+
+@pytest.mark.parametrize("kind", ["transactional", "opaque"])
+@pytest.mark.parametrize("step", ["sums: OPEN MERGE COMMIT", "seqs: OPEN HMGET", "seqs: PUT COMMIT"])
+def test_a_sleeper_whose_write_arrives_after_the_takeover_changes_nothing_and_stops(
+    step: str, kind: str, zygote: Zygote, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """SIGSTOP while a request is on its way; another driver does everything; the request arrives, then SIGCONT."""
+    sleeper = [0]
+    seen = 0
+    taken_over: list[object] = []
+    takeover = Small(kind, "two", "redis", str(tmp_path), shared_redis.url)
+
+    def stopping(commands: Sequence[bytes]) -> Cut | None:
+        nonlocal seen
+        if wire.name_of(commands) == step and not taken_over:
+            seen += 1
+            if seen == 2:
+                taken_over.append(_while_asleep(sleeper[0], tmp_path / small.NAME / LOG_FILE, takeover))
+        return None
+
+    with RequestProxy(shared_redis.port, stopping) as proxy:
+        url = f"redis://127.0.0.1:{proxy.port}/0"
+        sleeper[0] = zygote.begin(Small(kind, "two", "redis", str(tmp_path), url))
+        end = zygote.end()
+    assert taken_over == [expected("two")]
+    assert end.error is not None and end.error.startswith("FencedError: "), end
+    assert small.run(takeover) == expected("two")
+
+
+def _while_asleep(pid: int, log: Path, takeover: Small) -> object:
+    """What another driver comes to while this one is stopped, or what stops it."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        while _locked(log):  # a driver that sleeps in the middle of a transaction lets nobody in
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.001)
+            os.kill(pid, signal.SIGSTOP)
+        return small.run(takeover)
+    except BaseException as error:
+        return error
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _locked(log: Path) -> bool:
+    with contextlib.closing(sqlite3.connect(log, timeout=0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        connection.execute("ROLLBACK")
+        return False
