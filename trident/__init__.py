@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trident import errors
+    from trident.access.dropping import dropState
+    from trident.access.listing import listStates
+    from trident.access.opening import openState
     from trident.base.errors import FailedException, TridentError
     from trident.operations.aggregators import CombinerAggregator, ReducerAggregator
     from trident.operations.builtin_aggregators import Count, Max, Min, Sum
@@ -42,6 +45,9 @@ _HOMES = {
     "Debug": "trident.operations.builtin_functions",
     "expr": "trident.operations.builtin_functions",
     "active": "trident.runtime.registry",
+    "openState": "trident.access.opening",
+    "listStates": "trident.access.listing",
+    "dropState": "trident.access.dropping",
     "FailedException": "trident.base.errors",
     "TridentError": "trident.base.errors",
 }
@@ -73,8 +79,11 @@ __all__ = [
     "TridentTuple",
     "TupleCollectionGet",
     "active",
+    "dropState",
     "errors",
     "expr",
+    "listStates",
+    "openState",
 ]
 
 

@@ -9,7 +9,7 @@ from trident.base.errors import FailedException
 from trident.base.types import arrow_schema, arrow_type, select
 from trident.compiler.failures import Where, short
 from trident.operations import builtin_aggregators
-from trident.operations.aggregators import Aggregation, Reduction
+from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce
 from trident.plan.states import keys_of, value_of
@@ -39,24 +39,24 @@ def shape_of(node: HeldState) -> StateShape:
     if isinstance(node, PersistentAggregate):
         return _aggregated(node)
     keys = nullable(arrow_schema(keys_of(node)))
-    how = replacing(_name(node.reduction) if isinstance(node, PersistentReduce) else "put")
+    how = replacing(aggregator_name(node.reduction.aggregator) if isinstance(node, PersistentReduce) else "put")
     return StateShape(keys, arrow_type(value_of(node).dataType), how)
 
 
 def _aggregated(node: PersistentAggregate) -> StateShape:
     aggregation = node.aggregation
     where = Where(node.step, aggregation.site, node.inputs)
-    combine = Combine(_name(aggregation), Combining(aggregation, where), _native(aggregation))
+    combine = Combine(aggregator_name(aggregation.aggregator), Combining(aggregation, where), _native(aggregation))
     keys = nullable(arrow_schema(select(node.source.schema, node.group)))
     return StateShape(keys, arrow_type(aggregation.type), combine)
 
 
-def _name(aggregation: Aggregation | Reduction) -> str:
+def aggregator_name(aggregator: object) -> str:
     """The aggregator's class. One of a user's own that is called like a built-in carries its module, because a stored
     state is known by this name: whoever reads it without the topology must not take it for ours."""
-    kind = type(aggregation.aggregator)
+    kind = type(aggregator)
     name = kind.__qualname__.rpartition("<locals>.")[2]
-    foreign = not isinstance(aggregation.aggregator, BuiltinAggregator)
+    foreign = not isinstance(aggregator, BuiltinAggregator)
     return f"{kind.__module__}.{name}" if foreign and hasattr(builtin_aggregators, name) else name
 
 

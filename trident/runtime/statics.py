@@ -48,7 +48,7 @@ def close_statics(statics: Mapping[str, Readable]) -> None:
 
 def _opened(node: StaticState) -> Readable:
     shape, identity = shape_of(node), StateIdentity(node.writer or "", node.state.name, "")
-    store = node.state.factory.open(identity, shape, _NoHome())
+    store = node.state.factory.open(identity, shape, NoHome())
     if node.writer is None:
         return store
     try:
@@ -115,7 +115,7 @@ class OthersState:
         return min(marker for marker in markers if marker is not None)
 
 
-class _NoHome:
+class NoHome:
     """The home of a state that lives elsewhere."""
 
     @property

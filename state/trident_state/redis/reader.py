@@ -74,8 +74,11 @@ class Reader:
             parts.append(self._values(unpacked(self._records, found, self._where), asOf))
         return pa.concat_arrays(parts), min(as_ofs)
 
-    def scan(self, layout: Layout, asOf: int | None, lease: Lease | None, rows: int) -> Iterator[pa.Table]:
-        """All entries, page by page."""
+    def scan(
+        self, layout: Layout, asOf: int | None, lease: Lease | None, rows: int, turns: list[int] | None = None
+    ) -> Iterator[pa.Table]:
+        """All entries, page by page. With `turns` each page is as of what was committed when it was read; the txid is
+        put there before the page is given."""
         schema = pa.schema([*self._shape.keys, pa.field("value", self._shape.value)])
         waiting = deque((bucket, b"0") for bucket in range(layout.buckets))
         seen: dict[int, set[bytes]] = {}
@@ -86,6 +89,9 @@ class Reader:
             turn = [waiting.popleft() for _ in range(at_once)]
             reads = [(bucket, _hscan(layout.packed_buckets[bucket], cursor)) for bucket, cursor in turn]
             metas, replies = self._snapshot(layout, reads)
+            if turns is not None:
+                asOf = self._check(layout, metas, None, lease)
+                turns.append(asOf)
             self._check(layout, metas, asOf, lease)
             entries = list[tuple[bytes, bytes]]()
             for (bucket, cursor), (following, found) in zip(turn, replies, strict=True):

@@ -177,6 +177,18 @@ class RedisStore:
             self._known = None
             raise SnapshotMovedError(f"{self._where} was dropped and created again while it was scanned") from None
 
+    def scan_by_page(self, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
+        """Like `scan`, for readers who cannot hold commits back: each page is as of the last txid that all groups had
+        committed when it was read, and that comes with it."""
+        turns = list[int]()
+        layout = self._with_layout(lambda layout: self._reader.current(layout))
+        try:
+            for page in self._reader.scan(layout, None, None, pageRows, turns):
+                yield turns[-1], page
+        except LayoutChanged:
+            self._known = None
+            raise SnapshotMovedError(f"{self._where} was dropped and created again while it was scanned") from None
+
     # --- end -------------------------------------------------------------------------------------------------
 
     def drop(self) -> None:

@@ -1,0 +1,351 @@
+"""A state is opened by its name, while its topology is stopped or runs elsewhere, and only read."""
+
+import functools
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.access.kit import Fed, Longest, counted, counting, everything, fixed
+from tests.state.backing.maps import SqliteMap
+from tests.support.server import RedisServer, free_port
+from trident import Sum, TridentTopology, openState
+from trident.errors import (
+    LogError,
+    StateClosedError,
+    StateError,
+    StateKeyError,
+    StateKeyNotFoundError,
+    StateLostError,
+    StateRecoveringError,
+    StateShapeError,
+    StateUnavailableError,
+    TopologyError,
+)
+from trident.log import RedisLog
+from trident.spouts import FeederBatchSpout
+from trident.state import BackingMapState, MemoryMapState, RedisMapState
+from trident.testing.local import start_local
+
+BATCHES = (["dog", "cat"], ["dog"], ["dog", "emu", None])
+COUNTS = {"dog": 3, "cat": 1, "emu": 1, None: 1}
+
+
+def redis_log(server: RedisServer) -> RedisLog:
+    return RedisLog(server.url, requireDurable=False)
+
+
+@pytest.mark.parametrize("kind", ["opaque", "transactional", "nonTransactional"])
+@pytest.mark.parametrize("place", ["memory", "memory, log in redis", "redis", "redis json", "own"])
+def test_a_stopped_topologys_state_reads_as_a_running_ones(
+    tmp_path: Path, shared_redis: RedisServer, place: str, kind: str
+) -> None:
+    own = getattr(BackingMapState, kind)(functools.partial(SqliteMap, str(tmp_path / "own.db")))
+    started: dict[str, Any] = {"checkpointLocation": tmp_path}
+    where: dict[str, Any] = {"checkpointLocation": tmp_path}
+    state = getattr(MemoryMapState, kind)()
+    if place == "memory, log in redis":
+        started["log"] = where["log"] = redis_log(shared_redis)
+    elif place.startswith("redis"):
+        options = {"values": "json", "groups": 4} if place == "redis json" else {}
+        state = getattr(RedisMapState, kind)(shared_redis.url, prefix="own", buckets=64, **options)
+        where = {"url": shared_redis.url, "prefix": "own"}
+    elif place == "own":
+        state, where = own, {"factory": own}
+    counted(counting(fixed(*BATCHES), state), **started)
+    files, keys = everything(tmp_path), dumped(shared_redis)
+    with openState("wc", "counts", **where) as counts:
+        assert dict(counts.items()) == COUNTS and sorted(map(str, counts)) == sorted(map(str, COUNTS))
+        assert counts["dog"] == 3 and counts.get("gnu") is None and "cat" in counts and counts[None] == 1
+        assert counts.multiGet(["emu", "gnu"]) == [1, None]
+        assert (counts.kind.value, counts.name, counts.topology) == (kind, "counts", "wc")
+        with pytest.raises(StateKeyNotFoundError, match="state 'counts' has nothing under 'gnu'"):
+            counts["gnu"]
+        with pytest.raises(StateKeyError, match=r"1 \(int\) is no key; accepted is word string"):
+            counts[1]
+        frame = counts.toPandas()
+        assert dict(zip(frame["word"], frame["value"], strict=True)) == COUNTS
+        assert counts.toArrow(limit=2).num_rows == 2
+        latest = kind == "nonTransactional"
+        assert (counts.asOfTxid, frame.attrs) == ((None, {}) if latest else (3, {"asOfTxid": 3}))
+        with openState("wc", "counts", **where, isolation="latest") as other:
+            assert dict(other.items()) == COUNTS and other.asOfTxid is None
+    assert everything(tmp_path) == files and dumped(shared_redis) == keys, "reading changed something"
+    with pytest.raises(StateClosedError, match="state 'counts' was closed; open it again"):
+        counts["dog"]
+    counts.close()
+    assert repr(counts) == "OpenedState('wc/counts', closed)"
+
+
+def dumped(server: RedisServer) -> dict[bytes, Any]:
+    return {name: server.client.dump(name) for name in server.client.keys("*")}
+
+
+def test_a_global_state_and_one_of_several_key_fields(tmp_path: Path) -> None:
+    topology = TridentTopology()
+    rows = topology.newStream("rows", fixed([("a", 1, 5.0), ("b", 1, 2.0)], fields="value string, n long, x double"))
+    rows.groupBy("value, n").persistentAggregate(MemoryMapState.opaque(), "x", Sum(), "sum", name="by")
+    rows.persistentAggregate(MemoryMapState.opaque(), "x", Sum(), "sum", name="all")
+    counted(topology, checkpointLocation=tmp_path)
+    with openState("wc", "by", tmp_path) as by, openState("wc", "all", tmp_path) as total:
+        assert by["a", 1] == 5.0 and total.value == 7.0
+        assert by.toArrow().column_names == ["value", "n", "_value"]
+        assert repr(by) == "OpenedState('wc/by', opaque, value string, n bigint -> _value double, as of txid 1)"
+
+
+@pytest.mark.parametrize("log_in_redis", [False, True], ids=["sqlite", "redis"])
+def test_a_copy_in_memory_follows_its_driver_batch_by_batch(
+    tmp_path: Path, shared_redis: RedisServer, log_in_redis: bool
+) -> None:
+    log = redis_log(shared_redis) if log_in_redis else None
+    fed = Fed(checkpointLocation=tmp_path, log=log)
+    with fed.running, openState("wc", "counts", tmp_path, log=log) as counts:
+        assert dict(counts.items()) == {} and counts.asOfTxid == 0
+        for txid in range(1, 6):
+            fed.feed("dog", f"w{txid}")
+            assert (counts["dog"], counts.asOfTxid) == (txid, txid)
+        fed.running._stores["counts"].snapshot()  # what the copy was made from is replaced
+        fed.feed("dog")
+        assert counts["dog"] == 6 and len(dict(counts.items())) == 6
+        with openState("wc", "counts", tmp_path, log=log) as another:
+            assert dict(another.items()) == dict(counts.items())
+
+
+def test_a_copy_that_fell_behind_what_the_log_keeps_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = Fed(checkpointLocation=tmp_path)
+    with fed.running, openState("wc", "counts", tmp_path) as counts:
+        assert counts.asOfTxid == 0
+        for _ in range(5):
+            fed.feed("dog")
+        fed.running._stores["counts"].snapshot()
+        run = fed.running._runs["words"]
+        run._log.trim(run._lease, "words", 5, 0, 0)
+        assert run._log.kept_since("words") == 5
+        assert counts["dog"] == 5
+        fed.feed("dog")
+        assert counts["dog"] == 6
+
+
+def test_a_reader_beside_a_writer_never_sees_half_a_batch_nor_goes_back(
+    tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """Every batch adds 1 to each of 50 words; in Redis over four hash-tag groups."""
+    pairs, over = [f"w{n}" for n in range(50)], threading.Event()
+    feeder = FeederBatchSpout("word string")
+    server = RedisMapState.opaque(shared_redis.url, buckets=64, groups=4)
+    topology = counting(feeder, MemoryMapState.opaque(), far=server)
+    failures: list[BaseException] = []
+
+    def read(view: Any) -> None:
+        last = 0
+        try:
+            while not over.is_set():
+                found = set(view.multiGet(pairs))
+                assert len(found) == 1 and last <= max(found), (found, last)
+                last = max(found)
+            assert last > 5
+        except BaseException as error:
+            failures.append(error)
+
+    with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
+        feeder.feed(pairs, wait=True, timeout=20)
+        near, far = openState("wc", "counts", tmp_path), openState("wc", "far", url=shared_redis.url)
+        readers = [threading.Thread(target=read, args=(view,)) for view in (near, far)]
+        for reader in readers:
+            reader.start()
+        for _ in range(60):
+            feeder.feed(pairs, wait=True, timeout=20)
+        over.set()
+        for reader in readers:
+            reader.join()
+        assert not failures, failures
+        running.processAllAvailable(timeout=20)
+        assert set(near.multiGet(pairs)) == set(far.multiGet(pairs)) == {61}
+        near.close()
+        far.close()
+
+
+def test_a_scan_of_a_state_in_redis_tells_from_which_txid_to_which_it_is(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trident.runtime import reading
+
+    fed = Fed(RedisMapState.opaque(shared_redis.url, buckets=64), checkpointLocation=tmp_path)
+    with fed.running, openState("wc", "counts", url=shared_redis.url) as counts:
+        fed.feed(*[f"w{n}" for n in range(400)])
+        store = counts._followed.paged  # type: ignore[attr-defined]
+        whole = store.scan_by_page(10)
+        pages = [next(whole)]
+        for _ in range(4):  # more than a read as of one txid survives
+            fed.feed("w1")
+        pages += list(whole)
+        assert {txid for txid, _ in pages} == {1, 5} and sum(page.num_rows for _, page in pages) == 400
+        monkeypatch.setattr(store.__class__, "scan_by_page", lambda self, pageRows=reading.FREE_ROWS: iter(pages))
+        assert counts.toPandas().attrs == {"asOfTxid": 1, "toTxid": 5}
+
+
+# --- a driver that was killed ---------------------------------------------------------------------------------------
+
+
+def _killed(folder: str, longest: bool) -> None:
+    topology = TridentTopology()
+    words = topology.newStream("words", fixed(*([word] for word in ("a", "bb", "ccc", "bb"))))
+    how, fields = (Longest(), "out string") if longest else (None, None)
+    if how is not None:
+        words.each("word", lambda word: "k", "key string").groupBy("key").persistentAggregate(
+            MemoryMapState.opaque(), "word", how, fields, name="counts"
+        )
+    else:
+        topology = counting(fixed(*([word] for word in ("a", "bb", "ccc", "bb"))))
+    running = start_local(topology, name="wc", checkpointLocation=folder)
+    running.processAllAvailable(timeout=20)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_a_driver(folder: Path, longest: bool = False) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_killed, args=(str(folder), longest))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+
+
+def test_what_a_killed_driver_had_committed_is_read_from_its_frozen_batches(tmp_path: Path) -> None:
+    kill_a_driver(tmp_path)
+    files = everything(tmp_path)
+    with openState("wc", "counts", tmp_path) as counts:
+        assert dict(counts.items()) == {"a": 1, "bb": 2, "ccc": 1} and counts.asOfTxid == 4
+    assert {name: content for name, content in everything(tmp_path).items() if not name.endswith("-shm")} == {
+        name: content for name, content in files.items() if not name.endswith("-shm")
+    }
+
+
+def test_a_combiner_of_ones_own_must_be_given_where_batches_are_to_be_combined(tmp_path: Path) -> None:
+    kill_a_driver(tmp_path, longest=True)
+    message = r"'counts': its snapshot stands at txid 0, the log is at 1.*only Longest knows.*aggregator=Longest\(\)"
+    with pytest.raises(StateShapeError, match=message):
+        openState("wc", "counts", tmp_path)
+    with pytest.raises(StateShapeError, match="state 'counts' was made by Longest, not by Sum"):
+        openState("wc", "counts", tmp_path, aggregator=Sum())
+    with openState("wc", "counts", tmp_path, aggregator=Longest()) as counts:
+        assert counts["k"] == "CCC", "presented, too"
+        assert dict(counts.items()) == {"k": "CCC"}
+
+
+def test_a_state_whose_combiner_is_not_known_here_is_read_where_nothing_is_to_be_combined(
+    tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    for state, where in (
+        (MemoryMapState.opaque(), {"checkpointLocation": tmp_path}),
+        (RedisMapState.opaque(shared_redis.url), {"url": shared_redis.url}),
+    ):
+        topology = TridentTopology()
+        words = topology.newStream("words", fixed(["a", "bbb"], ["cc"]))
+        words.persistentAggregate(state, "word", Longest(), "out string", name="longest")
+        with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
+            running.processAllAvailable(timeout=20)
+        with openState("wc", "longest", **where) as longest:  # type: ignore[arg-type]
+            assert longest.value == "bbb"
+        topology.reset("wc", tmp_path)
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_there_is_told_with_what_is(tmp_path: Path, shared_redis: RedisServer) -> None:
+    with pytest.raises(LogError, match=r"no topology 'wc' under .* \(there is none\)"):
+        openState("wc", "counts", tmp_path)
+    counted(counting(fixed(["a"]), far=RedisMapState.opaque(shared_redis.url)), checkpointLocation=tmp_path)
+    with pytest.raises(LogError, match=r"no topology 'cw' under .* \(there is 'wc'\)"):
+        openState("cw", "counts", tmp_path)
+    with pytest.raises(
+        StateError, match=r"no state 'count' in topology 'wc'; did you mean 'counts'\? \(it has counts, far"
+    ):
+        openState("wc", "count", tmp_path)
+    with pytest.raises(StateError, match="'far' of topology 'wc' is not in this checkpoint.*Say url="):
+        openState("wc", "far", tmp_path)
+    with pytest.raises(
+        StateError, match=r"no state 'counts' of topology 'wc' at redis://127.*prefix 'trident'.*listStates"
+    ):
+        openState("wc", "counts", url=shared_redis.url)
+    with pytest.raises(LogError, match="the log of topology 'wc' is not there"):
+        openState("wc", "counts", tmp_path, log=redis_log(shared_redis))
+    with pytest.raises(StateUnavailableError, match="does not answer"):
+        openState("wc", "counts", url=f"redis://127.0.0.1:{free_port()}")
+    with pytest.raises(StateError, match="no state 'other' of topology 'wc' in BackingMapState"):
+        openState("wc", "other", factory=BackingMapState.opaque(functools.partial(SqliteMap, str(tmp_path / "own.db"))))
+    assert not (tmp_path / "cw").exists() and not shared_redis.client.exists("trident:{wc}:log:m")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "say where the states are: checkpointLocation="),
+        ({"url": "redis://a", "factory": MemoryMapState.opaque()}, "same thing twice"),
+        ({"log": "redis://a"}, "log= takes a RedisLog"),
+        ({"log": RedisLog("redis://a")}, "give that too"),
+        ({"url": "redis://a", "prefix": "a b"}, "cannot name a state"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        openState("wc", "counts", **options)
+
+
+def test_a_lost_snapshot_file_is_named(tmp_path: Path) -> None:
+    counted(counting(fixed(["a"])), checkpointLocation=tmp_path)
+    for path in (tmp_path / "wc" / "states" / "counts").iterdir():
+        path.unlink()
+    with pytest.raises(StateLostError, match=r"file .*arrow of its snapshot at txid 1 is gone"):
+        openState("wc", "counts", tmp_path)
+
+
+def test_a_server_that_fell_back_is_waited_for_and_never_shown(tmp_path: Path) -> None:
+    with RedisServer(tmp_path / "redis", "none") as server:
+        state = RedisMapState.opaque(server.url)
+        with pytest.warns(RuntimeWarning):
+            counted(counting(fixed(["a"], ["a"]), state), checkpointLocation=tmp_path / "c")
+        with openState("wc", "counts", url=server.url) as counts:
+            assert counts["a"] == 2
+            server.client.hset("trident:{wc/counts}:m", "marker", 1)
+            with pytest.raises(StateRecoveringError, match="stands at txid 1, and was read as of 2 before"):
+                counts["a"]
+            assert "stands at txid 1" in repr(counts)
+            server.client.flushall()
+            with pytest.raises(StateRecoveringError, match="a part of it is gone"):
+                counts["a"]
+
+
+def test_a_state_that_the_topology_gave_up_stands_where_it_was_last_written(tmp_path: Path) -> None:
+    batches = [["a"], ["a"], ["a"]]
+    counted(counting(fixed(*batches[:1]), other=MemoryMapState.opaque()), checkpointLocation=tmp_path)
+    counted(counting(fixed(*batches)), checkpointLocation=tmp_path)
+    with openState("wc", "other", tmp_path) as other, openState("wc", "counts", tmp_path) as counts:
+        assert (other["a"], other.asOfTxid, counts["a"], counts.asOfTxid) == (1, 1, 3, 3)
+
+
+def test_values_of_all_types_come_back_as_functions_see_them(tmp_path: Path, shared_redis: RedisServer) -> None:
+    fields = "k struct<a: int, b: array<string>>, d decimal(10,2)"
+    rows = [(((1, ["x"]), "1.25")), ((1, ["x"]), "2.50"), ((2, []), "1.00")]
+    data = [({"a": key[0], "b": key[1]}, Decimal(text)) for key, text in rows]
+    for state, where in (
+        (MemoryMapState.opaque(), {"checkpointLocation": tmp_path}),
+        (RedisMapState.opaque(shared_redis.url, values="json"), {"url": shared_redis.url}),
+    ):
+        topology = TridentTopology()
+        stream = topology.newStream("rows", fixed(data, fields=fields))
+        stream.groupBy("k").persistentAggregate(state, "d", Sum(), "sum", name="sums")
+        with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
+            running.processAllAvailable(timeout=20)
+            expected = {json.dumps(key.asDict()): value for key, value in running.state("sums").items()}
+        with openState("wc", "sums", **where) as sums:  # type: ignore[arg-type]
+            assert {json.dumps(key.asDict()): value for key, value in sums.items()} == expected
+            assert sums[{"a": 1, "b": ["x"]}] == Decimal("3.75")
+        topology.reset("wc", tmp_path)
