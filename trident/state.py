@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         OpaqueMap,
         TransactionalMap,
     )
-    from trident_state.memory import MemoryMapState
+    from trident_state.memory import LRUMemoryMapState, MemoryMapState
     from trident_state.protocols import (
         CombinerValueUpdater,
         MapState,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         ValueUpdater,
     )
     from trident_state.redis import RedisMapState
+    from trident_state.snapshottable import SnapshottableMap
     from trident_state.static import StaticMapState
     from trident_state.store import (
         Applied,
@@ -64,6 +65,7 @@ _HOMES = {
     "CombinerValueUpdater": "trident_state.protocols",
     "FencedBackingMap": "trident_state.backing",
     "ListedBackingMap": "trident_state.backing",
+    "LRUMemoryMapState": "trident_state.memory",
     "MapState": "trident_state.protocols",
     "MemoryMapState": "trident_state.memory",
     "NonTransactionalMap": "trident_state.backing",
@@ -74,6 +76,7 @@ _HOMES = {
     "ReducerValueUpdater": "trident_state.protocols",
     "RemovableMapState": "trident_state.protocols",
     "Snapshottable": "trident_state.protocols",
+    "SnapshottableMap": "trident_state.snapshottable",
     "State": "trident_state.protocols",
     "StaticMapState": "trident_state.static",
     "TransactionalMap": "trident_state.backing",
@@ -91,6 +94,7 @@ __all__ = [
     "Found",
     "GroupStatus",
     "Home",
+    "LRUMemoryMapState",
     "ListedBackingMap",
     "MapState",
     "MemoryMapState",
@@ -102,6 +106,7 @@ __all__ = [
     "ReducerValueUpdater",
     "RemovableMapState",
     "Snapshottable",
+    "SnapshottableMap",
     "State",
     "StateFactory",
     "StateIdentity",

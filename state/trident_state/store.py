@@ -107,11 +107,13 @@ class Update:
 
     keys: a table of the state's key fields, one row a key (one row and no column for a global value).
     deltas: one value a row, of the state's value type.
+    time: when the batch was planned (seconds since 1970), the same at every replay; None where nobody needs it.
     """
 
     txid: int
     keys: pa.Table
     deltas: pa.Array
+    time: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ _TRIDENT = {
 }
 
 
+_UNFENCED = "as long as one driver lives and the store loses nothing: it has no conditional put"
+
+
 @dataclass(frozen=True, slots=True)
 class Guarantee:
     """What is promised for one state. `spouts` are its streams with their kinds, `condition` what it hangs on ("" if
@@ -69,7 +72,8 @@ def guarantee_of(node: StateWriter) -> Guarantee:
     weakest = min((kind for _, kind in spouts), key=_WEAKEST.index, default=SpoutKind.TRANSACTIONAL)
     promise = _promise(weakest, factory.kind)
     fenced = getattr(factory, "fenced", True) or promise is not Promise.EXACTLY_ONCE
-    condition = "" if fenced else "as long as one driver lives and the store loses nothing: it has no conditional put"
+    forgets: str = getattr(factory, "forgets", "")
+    condition = forgets or ("" if fenced else _UNFENCED)
     return Guarantee(
         node.state.name,
         factory.kind,
@@ -116,6 +120,8 @@ def _way_out(guarantee: Guarantee) -> str:
     if guarantee.promise is Promise.AT_LEAST_ONCE:
         return "make the state transactional or opaque"
     if guarantee.promise is Promise.EXACTLY_ONCE:
+        if guarantee.condition != _UNFENCED:
+            return "take a state that keeps all keys, or one whose values pass away after ttlSecs"
         return "take a store of this library, or a BackingMap with a conditional put"
     return "take a transactional or opaque spout" + (
         ", and a transactional or opaque state" if guarantee.promise is Promise.NOTHING else ""

@@ -6,7 +6,7 @@ Synchronous and without a clock: every call may be repeated after any failure.
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -88,7 +88,7 @@ class Committer:
             return
         self._demand_kept(state, behind, upto)
         for txid in range(behind + 1, upto + 1):
-            store.apply(self.lease, self._update(txid, self._frozen_for(state, txid)))
+            store.apply(self.lease, self._update(state, txid, self._frozen_for(state, txid)))
         self.healed.append((state, behind, upto))
 
     def _frozen_for(self, state: str, txid: int) -> Result:
@@ -218,7 +218,7 @@ class Committer:
         if table is None:  # the state was born after this batch was frozen
             return Applied(None, 0, 0)
         store = self.stores[output.name]
-        update = self._update(txid, table)
+        update = self._update(output.name, txid, table)
         reach("commit.state.before")
         try:
             applied = store.apply(self.lease, update, values)
@@ -230,13 +230,26 @@ class Committer:
 
     # --- small things ----------------------------------------------------------------------------------------
 
-    def _update(self, txid: int, result: Result) -> Update:
+    def _update(self, state: str, txid: int, result: Result) -> Update:
         table = self._whole(result).combine_chunks()
         values = table.column(table.num_columns - 1).combine_chunks()
         keys = table.select(list(range(table.num_columns - 1)))
         if isinstance(values, pa.ChunkedArray):
             values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-        return Update(txid, keys, values)
+        return Update(txid, keys, values, self._time(txid) if state in self._timed else None)
+
+    @cached_property
+    def _timed(self) -> set[str]:
+        """The states that ask when a batch was planned."""
+        states = (step.state for step in self.group.states)
+        return {state.name for state in states if getattr(state.factory, "ttlSecs", None) is not None}
+
+    def _time(self, txid: int) -> float:
+        """When a batch was planned: logged with its plan, hence the same at every replay."""
+        planned = self.log.plan(self.group.name, txid)
+        if planned is None:
+            raise LogCorruptError(f"group {self.group.name!r} lacks the plan of batch {txid}")
+        return planned[1]
 
     def _whole(self, result: Result) -> pa.Table:
         if isinstance(result, pa.Table):

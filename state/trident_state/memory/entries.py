@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trident_state.keys import hash_keys
 from trident_state.memory.columns import Cells, Column, Slots, resized
 from trident_state.memory.index import Hashes, KeyIndex, Keys
 from trident_state.store import StateKind
@@ -15,6 +16,8 @@ NOTHING = -1
 """The txid of a key that has no slot. (A slot that was given and not yet written has txid 0, and nulls.)"""
 
 _FIRST_CAPACITY = 1024
+_COPIED = 262_144
+"""Entries that are copied at once."""
 _OBJECT_BYTES = 64
 """What a value kept as a Python object takes beside its own bytes."""
 
@@ -102,6 +105,29 @@ class Entries:
     def changed(self, since: int) -> Slots:
         """The slots whose triple is of a later txid."""
         return np.flatnonzero(self._txids[: len(self)] > since)
+
+    def oldest(self, since: int, most: int, keep: int) -> int:
+        """The txid up to which entries are to go, so that at most `keep` later ones are left; 0 where no more than
+        `most` are of a txid after `since`."""
+        txids = self._txids[: len(self)]
+        txids = txids[txids > since]
+        if len(txids) <= most:
+            return 0
+        return int(np.partition(txids, len(txids) - keep - 1)[len(txids) - keep - 1])
+
+    def without(self, forgotten: int) -> "Entries":
+        """A copy of those entries whose triple is of a later txid. These here stay as they are for who reads them."""
+        live = self.changed(forgotten)
+        fresh = Entries(self.value.kind, StateKind.NON_TRANSACTIONAL if self.prev is None else StateKind.OPAQUE)
+        fresh.reserve(len(live))
+        for at in range(0, len(live), _COPIED):
+            slots = live[at : at + _COPIED]
+            keys = self.index.keys.stored.take(pa.array(slots)).cast(pa.binary())
+            triples = self.take(slots)
+            new = fresh.insert(keys, hash_keys(keys))
+            fresh.account(fresh.take(new), triples)
+            fresh.put(new, triples)
+        return fresh
 
     @property
     def _slot_bytes(self) -> int:

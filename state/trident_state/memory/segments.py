@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError, StateLostError
+from trident_state.expiry import Expiry
 from trident_state.store import StateIdentity, StateKind
 
 FORMAT = 1
@@ -36,8 +37,8 @@ class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checksum: int
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A state as it stood after batch `txid`: the segments, later ones over earlier ones."""
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A state as it stood after batch `txid`: the segments, later ones over earlier ones, and what it had forgotten."""
 
     format: int
     topology: str
@@ -49,6 +50,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str
     txid: int
     segments: tuple[Segment, ...]
+    expiry: Expiry = Expiry()
 
     @property
     def identity(self) -> StateIdentity:

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
 from trident.base.clock import Clock
 from trident.base.errors import FencedError, StateOwnedError, StateShapeError
+from trident_state.expiry import Expiry
 from trident_state.keys import hash_keys
 from trident_state.memory.columns import Cells, Column, Slots
 from trident_state.memory.entries import Entries, Triples
@@ -46,6 +48,7 @@ class Cut:
     slots: Slots
     triples: Triples
     column: Column
+    expiry: Expiry
 
 
 class Snapshots:
@@ -89,7 +92,7 @@ class Snapshots:
     def found(self, lease: Lease, birth: int) -> None:
         """Publish the manifest of an empty state."""
         if self.folder is not None:
-            self._publish(lease, birth, ())
+            self._publish(lease, birth, (), Expiry())
 
     def forget(self, lease: Lease | None) -> None:
         """Delete every file of this state; before that its manifest, if this driver may still publish. (A manifest
@@ -126,17 +129,17 @@ class Snapshots:
         before = self._manifest.segments
         kept = tuple(segment for segment in before if segment.txid <= cut.since)
         if not len(cut.slots):
-            self._publish(cut.lease, cut.txid, before)
+            self._publish(cut.lease, cut.txid, before, cut.expiry)
             return
         segment = write_segment(self.folder, cut.lease, cut.since, cut.txid, _batches(cut))
         try:
-            self._publish(cut.lease, cut.txid, (*kept, segment))
+            self._publish(cut.lease, cut.txid, (*kept, segment), cut.expiry)
         except FencedError:
             delete_segments(self.folder, [segment.name])
             raise
         delete_segments(self.folder, (former.name for former in before if former not in kept))
 
-    def _publish(self, lease: Lease, txid: int, segments: tuple[Segment, ...]) -> None:
+    def _publish(self, lease: Lease, txid: int, segments: tuple[Segment, ...], expiry: Expiry) -> None:
         identity = self._identity
         manifest = Manifest(
             FORMAT,
@@ -149,6 +152,7 @@ class Snapshots:
             lease.token,
             txid,
             segments,
+            expiry,
         )
         text = manifest.encoded()
         self._home.publish(text, lease)
@@ -166,7 +170,7 @@ class Snapshots:
         schema = _schema(self._shape.value, entries.prev is not None)
         for segment in self._manifest.segments:
             for batch in read_segment(self.folder, segment, schema, self._where):
-                _restore(entries, batch)
+                _restore(entries, batch, self._manifest.expiry.before)
         self._last = self._clock.monotonic()
         return entries
 
@@ -197,7 +201,10 @@ def _batches(cut: Cut) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(columns, schema=schema)
 
 
-def _restore(entries: Entries, batch: pa.RecordBatch) -> None:
+def _restore(entries: Entries, batch: pa.RecordBatch, forgotten: int) -> None:
+    """Take in what a segment holds, but not what no read can see any more."""
+    if forgotten > 0:
+        batch = batch.filter(pc.greater(batch.column("txid"), forgotten))
     keys, txids, *columns = batch.columns
     hashes = hash_keys(keys)
     slots = entries.index.keys.find(keys, hashes)

@@ -20,8 +20,9 @@ from trident.base.errors import (
     StateRecoveringError,
     StateValueError,
 )
+from trident_state.expiry import Expiry, kept
 from trident_state.keys import decode_keys, encode_keys, hash_keys
-from trident_state.memory.columns import Slots
+from trident_state.memory.columns import Cells, Slots
 from trident_state.memory.entries import NOTHING, Entries, Triples, pages
 from trident_state.memory.index import Hashes
 from trident_state.memory.snapshots import Cut, Snapshots
@@ -42,6 +43,8 @@ _log = logging.getLogger("trident.state")
 
 _CHUNK = 32_768
 """Entries written under one hold of the readers' lock, so that a reader waits well under a millisecond."""
+_COLLECT_FROM = 4096
+"""Entries below which those that nobody can see any more are left where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,10 @@ class MemoryStore:
     loses nothing.
     Without a folder nothing survives, and nothing is kept for it.
 
+    **What is forgotten.** A time to live (`ttl`, seconds) or a number of keys (`most`) moves a cutoff in the commit:
+    what was last changed at or before that txid is nothing from then on (`trident_state.expiry`). Its room is taken
+    back when the state has grown by half since it was last looked for, so that a batch pays for its own keys only.
+
     **Locks.** The writer's lock is held through an `apply` and while a cut is copied. Readers take another one,
     for as long as a copy of the entries they ask for takes; an `apply` holds it for one chunk of entries at a time:
     between two chunks each entry is either before or after the batch, and the triple tells which.
@@ -90,9 +97,14 @@ class MemoryStore:
         pace: Pace | None = None,
         clock: Clock | None = None,
         aside: Callable[[str, Callable[[], None]], None] | None = None,
+        ttl: float | None = None,
+        most: int | None = None,
     ) -> None:
         self._where = f"state {identity.name!r}"
         self._identity, self._shape, self._kind = identity, shape, kind
+        self._ttl, self._most = ttl, most
+        self._expiry = Expiry()
+        self._collect_at = _COLLECT_FROM
         self._max_bytes, self._pace, self._aside = maxBytes, pace or Pace(), aside or _in_a_thread
         self._snapshots = Snapshots(home, identity, shape, kind, clock or SystemClock(), self._where)
         self._writing = threading.RLock()
@@ -129,7 +141,7 @@ class MemoryStore:
                     return
                 raise StateOwnedError(f"{self._where} is there already, at txid {self._marker}: nothing was created")
             self._snapshots.found(lease, birth)
-            self._lease, self._marker = lease, birth
+            self._lease, self._marker, self._expiry = lease, birth, Expiry()
 
     def acquire(self, lease: Lease) -> None:
         with self._snapshotting, self._writing:
@@ -145,6 +157,7 @@ class MemoryStore:
         if self._entries is None or (another and not ours):
             self._entries = self._snapshots.load()
             self._lease, self._marker = (manifest.lease, manifest.txid) if manifest else (None, None)
+            self._expiry = manifest.expiry if manifest else Expiry()
             self._opened, self._moved, self._unsaved = None, (-1, 0), 0
         return self._entries
 
@@ -171,7 +184,11 @@ class MemoryStore:
             if marker >= update.txid:
                 found = self.read(update.keys, update.txid).values if values else None
                 return Applied(found, 0, len(update.deltas))
-            change = self._change(entries, update)
+            expiry = self._expiry.after(update.txid, update.time, self._ttl, self._where)
+            change = self._change(entries, update, expiry)
+            if not self._has_room(entries, change) and self._collect():
+                entries = self._ready()
+                change = self._change(entries, update, expiry)
             self._demand_room(entries, change)
             self._opened = update.txid
             moved = self._write(entries, change, update.txid)
@@ -180,9 +197,15 @@ class MemoryStore:
                     f"{self._where}: batch {update.txid} names {len(update.deltas)} keys, but {moved} were written: "
                     f"it was begun with other content"
                 )
-            self._marker, self._opened, self._moved = update.txid, None, (-1, 0)
+            if self._most is not None:
+                expiry = self._bounded(entries, expiry, update.txid, self._most)
+            with self._triples:  # marker and cutoff are one for readers
+                self._marker, self._expiry = update.txid, expiry
+            self._opened, self._moved = None, (-1, 0)
             written = len(change.slots)
             self._unsaved += written * (entries.bytes // max(1, len(entries)))
+            if len(entries) >= self._collect_at:
+                self._collect()
             self._snapshot_if_due()
         return Applied(change.values if values else None, written, len(update.deltas) - written)
 
@@ -198,7 +221,7 @@ class MemoryStore:
             raise StateBehindError(f"{self._where} stands at txid {marker}, batch {txid} cannot be next", marker)
         return marker
 
-    def _change(self, entries: Entries, update: Update) -> _Change:
+    def _change(self, entries: Entries, update: Update, expiry: Expiry) -> _Change:
         encoded, hashes = self._encoded(update.keys)
         self._demand_shape(update, encoded, hashes)
         slots = entries.index.keys.find(encoded, hashes)
@@ -208,11 +231,12 @@ class MemoryStore:
                 f"{self._where}: a key was changed by batch {last}, the state's marker is {self._marker}: "
                 f"batch {update.txid} cannot be applied"
             )
-        stored = entries.value.unpack(before.values)
+        stored = kept(entries.value.unpack(before.values), before.txids, expiry.cutoff)
         rows = np.flatnonzero(before.txids != update.txid)
         if len(rows) == len(slots):
             after = self._combined(stored, update.deltas)
-            return _Change(encoded, hashes, slots, before, _moved(entries, before, after, update.txid), after)
+            moved = _moved(entries, before, after, update.txid, expiry.before)
+            return _Change(encoded, hashes, slots, before, moved, after)
         # a commit of this very batch was interrupted: what it wrote stays, the rest follows
         some = pa.array(rows)
         after = self._combined(stored.take(some), update.deltas.take(some))
@@ -220,7 +244,7 @@ class MemoryStore:
         place[rows] = len(slots) + np.arange(len(rows))
         whole = pa.concat_arrays([stored, after]).take(pa.array(place))
         left = before[rows]
-        moved = _moved(entries, left, after, update.txid)
+        moved = _moved(entries, left, after, update.txid, expiry.before)
         return _Change(encoded.take(some), hashes[rows], slots[rows], left, moved, whole)
 
     def _combined(self, stored: pa.Array, deltas: pa.Array) -> pa.Array:
@@ -241,9 +265,34 @@ class MemoryStore:
         entries.account(change.before, change.after)
         return self._moved[1] if self._moved[0] == txid else 0
 
-    def _demand_room(self, entries: Entries, change: _Change) -> None:
+    def _bounded(self, entries: Entries, expiry: Expiry, txid: int, most: int) -> Expiry:
+        """Forget the least recently updated keys where there are more than `most`, an eighth of them at once. What this
+        batch brought stays, however much it is."""
+        if len(entries) <= most:
+            return expiry
+        cutoff = entries.oldest(expiry.cutoff, most, most - most // 8)
+        return Expiry(max(expiry.cutoff, min(cutoff, txid - 1)), expiry.before)
+
+    def _collect(self) -> bool:
+        """Take back the room of what no read can see any more, if it is a quarter or more."""
+        entries, forgotten = self._ready(), self._expiry.before
+        live = len(entries) if forgotten <= 0 else len(entries.changed(forgotten))
+        found = 4 * live <= 3 * len(entries)
+        if found:
+            self._entries = entries.without(forgotten)  # who reads the old ones finds them as they are now
+        self._collect_at = max(_COLLECT_FROM, live + live // 2)
+        if self._most is not None:
+            self._collect_at = min(self._collect_at, max(self._most, live + live // 8))
+        return found
+
+    def _has_room(self, entries: Entries, change: _Change) -> bool:
         growth = entries.growth(change.encoded, change.before, change.after)
-        if self._max_bytes is not None and growth > 0 and entries.bytes + growth > self._max_bytes:
+        return self._max_bytes is None or growth <= 0 or entries.bytes + growth <= self._max_bytes
+
+    def _demand_room(self, entries: Entries, change: _Change) -> None:
+        if not self._has_room(entries, change):
+            assert self._max_bytes is not None
+            growth = entries.growth(change.encoded, change.before, change.after)
             raise StateFullError(
                 f"{self._where} holds {entries.bytes:,} bytes in {len(entries):,} keys; {growth:,} more for this batch "
                 f"go beyond maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes or use RedisMapState"
@@ -279,15 +328,17 @@ class MemoryStore:
         return (GroupStatus(self._lease, self._marker, self._opened),)
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
-        entries = self._ready()
+        self._ready()
         encoded, hashes = self._encoded(keys)
         marker = self._demand_reached(asOf)  # before the look-up, which must see the keys of that batch
+        entries = self._ready()
         slots = entries.index.keys.find(encoded, hashes)
         return Found(self._visible(entries, slots, asOf), marker if asOf is None or not self._versioned else asOf)
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        entries = self._ready()
+        self._ready()
         self._demand_reached(asOf)
+        entries = self._ready()
         keys = entries.index.keys
         for page in pages(keys, pageRows):
             values = self._visible(entries, page, asOf)
@@ -299,8 +350,8 @@ class MemoryStore:
     def _visible(self, entries: Entries, slots: Slots | slice, asOf: int | None) -> pa.Array:
         with self._triples:
             triples = entries.take(slots)
-            marker = self._marker
-        values = entries.value.unpack(triples.values)
+            marker, expiry = self._marker, self._expiry
+        values = kept(entries.value.unpack(triples.values), triples.txids, expiry.as_of(asOf, marker))
         if asOf is None or triples.prevs is None:
             return values
         if marker is not None and marker > asOf + 1:
@@ -360,7 +411,16 @@ class MemoryStore:
         since = self._snapshots.since(entries)
         slots = entries.changed(since)
         self._unsaved = 0
-        return Cut(self._lease, self._marker, since, entries.index.keys, slots, entries.take(slots), entries.value)
+        return Cut(
+            self._lease,
+            self._marker,
+            since,
+            entries.index.keys,
+            slots,
+            entries.take(slots),
+            entries.value,
+            self._expiry,
+        )
 
     def _save_aside(self, cut: Cut) -> None:
         try:
@@ -387,6 +447,7 @@ class MemoryStore:
             lease = self._lease if self._entries is not None and self._fenced is None else None
             self._snapshots.forget(lease)
             self._entries, self._marker, self._lease, self._opened = None, None, None, None
+            self._expiry = Expiry()
 
     def close(self) -> None:
         try:
@@ -399,9 +460,11 @@ def _in_a_thread(name: str, work: Callable[[], None]) -> None:
     threading.Thread(target=work, name=name, daemon=True).start()
 
 
-def _moved(entries: Entries, before: Triples, after: pa.Array, txid: int) -> Triples:
-    """The triples after batch `txid` gave these values."""
+def _moved(entries: Entries, before: Triples, after: pa.Array, txid: int, forgotten: int) -> Triples:
+    """The triples after batch `txid` gave these values. What was forgotten before it is no value before it."""
     prevs = None if entries.prev is None else before.values
+    if prevs is not None and forgotten > 0:
+        prevs = Cells(prevs.data, prevs.valid & (before.txids > forgotten))
     return Triples(np.full(len(after), txid, np.int64), entries.value.pack(after), prevs)
 
 

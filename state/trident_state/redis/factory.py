@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Literal, TypedDict, Unpack
 
+from trident_state.expiry import check_ttl
 from trident_state.records.forms import ValueForm
 from trident_state.redis.address import Address, check_url, redacted
 from trident_state.redis.layout import Layout
@@ -20,6 +21,7 @@ class RedisOptions(TypedDict, total=False):
     values: ValueForm
     connectTimeout: float
     socketTimeout: float
+    ttlSecs: float | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +45,7 @@ class RedisMapState:
     values: ValueForm = "packed"
     connectTimeout: float = 5.0
     socketTimeout: float = 10.0
+    ttlSecs: float | None = None
 
     def __post_init__(self) -> None:
         check_url(self.url)
@@ -57,6 +60,7 @@ class RedisMapState:
             )
         if min(self.connectTimeout, self.socketTimeout) <= 0:
             raise ValueError("connectTimeout and socketTimeout: expected seconds, more than 0")
+        check_ttl(self.ttlSecs, self.kind)
 
     @classmethod
     def opaque(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
@@ -78,6 +82,9 @@ class RedisMapState:
             ``"packed"``, or ``"json"`` for readers that are not this library (slower).
         connectTimeout, socketTimeout
             Seconds until a server counts as unreachable.
+        ttlSecs
+            Seconds that a value lives after its last update, by the times of the batches: it is nothing to the first
+            batch that was planned so much later (at most 1/64 more), and to every read as of it. None: for ever.
 
         Raises
         ------
@@ -109,7 +116,7 @@ class RedisMapState:
         """The state's store. Connects when it is first used."""
         address = Address(self.url, self.connectTimeout, self.socketTimeout)
         layout = Layout(self.prefix, identity, self.buckets, self.groups)
-        return RedisStore(identity, shape, self.kind, address, layout, self.values)
+        return RedisStore(identity, shape, self.kind, address, layout, self.values, self.ttlSecs)
 
     def __repr__(self) -> str:
         shown = [repr(redacted(self.url))]

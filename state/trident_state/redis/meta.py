@@ -2,16 +2,20 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError
+from trident_state.expiry import Expiry
 from trident_state.redis.wire import bulks
 from trident_state.store import GroupStatus, StateIdentity, StateKind
 
 FORMAT = "1"
+NOTHING_FORGOTTEN = Expiry()
 
 _FIELDS = (
     *("format", "topology", "state", "log", "fingerprint", "kind", "values", "buckets", "groups", "batchGroup"),
-    *("token", "epoch", "marker", "open", "keys"),
+    *("token", "epoch", "marker", "open", "keys", "expiry"),
 )
 _REQUEST = b"*%d\r\n$5\r\nHMGET\r\n" % (2 + len(_FIELDS))
 _NAMES = bulks([field.encode() for field in _FIELDS])
@@ -36,6 +40,7 @@ class Meta:
     marker: str | None
     open: str | None
     keys: str | None
+    expiry: str | None
 
     @property
     def absent(self) -> bool:
@@ -52,6 +57,15 @@ class Meta:
         if self.buckets is None or not self.buckets.isdigit() or not 0 < int(self.buckets) <= 2**20:
             raise StateCorruptError(f"{where}: its meta hash holds no number of buckets")
         return int(self.buckets)
+
+    def forgotten(self, where: str) -> Expiry:
+        """What has passed away."""
+        if self.expiry is None:
+            return NOTHING_FORGOTTEN
+        try:
+            return msgspec.json.decode(self.expiry, type=Expiry)
+        except msgspec.DecodeError:
+            raise StateCorruptError(f"{where}: its meta hash does not tell what has passed away") from None
 
     def status(self, where: str) -> GroupStatus:
         """Fence, marker and open record."""

@@ -3,10 +3,12 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateCorruptError, StateLostError, StateRecoveringError
+from trident_state.expiry import Cutoff, kept
 from trident_state.keys import decode_keys
 from trident_state.records.forms import Records, unpacked
 from trident_state.records.triples import Triples
@@ -71,7 +73,8 @@ class Reader:
             metas, replies = self._snapshot(keys.layout, reads)
             as_ofs.append(self._check(keys.layout, metas, asOf, lease))
             found = [record for reply in replies for record in reply]
-            parts.append(self._values(unpacked(self._records, found, self._where), asOf))
+            cutoff = self._cutoff(metas, asOf, [(bucket // keys.layout.per_group, n) for bucket, n in _counted(runs)])
+            parts.append(self._values(unpacked(self._records, found, self._where), asOf, cutoff))
         return pa.concat_arrays(parts), min(as_ofs)
 
     def scan(
@@ -93,7 +96,7 @@ class Reader:
                 asOf = self._check(layout, metas, None, lease)
                 turns.append(asOf)
             self._check(layout, metas, asOf, lease)
-            entries = list[tuple[bytes, bytes]]()
+            entries, sizes = list[tuple[bytes, bytes]](), list[tuple[int, int]]()
             for (bucket, cursor), (following, found) in zip(turn, replies, strict=True):
                 pairs = list(zip(found[::2], found[1::2], strict=True))
                 if cursor != b"0" or following != b"0":  # a hash that is scanned in pieces may show a field twice
@@ -105,22 +108,34 @@ class Reader:
                 else:
                     seen.pop(bucket, None)
                 entries += pairs
-            page = self._page(schema, entries, asOf)
+                sizes.append((bucket // layout.per_group, len(pairs)))
+            page = self._page(schema, entries, asOf, self._cutoff(metas, asOf, sizes))
             for start in range(0, page.num_rows, rows):
                 yield page.slice(start, rows)
 
-    def _page(self, schema: pa.Schema, entries: list[tuple[bytes, bytes]], asOf: int | None) -> pa.Table:
-        values = self._values(unpacked(self._records, [record for _, record in entries], self._where), asOf)
+    def _page(
+        self, schema: pa.Schema, entries: list[tuple[bytes, bytes]], asOf: int | None, cutoff: Cutoff
+    ) -> pa.Table:
+        values = self._values(unpacked(self._records, [record for _, record in entries], self._where), asOf, cutoff)
         try:
             keys = decode_keys(pa.array([field for field, _ in entries], pa.binary()), self._shape.keys)
         except StateCorruptError as error:
             raise StateCorruptError(f"{self._where}: {error}") from error
         return pa.table([*keys.columns, values], schema=schema).filter(values.is_valid())
 
-    def _values(self, found: Triples, asOf: int | None) -> pa.Array:
-        if asOf is None or self._bare:
+    def _values(self, found: Triples, asOf: int | None, cutoff: Cutoff) -> pa.Array:
+        if self._bare:
             return found.values
-        return as_of(asOf, found.txids, found.values, found.prevs, self._where)
+        values = kept(found.values, found.txids, cutoff)
+        return values if asOf is None else as_of(asOf, found.txids, values, found.prevs, self._where)
+
+    def _cutoff(self, metas: list[Meta], asOf: int | None, sizes: list[tuple[int, int]]) -> Cutoff:
+        """Up to which txid everything is forgotten in this read; for each row where the groups, of which `sizes` gives
+        (group, rows) one after the other, do not agree."""
+        cutoffs = [meta.forgotten(self._where).as_of(asOf, meta.status(self._where).marker) for meta in metas]
+        if len(set(cutoffs)) == 1:
+            return cutoffs[0]
+        return np.repeat([cutoffs[group] for group, _ in sizes], [rows for _, rows in sizes]).astype(np.int64)
 
     def _snapshot(self, layout: Layout, reads: Sequence[tuple[int, bytes]]) -> tuple[list[Meta], list[Reply]]:
         """Meta of all groups and these reads of buckets, each group as one moment saw it.
@@ -171,6 +186,10 @@ class Reader:
         if found is None or found.epoch < ours.epoch:
             raise StateRecoveringError(f"{self._where}: the server has lost our fence (epoch {ours.epoch})")
         raise SnapshotMovedError(f"{self._where}: another driver has taken it over (epoch {found.epoch})")
+
+
+def _counted(runs: list[tuple[int, slice]]) -> list[tuple[int, int]]:
+    return [(bucket, rows.stop - rows.start) for bucket, rows in runs]
 
 
 def _hscan(name: bytes, cursor: bytes) -> bytes:

@@ -33,5 +33,6 @@ OPEN = _script("open")
 MERGE = _script("merge")
 PUT = _script("put")
 COMMIT = _script("commit")
+SWEEP = _script("sweep")
 
 ALL = (CREATE, ACQUIRE, OPEN, MERGE, PUT, COMMIT)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateValueError
+from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types, encode_keys
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.address import Address
@@ -22,8 +23,9 @@ from trident_state.redis.link import Link, Links
 from trident_state.redis.meta import identity_fields
 from trident_state.redis.placement import place, place_distinct
 from trident_state.redis.reader import LayoutChanged, Reader
-from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, Script
+from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, SWEEP, Script
 from trident_state.redis.server import check_server, parse_info
+from trident_state.redis.sweep import AT_ONCE, Sweeper
 from trident_state.redis.verdicts import Answer, refusal
 from trident_state.redis.wire import call, command
 from trident_state.redis.writer import Task, Writer, spread
@@ -58,6 +60,7 @@ class RedisStore:
         address: Address,
         layout: Layout,
         form: ValueForm,
+        ttl: float | None = None,
     ) -> None:
         check_key_types(shape.keys)
         self._identity, self._shape, self._kind, self._form = identity, shape, kind, form
@@ -67,10 +70,13 @@ class RedisStore:
         self._lease: Lease | None = None
         self._writing = threading.RLock()
         servers = Servers(address, self._where)
-        self._link, self._links = Link(servers, ALL), Links(servers, address.socket_timeout)
+        scripts = ALL if ttl is None else (*ALL, SWEEP)
+        self._link, self._links = Link(servers, scripts), Links(servers, address.socket_timeout)
         records = records_of(shape.value, form, bare=kind is StateKind.NON_TRANSACTIONAL)
         self._writer = Writer(self._link, self._where, shape, kind, records)
         self._reader = Reader(self._links, self._where, shape, kind, records)
+        self._ttl, self._sweeper = ttl, None if ttl is None else Sweeper(self._link, form, ttl)
+        self._passed: dict[int, Expiry] | None = None
         self.warnings: tuple[str, ...] = ()
         self._checked = False
 
@@ -96,7 +102,7 @@ class RedisStore:
         layout = self._layout()
         self._reader.demand_whole(layout)
         self._ask_groups(ACQUIRE, lease, 0, [], range(layout.groups))
-        self._lease = lease
+        self._lease, self._passed = lease, None
 
     def check_server(self) -> tuple[str, ...]:
         """Refuse servers that cannot keep a state; what they could do better is in `warnings`, for whoever starts the
@@ -134,7 +140,9 @@ class RedisStore:
         with self._writing:
             placed = place_distinct(encoded, self._layout(), f"{self._where}: batch {update.txid}")
             deltas = update.deltas.take(pa.array(placed.order))
-            written = self._writer.write(Task(lease, update.txid, placed, deltas, values))
+            expiry = self._expiry_after(update)
+            written = self._writer.write(Task(lease, update.txid, placed, deltas, values, expiry))
+            self._passed = {update.txid: expiry or Expiry()}
         found = None
         if values:
             assert written.values is not None
@@ -146,14 +154,45 @@ class RedisStore:
             found = found.take(_inverse(placed.order))
         return Applied(found, written.moved, len(encoded) - written.moved)
 
+    def _expiry_after(self, update: Update) -> Expiry | None:
+        """What has passed away as of this batch; None in a state that never forgot anything.
+
+        Every group that stands at a txid stands there with the same: it follows from the batches' times.
+        """
+        if self._passed is None or (self._ttl is not None and update.txid - 1 not in self._passed):
+            metas = self._reader.metas(self._layout())
+            found = {meta.status(self._where).marker: meta.forgotten(self._where) for meta in metas}
+            self._passed = {marker: expiry for marker, expiry in found.items() if marker is not None}
+        before = self._passed.get(update.txid - 1, Expiry())
+        if self._ttl is None and before.cutoff == 0:
+            return None
+        return before.after(update.txid, update.time, self._ttl, self._where)
+
     # --- read ------------------------------------------------------------------------------------------------
 
     def groups_of(self) -> tuple[GroupStatus, ...]:
-        return tuple(meta.status(self._where) for meta in self._reader.metas(self._layout()))
+        layout = self._layout()
+        metas = self._reader.metas(layout)
+        if self._sweeper is not None and self._lease is not None:
+            forgotten = min(meta.forgotten(self._where).before for meta in metas)
+            if forgotten > 0:
+                self._sweep(self._sweeper, layout, self._lease, forgotten, sum(int(meta.keys or 0) for meta in metas))
+        return tuple(meta.status(self._where) for meta in metas)
+
+    def _sweep(self, sweeper: Sweeper, layout: Layout, lease: Lease, forgotten: int, keys: int) -> None:
+        """Take back some room, a little at a time and not while a batch is written."""
+        left = sweeper.calls(layout, keys)
+        while left > 0 and self._writing.acquire(blocking=False):
+            try:
+                sweeper.sweep(layout, lease, forgotten, left)
+            finally:
+                self._writing.release()
+            left -= AT_ONCE
 
     def durable(self) -> int:
         """The least marker: what the server answers for, as far as its own persistence goes (see `warnings`)."""
-        return min(-1 if group.marker is None else group.marker for group in self.groups_of())
+        markers = [meta.status(self._where).marker for meta in self._reader.metas(self._layout())]
+        return min(-1 if marker is None else marker for marker in markers)
 
     def snapshot(self) -> int:
         """The server persists by its own rules: nothing is done."""
@@ -198,7 +237,7 @@ class RedisStore:
             for group in reversed(range(findings.layout.groups)):
                 names = [findings.layout.meta(group), *map(findings.layout.bucket, findings.layout.buckets_of(group))]
                 self._link.demand(self._link.exchange([command(b"UNLINK", *names)])[0])
-            self._known, self._lease = None, None
+            self._known, self._lease, self._passed = None, None, None
 
     def close(self) -> None:
         self._links.close()

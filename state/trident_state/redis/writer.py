@@ -8,6 +8,7 @@ put names the txid that was read for each key and is refused where another one s
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -18,6 +19,7 @@ from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError, StateUnavailableError, StateValueError
 from trident.base.values import type_name
 from trident_state.binary import lengths_of, with_lengths
+from trident_state.expiry import Expiry, kept
 from trident_state.records.documents import Documents
 from trident_state.records.forms import FixedRecords, Records, nulls_of, unpacked
 from trident_state.records.triples import Triples
@@ -37,13 +39,15 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One update, its keys placed; `deltas` in the order of the placement. `wanted`: the values after it."""
+    """One update, its keys placed; `deltas` in the order of the placement. `wanted`: the values after it.
+    `expiry`: what has passed away as of it; None in a state that never forgot anything."""
 
     lease: Lease
     txid: int
     keys: Placement
     deltas: pa.Array
     wanted: bool
+    expiry: Expiry | None = None
 
     @property
     def fence(self) -> tuple[bytes, bytes, bytes]:
@@ -104,7 +108,9 @@ class Writer:
         slots = self._records.slots(task.deltas).tobytes()
         nulls = nulls_of(task.deltas).tobytes() if task.deltas.null_count else b""
         native = str(self._shape.combine.native).encode()
-        how = (native, self._records.number, b"%d" % task.wanted, b"%d" % self._bare)
+        how: tuple[bytes, ...] = (native, self._records.number, b"%d" % task.wanted, b"%d" % self._bare)
+        if task.expiry is not None and task.expiry.cutoff > 0:
+            how += (b"%d" % task.expiry.cutoff, b"%d" % task.expiry.before)
         chunks = [list(task.keys.chunks(task.keys.group(group), PUT_KEYS, ends)) for group in task.groups]
 
         def commands() -> Iterator[bytes]:
@@ -165,8 +171,10 @@ class Writer:
         moving = live if self._bare else live & (stored.txids < task.txid)
         keys, rows = task.keys.where(moving), np.flatnonzero(moving)
         before = stored.take(rows)
-        after = combined(self._shape.combine, before.values, task.deltas.take(pa.array(rows)), self._where)
-        records = self._records.pack(task.txid, after, before.values)
+        expiry = task.expiry or Expiry()
+        base = kept(before.values, before.txids, expiry.cutoff)
+        after = combined(self._shape.combine, base, task.deltas.take(pa.array(rows)), self._where)
+        records = self._records.pack(task.txid, after, kept(before.values, before.txids, expiry.before))
         if (longest := int(lengths_of(records).max(initial=0))) > _MAX_RECORD:
             raise StateValueError(f"{self._where}: a value of {longest} bytes; at most {_MAX_RECORD} are stored")
         moved = self._put(task, groups, keys, before.txids, records)
@@ -237,7 +245,9 @@ class Writer:
 
     def _commit(self, task: Task, group: int) -> bytes:
         rows = task.keys.group(group)
-        return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % (rows.stop - rows.start))
+        forgotten = () if task.expiry is None else (msgspec.json.encode(task.expiry),)
+        meta = task.keys.layout.packed_metas[group]
+        return call(COMMIT, [meta], *task.fence, b"%d" % (rows.stop - rows.start), *forgotten)
 
     def _opened(self, task: Task, reply: Reply) -> bool:
         """Whether the txid is open now; False where the group is at or past it."""

@@ -7,6 +7,7 @@
 `Place` says what a place is.
 """
 
+from tests.state.contract.expiring import ExpiryContract
 from tests.state.contract.model import ModelContract
 from tests.state.contract.place import FIRST, SECOND, Place, Setting
 from tests.state.contract.reading import ReadContract
@@ -16,7 +17,7 @@ from tests.state.contract.writing import WriteContract
 
 
 class StoreContract(StartContract, WriteContract, ReadContract, ValueContract, ModelContract):
-    """All of it."""
+    """All of it. (`ExpiryContract` is for those that can be told how long values live.)"""
 
 
-__all__ = ["FIRST", "SECOND", "Place", "Setting", "StoreContract"]
+__all__ = ["FIRST", "SECOND", "ExpiryContract", "Place", "Setting", "StoreContract"]

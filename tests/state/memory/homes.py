@@ -41,14 +41,17 @@ class Line:
 class MemoryPlace:
     """A checkpoint on disk; `secure` is a snapshot, which is never taken otherwise."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, ttl: float | None = None) -> None:
+        self.root, self.ttl = root, ttl
+
+    def living(self, seconds: float) -> "MemoryPlace":
+        return MemoryPlace(self.root, seconds)
 
     def home(self, identity: StateIdentity) -> Line:
         return Line(self.root / identity.topology / identity.name)
 
     def open(self, identity: StateIdentity, shape: StateShape, kind: StateKind) -> Store:
-        return MemoryStore(identity, shape, kind, self.home(identity), pace=NEVER)
+        return MemoryStore(identity, shape, kind, self.home(identity), pace=NEVER, ttl=self.ttl)
 
     def secure(self, store: Store) -> None:
         assert isinstance(store, MemoryStore)

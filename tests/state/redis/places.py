@@ -1,6 +1,6 @@
 """Where the tests' states lie: a server of their own."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ class RedisPlace:
         store = RedisMapState(kind, self.url, **self.options).open(identity, shape, NoHome())
         self.opened.append(store)
         return store
+
+    def living(self, seconds: float) -> "RedisPlace":
+        return replace(self, options={**self.options, "ttlSecs": seconds})
 
     def secure(self, store: Store) -> None:
         pass

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.state.contract import Place, Setting, StoreContract
+from tests.state.contract import ExpiryContract, Place, Setting, StoreContract
 from tests.state.contract.place import COUNT, every_kind, marker
 from tests.state.redis.places import RedisPlace
 from tests.support.server import RedisServer
@@ -13,19 +13,19 @@ from trident.base.errors import StateValueError
 from trident_state.store import Combine, StateKind
 
 
-class TestPacked(StoreContract):
+class TestPacked(StoreContract, ExpiryContract):
     @pytest.fixture
     def place(self, shared_redis: RedisServer) -> Iterator[Place]:
         yield from _place(shared_redis)
 
 
-class TestJson(StoreContract):
+class TestJson(StoreContract, ExpiryContract):
     @pytest.fixture
     def place(self, shared_redis: RedisServer) -> Iterator[Place]:
         yield from _place(shared_redis, values="json", buckets=16)
 
 
-class TestGroups(StoreContract):
+class TestGroups(StoreContract, ExpiryContract):
     @pytest.fixture
     def place(self, shared_redis: RedisServer) -> Iterator[Place]:
         yield from _place(shared_redis, groups=4, buckets=64)

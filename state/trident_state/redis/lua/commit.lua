@@ -1,4 +1,5 @@
--- Move the marker. ARGV: token, epoch, txid, how many distinct keys the batch has for this group.
+-- Move the marker. ARGV: token, epoch, txid, how many distinct keys the batch has for this group; what has passed away
+-- as of this batch, in a state that forgets.
 local refused = fenced()
 if refused then return refused end
 if tonumber(marker) >= tonumber(ARGV[3]) then return answer('DONE') end
@@ -6,5 +7,6 @@ if open ~= ARGV[3] then return answer('CLOSED') end
 local moved = redis.call('HGET', KEYS[1], 'moved')
 if moved ~= ARGV[4] then return answer('COUNT', moved) end
 redis.call('HSET', KEYS[1], 'marker', ARGV[3], 'moved', 0)
+if ARGV[5] then redis.call('HSET', KEYS[1], 'expiry', ARGV[5]) end
 redis.call('HDEL', KEYS[1], 'open')
 return answer('OK')

@@ -1,7 +1,8 @@
 -- Combine deltas with what is stored: sum, min or max of 64-bit integers or doubles, in records of fixed width
 -- (records/forms.py). KEYS: meta, buckets. ARGV: token, epoch, txid, fields a bucket (4 bytes each), fields (each 4 bytes
 -- length, bytes), deltas (8 bytes each), which deltas are null (a byte each; '' for none), operation, '<i8' or '<d',
--- '1' if the records are wanted, '1' if the records are bare (no txid, no prev: applied each time).
+-- '1' if the records are wanted, '1' if the records are bare (no txid, no prev: applied each time); in a state that
+-- forgets: the txids up to which everything is nothing to this batch, and to the one before it.
 -- A key that stands at txid is left as it is. Answers OK, moved, records; else nothing was written.
 local refused = closed()
 if refused then return refused end
@@ -9,6 +10,7 @@ local pack, unpk, rep, sub, byte = struct.pack, struct.unpack, string.rep, strin
 local txid, op, number, wanted, bare = tonumber(ARGV[3]), ARGV[8], ARGV[9], ARGV[10] == '1', ARGV[11] == '1'
 local whole, sum, max = number == '<i8', op == 'sum', op == 'max'
 local nulls = ARGV[7] ~= '' and ARGV[7]
+local cutoff, before = tonumber(ARGV[12] or '-2'), tonumber(ARGV[13] or '-2')
 local width = bare and 9 or 25
 local record = bare and '<B' .. sub(number, 2) or '<BI8' .. sub(number, 2) .. sub(number, 2)
 local EXACT = 9007199254740992 -- 2^53: below it a double is the integer
@@ -55,7 +57,10 @@ for b = 2, #KEYS do
       if flags > 3 then return answer('CORRUPT') end
       if t > txid then return answer('AHEAD') end
       if t < txid then
-        if absent or flags > 1 then -- a null on one side: the other side it is
+        if t <= cutoff then -- nothing is stored any more, but the batch before may have seen it
+          put = made(t > before and flags <= 1 and sub(stored, width - 7) or nil,
+            not absent and sub(ARGV[6], 8 * j - 7, 8 * j) or nil)
+        elseif absent or flags > 1 then -- a null on one side: the other side it is
           local old = flags <= 1 and sub(stored, width - 7) or nil
           put = made(old, absent and old or not absent and sub(ARGV[6], 8 * j - 7, 8 * j) or nil)
         else

@@ -1,0 +1,22 @@
+-- Delete what has passed away from a part of a bucket: no read can see it any more, and an update would begin anew.
+-- KEYS: meta, bucket. ARGV: token, epoch, txid (unused), cutoff, cursor, fields to look at, 'json' or 'packed'.
+-- Answers OK, the next cursor, how many went.
+local refused = fenced()
+if refused then return refused end
+local cutoff, json = tonumber(ARGV[4]), ARGV[7] == 'json'
+local found = redis.call('HSCAN', KEYS[2], ARGV[5], 'COUNT', ARGV[6])
+local entries, gone, seen = found[2], {}, {}
+for i = 1, #entries, 2 do
+  local record, t = entries[i + 1], nil
+  if json then t = tonumber(string.match(record, '^{"txid":(%d+)') or '')
+  elseif #record > 8 then t = struct.unpack('<I8', record, 2) end
+  if t and t <= cutoff and not seen[entries[i]] then
+    seen[entries[i]] = true
+    gone[#gone + 1] = entries[i]
+  end
+end
+for from = 1, #gone, 1000 do
+  redis.call('HDEL', KEYS[2], unpack(gone, from, math.min(from + 999, #gone)))
+end
+if #gone > 0 then redis.call('HINCRBY', KEYS[1], 'keys', -#gone) end
+return {'OK', found[1], #gone}

@@ -1,0 +1,168 @@
+"""Values that live for a time: told by the times of the batches, the same at every replay, in reads as of one txid."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.state.contract.place import (
+    COUNT,
+    FIRST,
+    Lease,
+    Place,
+    Setting,
+    entries,
+    every_versioned_kind,
+    marker,
+)
+from trident.base.errors import StateValueError
+from trident_state.store import Combine, StateKind, Store
+
+TTL = 64.0
+"""Seconds; batches lie whole seconds apart, a 64th of it, so that a value lives exactly so long."""
+
+MINE = Combine("Mine", COUNT.function)
+
+_batch = st.tuples(
+    st.dictionaries(st.integers(0, 8), st.integers(-9, 9), max_size=5),
+    st.sampled_from([0, 1, 7, 31, 32, 33, 63, 64, 90]),
+)
+_names = itertools.count()
+
+
+def put(
+    setting: Setting, store: Store, txid: int, time: float, deltas: Mapping[int, Any], lease: Lease = FIRST
+) -> list[Any]:
+    """Apply a batch that was planned at a time; the values after it."""
+    update = replace(setting.update(txid, dict(deltas)), time=time)
+    applied = store.apply(lease, update, True)
+    assert applied.values is not None
+    return list(applied.values.to_pylist())
+
+
+class ExpiryContract:
+    """For places whose states can be told how long values live: ``place.living(seconds)`` gives such a place."""
+
+    @every_versioned_kind
+    @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
+    def test_a_value_is_nothing_to_the_first_batch_after_its_time(
+        self, place: Any, kind: StateKind, combine: Combine
+    ) -> None:
+        setting = Setting(place.living(TTL), kind, combine=combine)
+        store = setting.started()
+        assert put(setting, store, 1, 1000.0, {1: 10, 2: 20}) == [10, 20]
+        assert put(setting, store, 2, 1063.0, {1: 1}) == [11], "not yet"
+        assert setting.read(store, [1, 2], 2) == [11, 20]
+        assert put(setting, store, 3, 1064.0, {3: 3}) == [3]
+        assert setting.read(store, [1, 2, 3], 3) == [11, None, 3]
+        assert setting.read(store, [1, 2, 3], 2) == [11, 20, None], "as of the batch before it is still there"
+        assert entries(store, 3) == {("w1",): 11, ("w3",): 3}
+        assert entries(store, 2) == {("w1",): 11, ("w2",): 20}
+        assert put(setting, store, 4, 1070.0, {2: 5}) == [5], "it begins anew"
+        assert setting.read(store, [2], 3) == [None]
+        assert setting.read(store, [2], None) == [5]
+
+    @every_versioned_kind
+    @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
+    def test_the_batch_that_finds_a_value_gone_leaves_it_to_reads_as_of_the_one_before(
+        self, place: Any, kind: StateKind, combine: Combine
+    ) -> None:
+        setting = Setting(place.living(TTL), kind, combine=combine)
+        store = setting.started()
+        put(setting, store, 1, 1000.0, {1: 10})
+        put(setting, store, 2, 1001.0, {2: 1})
+        assert put(setting, store, 3, 1064.0, {1: 1, 2: 1}) == [1, 2]
+        assert setting.read(store, [1, 2], 2) == [10, 1]
+        assert setting.read(store, [1, 2], 3) == [1, 2]
+
+    @every_versioned_kind
+    def test_no_clock_but_the_batches_times_decides_and_one_that_goes_back_brings_nothing_back(
+        self, place: Any, kind: StateKind
+    ) -> None:
+        setting = Setting(place.living(TTL), kind)
+        store = setting.started()
+        for txid, time in enumerate([5e9, 5e9 + 10, 100.0, 200.0, 5e9 + 63], start=1):  # far ahead, far back
+            put(setting, store, txid, time, {txid: txid})
+        assert entries(store, 5) == {(f"w{n}",): n for n in range(1, 6)}, "none is older than the batch before it"
+        put(setting, store, 6, 5e9 + 64, {})
+        assert sorted(entries(store, 6).values()) == [2, 3, 4, 5]
+
+    @every_versioned_kind
+    def test_a_replay_finds_what_the_first_try_found(self, place: Any, kind: StateKind) -> None:
+        """A later driver, however late, applies again what the store lost: by the times that were logged."""
+        setting = Setting(place.living(TTL), kind)
+        store = setting.started()
+        put(setting, store, 1, 1000.0, {1: 1, 2: 2})
+        put(setting, store, 2, 1050.0, {2: 1})
+        setting.place.secure(store)
+        later = [(3, 1064.0, {3: 1}), (4, 1100.0, {1: 5, 3: 1}), (5, 1114.0, {2: 7})]
+        for txid, time, deltas in later:
+            put(setting, store, txid, time, deltas)
+        expected = {as_of: entries(store, as_of) for as_of in (4, 5)}
+        again, second = setting.open(), Lease(2, "second")
+        again.acquire(second)
+        at = marker(again)
+        assert at is not None
+        for txid, time, deltas in later[at - 2 :]:
+            put(setting, again, txid, time, deltas, second)
+        assert {as_of: entries(again, as_of) for as_of in (4, 5)} == expected
+        assert expected[5] == {("w1",): 5, ("w2",): 7, ("w3",): 2}
+
+    @every_versioned_kind
+    def test_any_history_gives_what_a_dict_with_times_would_give(self, place: Any, kind: StateKind) -> None:
+        @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(st.lists(_batch, min_size=1, max_size=12), st.integers(0, 12), st.sampled_from([COUNT, MINE]))
+        def check(batches: list[tuple[dict[int, int], int]], restart: int, combine: Combine) -> None:
+            setting = Setting(place.living(TTL), kind, combine=combine).named(f"t{next(_names)}")
+            store, lease, time = setting.started(), FIRST, 1000
+            held: dict[int, tuple[int, int]] = {}
+            seen = [dict[int, int]()]
+            times = []
+            for txid, (batch, seconds) in enumerate(batches, start=1):
+                times.append(time := time + seconds)
+                held = {key: (value, at) for key, (value, at) in held.items() if at > time - TTL}
+                for key, delta in batch.items():
+                    held[key] = (held.get(key, (0, 0))[0] + delta, time)
+                seen.append({key: value for key, (value, _) in held.items()})
+                assert put(setting, store, txid, time, batch, lease) == [seen[-1][key] for key in batch]
+                if txid == restart:
+                    store, lease = setting.open(), Lease(2, "second")
+                    store.acquire(lease)
+                    at = marker(store)
+                    assert at is not None
+                    for lost in range(at + 1, txid + 1):
+                        put(setting, store, lost, times[lost - 1], batches[lost - 1][0], lease)
+                for as_of in (txid - 1, txid):
+                    assert entries(store, as_of) == {(f"w{key}",): value for key, value in seen[as_of].items()}
+                    assert setting.read(store, range(9), as_of) == [seen[as_of].get(key) for key in range(9)]
+
+        check()
+
+    def test_a_state_that_is_told_to_keep_everything_from_now_on_brings_nothing_back(self, place: Any) -> None:
+        setting = Setting(place.living(TTL))
+        store = setting.started()
+        put(setting, store, 1, 1000.0, {1: 10, 2: 20})
+        put(setting, store, 2, 1040.0, {2: 1})
+        put(setting, store, 3, 1064.0, {3: 30})
+        setting.place.secure(store)
+        setting = replace(setting, place=place)
+        again, second = setting.open(), Lease(2, "second")
+        again.acquire(second)
+        assert entries(again, 3) == {("w2",): 21, ("w3",): 30}
+        assert put(setting, again, 4, 9999.0, {1: 1, 2: 1}, second) == [1, 22]
+        assert entries(again, 4) == {("w1",): 1, ("w2",): 22, ("w3",): 30}
+        assert entries(again, 3) == {("w2",): 21, ("w3",): 30}
+
+    def test_a_batch_without_a_time_is_refused(self, place: Any) -> None:
+        setting = Setting(place.living(TTL))
+        store = setting.started()
+        with pytest.raises(StateValueError, match="state 'counts': batch 1 has no time, and values here live for 64"):
+            setting.apply(store, 1, {1: 1})
+        assert marker(store) == 0
+
+
+__all__ = ["TTL", "ExpiryContract", "Place", "put"]
