@@ -12,6 +12,7 @@ from benchmarks.rows.drpc import drpc
 from benchmarks.rows.memory import memory
 from benchmarks.rows.redis_update import redis_update
 from benchmarks.rows.small_batches import small_batches
+from benchmarks.rows.state_cost import keys, state_cost
 from benchmarks.rows.word_count import word_count
 from benchmarks.session import CONFS, bench_spark
 from benchmarks.workload import Workload, make_workload
@@ -24,6 +25,9 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "redis": redis_update,
     "drpc": drpc,
     "memory": memory,
+    "keys.memory": lambda bench, load: keys(bench, "memory"),
+    "keys.redis": lambda bench, load: keys(bench, "redis"),
+    "state": state_cost,
 }
 
 AOF: Aof = "everysec"

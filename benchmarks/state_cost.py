@@ -1,0 +1,314 @@
+"""What a state costs, with no Spark: ``python -m benchmarks.state_cost``.
+
+Batches against the number of keys in the state, a million keys in one batch, batches that touch nothing, bytes a key,
+a restart. Every answer is compared with what it must be.
+"""
+
+import argparse
+import tempfile
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.check import WrongAnswerError
+from benchmarks.competitors.raw_set import raw_set
+from benchmarks.row import Row
+from benchmarks.timing import Timed, median
+from tests.support.server import RedisServer
+from trident import Count, TridentTopology
+from trident.base.attempt import Lease
+from trident.runtime.running import RunningTopology
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState, RedisMapState, StateFactory
+from trident.testing.local import start_local
+from trident_state.store import Combine, StateIdentity, StateKind, StateShape, Store, Update
+
+LEASE, LATER = Lease(1, "bench"), Lease(2, "later")
+COUNT = Combine("Count", lambda stored, delta: stored + delta, "sum")
+SHAPE = StateShape(pa.schema({"word": pa.string()}), pa.int64(), COUNT)
+FILLING = 1_000_000
+"""Keys a batch while a state is filled."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large and how often."""
+
+    memory: tuple[int, ...] = (10_000, 100_000, 1_000_000, 5_000_000)
+    redis: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    batch: int = 10_000
+    batches: int = 40
+    distinct: int = 1_000_000
+    rounds: int = 5
+
+
+SMALL = Sizes((1_000, 20_000), (1_000, 20_000), 500, 4, 20_000, 1)
+
+
+# --- batches against keys ------------------------------------------------------------------------------------------
+
+
+Start = Callable[..., RunningTopology]
+"""Starts a topology, on Spark or on the driver's own engine."""
+
+
+def whole_batches(
+    start: Start, engine: str, homes: Sequence[str], server: RedisServer, folder: Path, sizes: Sizes
+) -> Iterator[Row]:
+    """From emit to commit: source, engine, log and state. On Spark this is what a batch costs; the driver's own engine
+    leaves out Spark's job, and shows by how many milliseconds the state makes a batch longer."""
+    places: dict[str, tuple[tuple[int, ...], StateFactory]] = {
+        "memory": (sizes.memory, MemoryMapState.opaque()),
+        "redis": (sizes.redis, RedisMapState.opaque(server.url)),
+    }
+    for home in homes:
+        (counts, state), least = places[home], None
+        for count in counts:
+            _flush(server)
+            with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
+                took = _whole(start, state, count, sizes, checkpoint)
+            what = f"{sizes.batch:,} random keys a batch on {engine}, emit to commit, {home} state of {count:,} keys"
+            yield _against(f"keys.{engine}.{home}.{count}", what, took, least, 1.3 if engine == "spark" else None)
+            least = least or took
+
+
+def keys(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
+    """On the driver's own engine."""
+    yield from whole_batches(start_local, "driver", ("memory", "redis"), server, folder, sizes)
+
+
+def _whole(start: Start, state: StateFactory, count: int, sizes: Sizes, checkpoint: str) -> float:
+    """Milliseconds of a batch, the median."""
+    words, fills = _words(count), -(-count // FILLING)
+    random = np.random.default_rng(7)
+    tables = [pa.table({"word": words.slice(at, FILLING)}) for at in range(0, count, FILLING)]
+    size = min(sizes.batch, count)
+    tables += [_table(words, random.choice(count, size, replace=False)) for _ in range(sizes.batches)]
+    topology = TridentTopology()
+    stream = topology.newStream("words", FixedBatchSpout("word string", tables))
+    stream.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    took: dict[int, float] = {}
+    with start(topology, name="keys", checkpointLocation=checkpoint, maxSpoutPending=1) as running:
+        running.progress.listen(lambda event: took.update({event["txid"]: event["durationMs"]["total"]}))
+        running.processAllAvailable()
+        total = pc.sum(running.state("counts").toArrow()["count"]).as_py()
+    _demand("whole batches", total, count + size * sizes.batches)
+    return median([took[txid] for txid in sorted(took) if txid > fills + sizes.batches // 8])
+
+
+def stores_alone(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
+    """The same without log and engine: the stores' own work, in which the processor's cache holds a small state and no
+    large one."""
+    places: dict[str, tuple[tuple[int, ...], Callable[[], Store]]] = {
+        "memory": (sizes.memory, _in_memory),
+        "redis": (sizes.redis, lambda: _in_redis(server)),
+    }
+    for home, (counts, make) in places.items():
+        least = None
+        for count in counts:
+            _flush(server)
+            store, txid = _filled(make(), count)
+            random, words, took = np.random.default_rng(7), _words(count), []
+            size = min(sizes.batch, count)
+            for _ in range(sizes.batches):
+                txid += 1
+                update = _update(txid, words.take(pa.array(random.choice(count, size, replace=False))))
+                with Timed() as timed:
+                    store.apply(LEASE, update)
+                took.append(1000 * timed.seconds)
+            store.close()
+            what = f"the {home} store alone, {sizes.batch:,} random keys a batch, {count:,} keys"
+            yield _against(f"store.{home}.{count}", what, median(took), least, None)
+            least = least or median(took)
+    _flush(server)
+
+
+def _against(id: str, what: str, took: float, least: float | None, target: float | None) -> Row:
+    """A row of milliseconds, against those with the fewest keys; these alone for the first."""
+    if least is None:
+        return Row(id, what, took, None, "ms", None)
+    return Row(id, f"{what}; against the fewest", took, least, "ms", target, "at most")
+
+
+# --- a million keys in one batch, and none -------------------------------------------------------------------------
+
+
+def distinct(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
+    """One batch that brings as many new keys, and as many raw SETs; each on an empty server."""
+    ours, raw = list[float](), list[float]()
+    update = _update(1, _words(sizes.distinct))
+    for _ in range(sizes.rounds):
+        _flush(server)
+        store = _in_redis(server)
+        with Timed() as timed:
+            store.apply(LEASE, update)
+        ours.append(timed.seconds)
+        _demand("one batch", _stored_keys(server), sizes.distinct)
+        store.close()
+        _flush(server)
+        raw.append(raw_set(server.port, sizes.distinct, sizes.distinct))
+    _flush(server)
+    what = f"{sizes.distinct:,} distinct new keys in one batch (opaque count), against as many raw pipelined SETs"
+    yield Row("distinct.redis", what, sizes.distinct / median(ours), sizes.distinct / median(raw), "keys/s", 0.6)
+
+
+def untouched(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
+    """Open and commit of a state that the batch does not touch."""
+    _flush(server)
+    places: dict[str, Callable[[], Store]] = {"memory": lambda: _in_memory(), "redis": lambda: _in_redis(server)}
+    for home, make in places.items():
+        store, txid = _filled(make(), sizes.distinct // 10)
+        empty, took = _words(0), []
+        for _ in range(10 * sizes.batches):
+            txid += 1
+            with Timed() as timed:
+                store.apply(LEASE, _update(txid, empty))
+            took.append(1000 * timed.seconds)
+        store.close()
+        what = f"open and commit of a {home} state that a batch does not touch: p50"
+        yield Row(f"untouched.{home}", what, median(took), None, "ms", 1.0, "at most")
+    _flush(server)
+
+
+# --- room ----------------------------------------------------------------------------------------------------------
+
+
+def bytes_a_key(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
+    """Keys like "word123456", counts."""
+    opaque, plain = StateKind.OPAQUE, StateKind.NON_TRANSACTIONAL
+    for kind in (opaque, plain):
+        tracemalloc.start()
+        store, _ = _filled(_in_memory(kind), sizes.distinct)
+        taken = tracemalloc.get_traced_memory()[0] / sizes.distinct
+        tracemalloc.stop()
+        what = f"memory, {kind.value}: bytes a key, with the arrays' spare room"
+        yield Row(f"bytes.memory.{kind.value}", what, taken, None, "bytes", None)
+        del store
+    for form in ("packed", "json"):
+        for kind in (opaque, plain):
+            _flush(server)
+            empty = server.client.info("memory")["used_memory"]
+            redis, _ = _filled(_in_redis(server, kind, values=form), sizes.distinct)
+            taken = (server.client.info("memory")["used_memory"] - empty) / sizes.distinct
+            redis.close()
+            what = f"Redis, {form}, {kind.value}: bytes a key on the server"
+            yield Row(f"bytes.redis.{form}.{kind.value}", what, taken, None, "bytes", None)
+    _flush(server)
+
+
+def recovery(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
+    """A restart from a snapshot of a memory state."""
+    took = []
+    for number in range(sizes.rounds):
+        home = _Home(folder / f"recovery-{number}")
+        store, txid = _filled(_in_memory(home=home), sizes.distinct)
+        store.close()  # which takes a snapshot
+        del store
+        with Timed() as timed:
+            again = MemoryMapState.opaque().open(StateIdentity("bench", "counts", "log"), SHAPE, home)
+            again.acquire(LATER)
+            found = again.read(_table(_words(sizes.distinct), np.arange(10)), txid).values
+        _demand("recovery", pc.sum(found).as_py(), 10)
+        took.append(timed.seconds)
+    what = f"a restart with a memory state of {sizes.distinct:,} keys: load, and the first read"
+    yield Row("recovery.memory", what, median(took), None, "s", 5.0, "at most")
+
+
+# --- small things --------------------------------------------------------------------------------------------------
+
+
+class _Home:
+    """What a run lends to a state; in memory where it has no folder."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder, self._manifest = folder, b""
+
+    def manifest(self) -> bytes | None:
+        return self._manifest or None
+
+    def publish(self, manifest: bytes, lease: Lease) -> None:
+        self._manifest = manifest
+
+
+def _in_memory(kind: StateKind = StateKind.OPAQUE, home: _Home | None = None) -> Store:
+    return _founded(MemoryMapState(kind), home or _Home())
+
+
+def _in_redis(server: RedisServer, kind: StateKind = StateKind.OPAQUE, **options: Any) -> Store:
+    return _founded(RedisMapState(kind, server.url, **options), _Home())
+
+
+def _founded(factory: StateFactory, home: _Home) -> Store:
+    store = factory.open(StateIdentity("bench", "counts", "log"), SHAPE, home)
+    store.create(LEASE, 0)
+    store.acquire(LEASE)
+    return store
+
+
+def _filled(store: Store, count: int) -> tuple[Store, int]:
+    """The store with so many keys, and the txid at which it stands."""
+    words, txid = _words(count), 0
+    for txid, at in enumerate(range(0, count, FILLING), start=1):
+        store.apply(LEASE, _update(txid, words.slice(at, FILLING)))
+    return store, txid
+
+
+def _words(count: int) -> pa.Array:
+    return pc.binary_join_element_wise("word", pa.array(np.arange(count)).cast(pa.string()), "")
+
+
+def _table(words: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Table:
+    return pa.table({"word": words.take(pa.array(rows))})
+
+
+def _update(txid: int, words: pa.Array) -> Update:
+    return Update(txid, pa.table({"word": words}), pa.array(np.ones(len(words), np.int64)))
+
+
+def _stored_keys(server: RedisServer) -> int:
+    return sum(server.client.hlen(key) for key in server.client.scan_iter("*:b:*", count=1000))
+
+
+def _flush(server: RedisServer) -> None:
+    """Empty the server, and wait until its memory is given back."""
+    client: Any = server.client
+    client.execute_command("FLUSHALL", "SYNC")
+
+
+def _demand(what: str, got: int, expected: int) -> None:
+    if got != expected:
+        raise WrongAnswerError(f"{what}: {got} counted, {expected} given")
+
+
+PARTS: dict[str, Callable[[RedisServer, Path, Sizes], Iterator[Row]]] = {
+    "keys": keys,
+    "store": stores_alone,
+    "distinct": distinct,
+    "untouched": untouched,
+    "bytes": bytes_a_key,
+    "recovery": recovery,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small data, one round: does everything run?")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="these parts alone")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, RedisServer(Path(folder, "redis"), "everysec") as server:
+        sizes = SMALL if asked.quick else Sizes()
+        for row in (row for part in asked.only for row in PARTS[part](server, Path(folder), sizes)):
+            other = "" if row.other is None else f"  other {row.other:,.4g}  ratio {row.ratio:.2f}"
+            met = "" if row.ok is None else f"  target {row.target}: {'met' if row.ok else 'MISSED'}"
+            print(f"{row.id:32} {row.ours:12,.4g} {row.unit:7}{other}{met}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
