@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from trident.errors import (
 )
 from trident.log import RedisLog
 from trident.spouts import FeederBatchSpout
-from trident.state import BackingMapState, MemoryMapState, RedisMapState
+from trident.state import BackingMapState, LRUMemoryMapState, MemoryMapState, RedisMapState
 from trident.testing.local import start_local
 
 BATCHES = (["dog", "cat"], ["dog"], ["dog", "emu", None])
@@ -190,6 +191,40 @@ def test_a_scan_of_a_state_in_redis_tells_from_which_txid_to_which_it_is(
         assert {txid for txid, _ in pages} == {1, 5} and sum(page.num_rows for _, page in pages) == 400
         monkeypatch.setattr(store.__class__, "scan_by_page", lambda self, pageRows=reading.FREE_ROWS: iter(pages))
         assert counts.toPandas().attrs == {"asOfTxid": 1, "toTxid": 5}
+
+
+class Wall:
+    """The time of day as a test sets it; waiting is as ever."""
+
+    now = 1_000_000.0
+    monotonic = staticmethod(time.monotonic)
+
+    def time(self) -> float:
+        return self.now
+
+
+def test_a_copy_forgets_as_its_driver_does_also_after_another_rule_was_set(tmp_path: Path) -> None:
+    wall = Wall()
+    for life, words in ((60, ["a"]), (10, ["b"])):
+        fed = Fed(MemoryMapState.opaque(ttlSecs=life), checkpointLocation=tmp_path, clock=wall)
+        with fed.running, openState("wc", "counts", tmp_path) as counts:
+            fed.feed(*words)
+            wall.now += 20
+            fed.feed("c")
+            wall.now += 45
+            fed.feed("d")
+            assert dict(counts.items()) == dict(fed.running.state("counts").items())
+            assert ("c" in counts) == (life == 60)
+
+
+def test_a_copy_keeps_as_many_keys_as_its_driver_does(tmp_path: Path) -> None:
+    fed = Fed(LRUMemoryMapState(maxKeys=16), checkpointLocation=tmp_path)
+    with fed.running, openState("wc", "counts", tmp_path) as counts:
+        for n in range(40):
+            fed.feed(f"w{n}")
+            if n % 7 == 0:
+                assert dict(counts.items()) == dict(fed.running.state("counts").items())
+        assert len(dict(counts.items())) <= 16 and "w39" in counts
 
 
 # --- a driver that was killed ---------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """A state as a file: Parquet, CSV or JSON lines, whole or not there."""
 
+import base64
 import json
 import os
 import secrets
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from pyspark.sql import Row
 
 from trident.base.errors import StateError
 from trident.base.values import to_python
@@ -46,7 +48,8 @@ def export_state(view: StateView, path: str | Path, format: str | None = None, r
 
 
 def json_lines(table: pa.Table) -> list[str]:
-    """A line of JSON a row, with the columns' names; what JSON does not know (dates, decimals, binary) is text.
+    """A line of JSON a row, with the columns' names; what JSON does not know (dates,
+    decimals, binary in base64) is text.
 
     >>> json_lines(pa.table({"word": ["dog"], "value": [2]}))
     ['{"word": "dog", "value": 2}']
@@ -57,12 +60,21 @@ def json_lines(table: pa.Table) -> list[str]:
 
 def to_json(value: Any) -> str:
     """Any value of a state as one line of JSON."""
-    return json.dumps(value, default=_plain, ensure_ascii=False)
+    return json.dumps(_opened(value), default=_plain, ensure_ascii=False)
+
+
+def _opened(value: Any) -> Any:
+    """Structs as objects: a Row is a tuple to JSON. Keys of maps are text there."""
+    if isinstance(value, Row):
+        value = value.asDict()
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else to_json(key): _opened(item) for key, item in value.items()}
+    return [_opened(item) for item in value] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
-        return value.hex()
+        return base64.b64encode(value).decode()
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

@@ -105,6 +105,11 @@ class OpenedState(StateView):
         self._outside = _Commits(followed, state.kind, state.name)
         super().__init__(self._outside, state, isolation)
 
+    @property
+    def keyFields(self) -> pa.Schema:
+        """The key fields and their Arrow types; none of a global state."""
+        return self._shape.keys
+
     def close(self) -> None:
         """Let its connections and files go. What was read stays."""
         if not self._outside.closed:

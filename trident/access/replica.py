@@ -101,7 +101,9 @@ class MemoryReplica:
     def _load(self) -> MemoryStore:
         told, manifest = self.told, self.manifest
         shape = StateShape(told.keys, told.value, self._combine or Combine(told.aggregator, _unknown))
-        store = MemoryStore(manifest.identity, shape, manifest.kind, _Home(self), pace=_NEVER)
+        store = MemoryStore(
+            manifest.identity, shape, manifest.kind, _Home(self), pace=_NEVER, ttl=manifest.ttl, most=manifest.most
+        )
         store.read(told.keys.empty_table() if len(told.keys) else _ONE_ROW, None)  # loads the snapshot's files
         self._marker, self._ended = manifest.txid, False
         return store

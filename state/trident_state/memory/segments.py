@@ -38,7 +38,10 @@ class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A state as it stood after batch `txid`: the segments, later ones over earlier ones, and what it had forgotten."""
+    """A state as it stood after batch `txid`: the segments, later ones over earlier ones, and what it had forgotten.
+
+    `ttl` and `most` are what its driver forgets by, for those who follow it.
+    """
 
     format: int
     topology: str
@@ -51,6 +54,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     txid: int
     segments: tuple[Segment, ...]
     expiry: Expiry = Expiry()
+    ttl: float | None = None
+    most: int | None = None
 
     @property
     def identity(self) -> StateIdentity:

@@ -55,10 +55,18 @@ class Snapshots:
     """What is durable of one state. Used by one thread at a time."""
 
     def __init__(
-        self, home: Home, identity: StateIdentity, shape: StateShape, kind: StateKind, clock: Clock, where: str
+        self,
+        home: Home,
+        identity: StateIdentity,
+        shape: StateShape,
+        kind: StateKind,
+        clock: Clock,
+        where: str,
+        ttl: float | None = None,
+        most: int | None = None,
     ) -> None:
         self._home, self._identity, self._shape, self._kind = home, identity, shape, kind
-        self._clock, self._where = clock, where
+        self._clock, self._where, self._forgets = clock, where, (ttl, most)
         self._text: bytes | None = None
         self._manifest: Manifest | None = None
         self._last = clock.monotonic()
@@ -105,6 +113,12 @@ class Snapshots:
         delete_segments(self.folder, strays(self.folder, None, None))
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
+
+    def restate(self, lease: Lease) -> None:
+        """Publish by what this driver forgets, where the one before it had another rule."""
+        found = self._manifest
+        if self.folder is not None and found is not None and (found.ttl, found.most) != self._forgets:
+            self._publish(lease, found.txid, found.segments, found.expiry)
 
     def sweep(self, lease: Lease) -> None:
         """Delete the files that earlier drivers left half-way."""
@@ -153,6 +167,7 @@ class Snapshots:
             txid,
             segments,
             expiry,
+            *self._forgets,
         )
         text = manifest.encoded()
         self._home.publish(text, lease)

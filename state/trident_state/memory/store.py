@@ -106,7 +106,7 @@ class MemoryStore:
         self._expiry = Expiry()
         self._collect_at = _COLLECT_FROM
         self._max_bytes, self._pace, self._aside = maxBytes, pace or Pace(), aside or _in_a_thread
-        self._snapshots = Snapshots(home, identity, shape, kind, clock or SystemClock(), self._where)
+        self._snapshots = Snapshots(home, identity, shape, kind, clock or SystemClock(), self._where, ttl, most)
         self._writing = threading.RLock()
         self._triples = threading.Lock()
         self._entries: Entries | None = None
@@ -148,6 +148,7 @@ class MemoryStore:
             self._load()
             self._demand_newest(lease)
             self._lease, self._opened, self._fenced = lease, None, None
+            self._snapshots.restate(lease)
             self._snapshots.sweep(lease)
 
     def _load(self) -> Entries:

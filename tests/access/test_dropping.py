@@ -1,0 +1,133 @@
+"""A state is dropped, and begins anew; not under the hands of a driver."""
+
+import functools
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.access.kit import Fed, counted, counting, fixed
+from tests.state.backing.maps import SqliteMap
+from tests.support.server import RedisServer
+from trident import dropState, listStates, openState
+from trident.access import dropping
+from trident.errors import FencedError, StateError, StateLostError, TopologyActiveError
+from trident.log import RedisLog
+from trident.runtime import registry
+from trident.state import BackingMapState, MemoryMapState, RedisMapState
+from trident.testing.local import start_local
+
+
+@pytest.mark.parametrize("log", ["sqlite", "redis"])
+@pytest.mark.parametrize("place", ["memory", "redis", "own"])
+def test_a_dropped_state_begins_anew_with_the_next_batch_and_others_stay(
+    tmp_path: Path, shared_redis: RedisServer, place: str, log: str
+) -> None:
+    own = BackingMapState.opaque(functools.partial(SqliteMap, str(tmp_path / "own.db")))
+    state: Any = {"memory": MemoryMapState.opaque(), "redis": RedisMapState.opaque(shared_redis.url), "own": own}[place]
+    its: dict[str, Any] = {"memory": {}, "redis": {"url": shared_redis.url}, "own": {"factory": own}}[place]
+    where: dict[str, Any] = {"checkpointLocation": tmp_path / "c"}
+    if log == "redis":
+        where["log"] = RedisLog(shared_redis.url, requireDurable=False)
+    counted(counting(fixed(["a"], ["a"]), state, other=MemoryMapState.opaque()), **where)
+    dropState("wc", "counts", **where, **its)
+    assert [each.name for each in listStates(**where, topology="wc")] == ["other"]
+    with pytest.raises(StateError, match="no state 'counts'"):
+        openState("wc", "counts", **(its or where))
+    with pytest.raises(StateError, match=r"knows no state 'counts' \(it has other\); nothing was touched"):
+        dropState("wc", "counts", **where, **its)
+    counted(counting(fixed(["a"], ["a"], ["a", "b"]), state, other=MemoryMapState.opaque()), **where)
+    with openState("wc", "counts", **(its or where)) as counts, openState("wc", "other", **where) as other:
+        assert dict(counts.items()) == {"a": 1, "b": 1} and counts.asOfTxid == 3
+        assert dict(other.items()) == {"a": 3, "b": 1}
+
+
+def test_a_state_that_a_driver_holds_is_not_touched(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = Fed(RedisMapState.opaque(shared_redis.url), checkpointLocation=tmp_path)
+    fed.feed("a")
+    with fed.running:
+        with pytest.raises(TopologyActiveError, match="stop it before you drop a state"):
+            dropState("wc", "counts", tmp_path, url=shared_redis.url)
+        monkeypatch.setattr(registry, "active", list)  # as another process sees it
+        keys = shared_redis.client.dbsize()
+        with pytest.raises(StateError, match=r"a driver holds topology 'wc' \(epoch 1\): it runs, or it was killed"):
+            dropState("wc", "counts", tmp_path, url=shared_redis.url)
+        with pytest.raises(StateError, match="only the log of topology 'wc' knows whether a driver writes"):
+            dropState("wc", "counts", url=shared_redis.url)
+        with pytest.raises(StateError, match="'counts' is not in memory: say where it lies"):
+            dropState("wc", "counts", tmp_path, force=True)
+        assert shared_redis.client.dbsize() == keys and [each.name for each in listStates(tmp_path)] == ["counts"]
+        fed.feed("a")
+        assert fed.running.state("counts")["a"] == 2
+
+
+def test_force_fences_a_driver_out_that_then_writes_nothing_any_more(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = Fed(RedisMapState.opaque(shared_redis.url), checkpointLocation=tmp_path)
+    fed.feed("a")
+    monkeypatch.setattr(registry, "active", list)
+    over = threading.Event()
+
+    def feed() -> None:
+        while not over.is_set():
+            fed.feeder.feed(["a"], timeout=0)
+            over.wait(0.02)
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    try:
+        dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
+    finally:
+        over.set()
+        feeding.join()
+    with pytest.raises(FencedError):
+        fed.running.awaitTermination(20)
+    assert shared_redis.client.dbsize() == 0, "nothing was written anew"
+    monkeypatch.undo()
+    again = counting(fed.feeder, RedisMapState.opaque(shared_redis.url))
+    with start_local(again, name="wc", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        fed.feeder.feed(["b"], wait=True, timeout=20)
+        assert running.state("counts")["b"] == 1
+
+
+def test_without_a_log_force_drops_and_a_log_that_knows_better_refuses_the_next_start(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropping, "_HEARD", 0.0)
+    state = RedisMapState.opaque(shared_redis.url)
+    counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path)
+    dropState("wc", "counts", url=shared_redis.url, force=True)
+    assert shared_redis.client.dbsize() == 0
+    with pytest.raises(StateError, match="no state 'counts' of topology 'wc' there"):
+        dropState("wc", "counts", url=shared_redis.url, force=True)
+    with pytest.raises(StateLostError):
+        counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
+    dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)  # the refused start held the log
+    counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
+
+
+@pytest.mark.parametrize("step", ["drop", "forget"])
+def test_a_drop_that_was_interrupted_is_done_by_the_next_one(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    from trident.runtime.sqlite_log import SqliteLog
+    from trident_state.redis import RedisStore
+
+    monkeypatch.setattr(dropping, "_HEARD", 0.0)
+    state = RedisMapState.opaque(shared_redis.url)
+    counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path)
+
+    def fails(*args: Any) -> None:
+        raise ConnectionError("pulled")
+
+    with monkeypatch.context() as patching:
+        patching.setattr(*((RedisStore, "drop", fails) if step == "drop" else (SqliteLog, "forget", fails)))
+        with pytest.raises(ConnectionError, match="pulled"):
+            dropState("wc", "counts", tmp_path, url=shared_redis.url)
+    dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
+    assert shared_redis.client.dbsize() == 0 and listStates(tmp_path) == []

@@ -1,0 +1,154 @@
+"""``trident state``: what it prints, and how it ends."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.access.kit import Fed, counted, counting, fixed
+from tests.support.server import RedisServer
+from trident import Sum, TridentTopology
+from trident.cli.main import main
+from trident.state import MemoryMapState, RedisMapState
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def trident_(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command line; ``--checkpoint`` comes from the environment."""
+    monkeypatch.setenv("TRIDENT_CHECKPOINT", str(tmp_path))
+    monkeypatch.delenv("TRIDENT_REDIS_URL", raising=False)
+    return lambda *words, **more: CliRunner().invoke(main, ["state", *map(str, words)], **more)
+
+
+def lines(result: Result) -> list[Any]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def refused(result: Result, code: int = 1) -> str:
+    """The one line of an error."""
+    assert result.exit_code == code and result.stdout == "", result.output
+    assert "Traceback" not in result.stderr
+    if code == 1:
+        assert len(result.stderr.splitlines()) == 1
+    return result.stderr
+
+
+def test_list_get_scan_and_export(trident_: Run, tmp_path: Path) -> None:
+    counted(counting(fixed(["dog", "cat"], ["dog"])), checkpointLocation=tmp_path)
+    (found,) = lines(trident_("list"))
+    assert (found["topology"], found["name"], found["shape"]) == ("wc", "counts", "(word string) -> int64 by Count")
+    assert lines(trident_("get", "wc", "counts", "dog", "cat")) == [
+        {"key": "dog", "value": 2},
+        {"key": "cat", "value": 1},
+    ]
+    assert sorted(map(str, lines(trident_("scan", "wc", "counts")))) == [
+        "{'word': 'cat', 'value': 1}",
+        "{'word': 'dog', 'value': 2}",
+    ]
+    assert len(lines(trident_("scan", "wc", "counts", "--limit", 1))) == 1
+    shown = trident_("get", "wc", "counts", "dog", "--format", "table")
+    assert shown.stdout == "key  value\ndog  2\n"
+    assert "wc        counts  memory" in trident_("list", "wc", "--format", "table").stdout
+    file = tmp_path / "counts.parquet"
+    told = trident_("export", "wc", "counts", file)
+    assert (told.stdout, told.stderr) == ("", f"2 entries of wc/counts, as of txid 2, in {file}\n")
+    assert dict(pd.read_parquet(file).to_numpy().tolist()) == {"dog": 2, "cat": 1}
+    assert "is there already" in refused(trident_("export", "wc", "counts", file))
+    assert trident_("export", "wc", "counts", file, "--overwrite").exit_code == 0
+
+
+def test_a_key_without_a_value_is_null_and_the_end_is_3(trident_: Run, tmp_path: Path) -> None:
+    counted(counting(fixed(["dog"])), checkpointLocation=tmp_path)
+    result = trident_("get", "wc", "counts", "dog", "gnu")
+    assert result.exit_code == 3
+    assert list(map(json.loads, result.stdout.splitlines()))[1] == {"key": "gnu", "value": None}
+
+
+def test_keys_of_all_types_can_be_written(trident_: Run, tmp_path: Path) -> None:
+    fields = "n long, day date, d decimal(5,2), ok boolean, t string, x binary, v long"
+    import datetime
+    import decimal
+
+    row = (7, datetime.date(2024, 2, 1), decimal.Decimal("1.50"), True, "7", b"\x00\xff", 3)
+    topology = TridentTopology()
+    rows = topology.newStream("rows", fixed([row], fields=fields))
+    for field in ("n", "day", "d", "ok", "t", "x"):
+        rows.groupBy(field).persistentAggregate(MemoryMapState.opaque(), "v", Sum(), "s", name=field)
+    rows.groupBy("n, t").persistentAggregate(MemoryMapState.opaque(), "v", Sum(), "s", name="two")
+    rows.persistentAggregate(MemoryMapState.opaque(), "v", Sum(), "s", name="all")
+    counted(topology, checkpointLocation=tmp_path)
+    written = {"n": "7", "day": "2024-02-01", "d": "1.50", "ok": "true", "t": "7", "x": "AP8=", "two": '[7, "7"]'}
+    for name, key in written.items():
+        assert lines(trident_("get", "wc", name, key)) == [{"key": key, "value": 3}]
+        assert lines(trident_("scan", "wc", name))[0]["value"] == 3
+    assert lines(trident_("get", "wc", "all")) == [{"value": 3}]
+    assert "7x' is no key; 'n' is bigint" in refused(trident_("get", "wc", "n", "7x"))
+    assert "'x' is no key; 'day' is date" in refused(trident_("get", "wc", "day", "x"))
+    assert "write a JSON list of (n bigint, t string)" in refused(trident_("get", "wc", "two", "7"))
+    assert "has no key fields" in refused(trident_("get", "wc", "all", "7"))
+    assert "is keyed by n: say keys, or use scan" in refused(trident_("get", "wc", "n"), 2)
+
+
+def test_errors_are_one_line_and_wrong_usage_ends_with_2(
+    trident_: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "trident: LogError: no topology 'wc' under" in refused(trident_("get", "wc", "counts", "a"))
+    counted(counting(fixed(["dog"])), checkpointLocation=tmp_path)
+    assert "did you mean 'counts'?" in refused(trident_("scan", "wc", "count"))
+    told = refused(trident_("scan", "wc", "counts", "--url", "http://u:pw@host"))
+    assert "url 'http://u:***@host': expected redis://" in told
+    assert "TRIDENT_NO_SUCH is not set" in refused(trident_("scan", "wc", "counts", "--url", "env:TRIDENT_NO_SUCH"))
+    assert "--format" in refused(trident_("scan", "wc", "counts", "--format", "xml"), 2)
+    monkeypatch.delenv("TRIDENT_CHECKPOINT")
+    assert "say where the states are" in refused(trident_("scan", "wc", "counts"), 2)
+
+
+def test_a_state_in_redis_by_a_url_that_stands_in_a_file_or_the_environment(
+    trident_: Run, tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted(counting(fixed(["dog"]), RedisMapState.opaque(shared_redis.url)), checkpointLocation=tmp_path)
+    (tmp_path / "url").write_text(shared_redis.url)
+    monkeypatch.setenv("WHERE", shared_redis.url)
+    for url in (f"file:{tmp_path / 'url'}", "env:WHERE", shared_redis.url):
+        assert lines(trident_("get", "wc", "counts", "dog", "--url", url)) == [{"key": "dog", "value": 1}]
+    monkeypatch.setenv("TRIDENT_REDIS_URL", "env:WHERE")
+    assert lines(trident_("scan", "wc", "counts", "--latest")) == [{"word": "dog", "value": 1}]
+    assert [each["place"] for each in lines(trident_("list"))] == ["env:WHERE, trident", "log in the checkpoint"]
+
+
+def test_drop_asks_and_leaves_alone_what_a_driver_holds(
+    trident_: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trident.runtime import registry
+
+    fed = Fed(checkpointLocation=tmp_path)
+    fed.feed("dog")
+    with fed.running:
+        monkeypatch.setattr(registry, "active", list)  # as another process sees it
+        assert "a driver holds topology 'wc' (epoch 1)" in refused(trident_("drop", "wc", "counts", "--yes"))
+        monkeypatch.undo()
+    monkeypatch.setenv("TRIDENT_CHECKPOINT", str(tmp_path))
+    declined = trident_("drop", "wc", "counts", input="n\n")
+    assert declined.exit_code == 1 and "Delete state 'counts' of topology 'wc' for good?" in declined.stderr
+    assert lines(trident_("get", "wc", "counts", "dog")) == [{"key": "dog", "value": 1}]
+    assert trident_("drop", "wc", "counts", input="y\n").exit_code == 0
+    assert lines(trident_("list")) == []
+
+
+def test_it_is_a_program(tmp_path: Path) -> None:
+    """In a process of its own, whose output is closed early too."""
+    counted(counting(fixed([f"w{n}" for n in range(5000)])), checkpointLocation=tmp_path)
+    command = [sys.executable, "-m", "trident", "state", "scan", "wc", "counts", "--checkpoint", str(tmp_path)]
+    done = subprocess.run(f"{' '.join(command)} | head -2", shell=True, capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == 2 and done.stderr == ""
+    failed = subprocess.run([*command[:-1], str(tmp_path / "no")], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1 and failed.stderr.startswith("trident: LogError: ")

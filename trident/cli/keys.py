@@ -1,0 +1,71 @@
+"""Keys as one writes them on a command line."""
+
+import base64
+import datetime
+import decimal
+import json
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types as kinds
+
+from trident.base.errors import StateKeyError
+from trident.base.names import quote
+from trident.base.values import type_name
+
+
+def read_key(text: str, fields: pa.Schema, state: str) -> Any:
+    """The key that a word of the command line stands for.
+
+    >>> read_key("dog", pa.schema({"word": pa.string()}), "counts")
+    'dog'
+    >>> read_key('["dog", 7]', pa.schema({"word": pa.string(), "n": pa.int64()}), "counts")
+    ('dog', 7)
+    """
+    if len(fields) == 1:
+        return _one(text, fields.field(0), state)
+    try:
+        parts = json.loads(text)
+    except ValueError:
+        parts = None
+    if not isinstance(parts, list) or len(parts) != len(fields):
+        shown = ", ".join(f"{quote(field.name)} {type_name(field.type)}" for field in fields)
+        raise StateKeyError(f"state {state!r}: {text!r} is no key; write a JSON list of ({shown})")
+    return tuple(_typed(part, field, state) for part, field in zip(parts, fields, strict=True))
+
+
+def _one(text: str, field: pa.Field, state: str) -> Any:
+    if kinds.is_string(field.type) or kinds.is_binary(field.type) or _is_time(field.type):
+        return _typed(text, field, state)
+    try:
+        return _typed(json.loads(text, parse_float=str if kinds.is_decimal(field.type) else None), field, state)
+    except json.JSONDecodeError:
+        raise _wrong(text, field, state) from None
+
+
+def _typed(value: Any, field: pa.Field, state: str) -> Any:
+    """JSON's value as the key field's; what is of no type that it takes is refused by the state itself."""
+    kind = field.type
+    if value is None:
+        return None
+    try:
+        if kinds.is_binary(kind):
+            return base64.b64decode(value, validate=True)
+        if kinds.is_decimal(kind):
+            return decimal.Decimal(value)
+        if kinds.is_date(kind):
+            return datetime.date.fromisoformat(value)
+        if kinds.is_timestamp(kind):
+            return datetime.datetime.fromisoformat(value)
+    except (TypeError, ValueError, ArithmeticError):
+        raise _wrong(value, field, state) from None
+    return value
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(kinds.is_date(kind) or kinds.is_timestamp(kind))
+
+
+def _wrong(value: object, field: pa.Field, state: str) -> StateKeyError:
+    how = {True: " (base64)"}.get(bool(kinds.is_binary(field.type)), "")
+    return StateKeyError(f"state {state!r}: {value!r} is no key; {field.name!r} is {type_name(field.type)}{how}")

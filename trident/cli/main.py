@@ -1,0 +1,32 @@
+"""``trident``: what operators do with states from outside of a program.
+
+Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 `get` found nothing under a key.
+"""
+
+import click
+
+from trident.base.errors import TridentError
+from trident.cli.state import state
+
+
+class _Commands(click.Group):
+    """Errors of ours are one line, and no traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # as in `trident state scan ... | head`: click ends quietly
+            raise
+        except (TridentError, ValueError, OSError) as error:
+            told = " ".join(str(error).split()) or type(error).__name__
+            click.echo(f"trident: {type(error).__name__}: {told}", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="trident-pyspark", message="%(version)s")
+def main() -> None:
+    """Look after the states of Trident topologies: stopped ones, and those that run elsewhere."""
+
+
+main.add_command(state)

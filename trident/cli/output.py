@@ -1,0 +1,48 @@
+"""What commands print: JSON lines, or a table for people."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+from trident.access.exporting import to_json
+
+FORMATS = ("json", "table")
+
+format_option = click.option(
+    "--format", "form", type=click.Choice(FORMATS), default=None, help="JSON lines (when piped), or a table."
+)
+
+
+def chosen(form: str | None) -> str:
+    """The format asked for; else a table for people and JSON for programs."""
+    return form or ("table" if sys.stdout.isatty() else "json")
+
+
+def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: str | None) -> None:
+    """Print rows that have these columns."""
+    if chosen(form) == "json":
+        for row in rows:
+            click.echo(to_json(dict(row)))
+        return
+    for line in table_lines(rows, columns):
+        click.echo(line)
+
+
+def table_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+    """A heading, and a line a row.
+
+    >>> list(table_lines([{"word": "dog", "value": 2}], ["word", "value"]))
+    ['word  value', 'dog   2']
+    """
+    cells = [[_cell(row[column]) for column in columns] for row in rows]
+    widths = [max(map(len, [name, *(line[at] for line in cells)])) for at, name in enumerate(columns)]
+    for line in [list(columns), *cells]:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else to_json(value)
