@@ -2,6 +2,8 @@
 
 import datetime
 import decimal
+import functools
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from tests.state.backing.maps import SqliteMap
 from tests.support.server import RedisServer
 from trident import Count, MapGet, Sum, TridentTopology, expr
 from trident.base.types import arrow_schema, parse_schema, spark_schema
@@ -20,7 +23,7 @@ from trident.base.values import to_python
 from trident.compiler.updates import compile_update
 from trident.plan.nodes import PersistentReduce
 from trident.spouts import FixedBatchSpout
-from trident.state import CombinerValueUpdater, MapState, MemoryMapState, RedisMapState
+from trident.state import BackingMapState, CombinerValueUpdater, MapState, MemoryMapState, RedisMapState
 from trident_state.keys import encode_keys
 
 pytestmark = pytest.mark.spark
@@ -155,7 +158,7 @@ def test_keys_of_any_type_meet_exactly_when_spark_groups_them(spark: SparkSessio
     assert by_encoding(compile_update(step)(table, Empty(), 1).puts) == counted_by_spark(spark, table)
 
 
-@pytest.mark.parametrize("home", ["memory", "redis"])
+@pytest.mark.parametrize("home", ["memory", "redis", "json and a map of one's own"])
 def test_compound_keys_of_every_type_in_states(
     spark: SparkSession, shared_redis: RedisServer, tmp_path: Path, home: str
 ) -> None:
@@ -167,7 +170,17 @@ def test_compound_keys_of_every_type_in_states(
         for at in range(160)
     ]  # fmt: skip
     rows += rows[:50]
-    state = MemoryMapState.opaque if home == "memory" else lambda: RedisMapState.opaque(shared_redis.url, buckets=16)
+    own = BackingMapState.opaque(functools.partial(SqliteMap, str(tmp_path / "own.db")))
+    homes: dict[str, list[Any]] = {
+        "memory": [MemoryMapState.opaque()],
+        "redis": [RedisMapState.opaque(shared_redis.url, buckets=16)],
+        "json and a map of one's own": [RedisMapState.opaque(shared_redis.url, buckets=16, values="json"), own],
+    }
+    states = itertools.cycle(homes[home])
+
+    def state() -> Any:
+        return next(states)
+
     topology = TridentTopology()
     batches = [[tuple(row) for row in rows[at : at + 70]] for at in range(0, len(rows), 70)]
     stream = topology.newStream("s", FixedBatchSpout(SCHEMA, batches))
