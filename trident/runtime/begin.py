@@ -13,7 +13,6 @@ from trident.base.errors import (
     StateAheadError,
     StateLostError,
     StateOwnedError,
-    StateShapeError,
 )
 from trident.compiler.program import Program
 from trident.plan.nodes import StateWriter
@@ -23,6 +22,7 @@ from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_fitting
 from trident.runtime.home import LogHome
 from trident.runtime.log import Birth, TransactionLog
+from trident.runtime.same_shape import demand_same_shape
 from trident.runtime.settings import Settings
 from trident_state.store import StateIdentity, Store, StoreReport
 
@@ -115,18 +115,7 @@ def _demand_ours(
             f"(uuid {log.uuid}): the checkpoint was removed, moved or mixed up. "
             f"Start with the checkpointLocation (or log=) that belongs to it, or {settings.way_out}"
         )
-    shape = program.shapes[name]
-    if report.fingerprint is not None and report.fingerprint != shape.fingerprint:
-        raise StateShapeError(
-            f"state {name!r} holds {report.fingerprint}, the topology declares {shape.fingerprint}; "
-            f"give the new shape another name=, or {settings.way_out}"
-        )
-    kind = step.state.factory.kind
-    if report.kind is not None and report.kind is not kind:
-        raise StateShapeError(
-            f"state {name!r} is {report.kind.value}, the topology declares it {kind.value}; "
-            f"give the new kind another name=, or {settings.way_out}"
-        )
+    demand_same_shape(name, report, program.shapes[name], step.state.factory.kind, settings)
 
 
 def _births(

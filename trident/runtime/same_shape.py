@@ -1,0 +1,51 @@
+"""A stored state may only be gone on with by code that means the same: what has changed, and what one can do then."""
+
+from trident.base.errors import StateShapeError
+from trident.runtime.settings import Settings
+from trident_state.fingerprint import Fingerprint, read_fingerprint
+from trident_state.store import StateKind, StateShape, StoreReport
+
+
+def demand_same_shape(name: str, report: StoreReport, shape: StateShape, kind: StateKind, settings: Settings) -> None:
+    """Refuse other keys, another value type, another aggregator, another kind than is stored."""
+    if report.fingerprint is not None and report.fingerprint != shape.fingerprint:
+        raise StateShapeError(
+            f"state {name!r} holds {report.fingerprint}, the topology declares {shape.fingerprint} "
+            f"({_changed(report.fingerprint, shape.fingerprint)}). {_ways(name, settings)}"
+        )
+    if report.kind is not None and report.kind is not kind:
+        raise StateShapeError(
+            f"state {name!r} is {report.kind.value}, the topology declares it {kind.value}. {_ways(name, settings)}"
+        )
+
+
+def _changed(stored: str, declared: str) -> str:
+    """In words, which parts differ."""
+    try:
+        was, now = read_fingerprint(stored), read_fingerprint(declared)
+    except StateShapeError:  # a line of another version
+        return "another shape"
+    return ", ".join(_parts(was, now)) or "another shape"
+
+
+def _parts(was: Fingerprint, now: Fingerprint) -> list[str]:
+    parts = []
+    if was.keys.types != now.keys.types:
+        parts.append("other key types")
+    elif was.keys.names != now.keys.names:
+        parts.append("other names of the key fields")
+    if was.value != now.value:
+        parts.append("another value type")
+    if was.aggregator != now.aggregator:
+        parts.append("another aggregator")
+    return parts
+
+
+def _ways(name: str, settings: Settings) -> str:
+    where = "" if not settings.lasting else f", checkpointLocation={str(settings.folder.parent)!r}"
+    where += "" if settings.log is None else f", log={settings.log!r}"
+    return (
+        f"Give the new one another name= (this one stays, and openState reads it); or let it begin anew from the next "
+        f"batch with dropState({settings.name!r}, {name!r}{where}); or {settings.way_out}. To keep its values, export "
+        f"them first (trident state export)"
+    )
