@@ -50,7 +50,8 @@ topology
 # ## Running it
 #
 # The cell below keeps itself up to date: the last committed batch, its rate, how many keys it touched, and what `Debug`
-# saw of it.
+# saw of it. With a `checkpointLocation=` the next start would go on where this one stopped; without one, all ends with
+# the run, and a warning says so.
 
 # %%
 running = topology.start(name="wordcount")

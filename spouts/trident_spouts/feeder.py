@@ -106,7 +106,10 @@ class FeederBatchSpout:
                 f"FeederBatchSpout: batch {index} was not committed within {timeout} s; it stays fed "
                 f"({self._committed} of {self._fed} batches are committed). Is the topology running?"
             )
-        raise SpoutError(f"FeederBatchSpout: the topology stopped before batch {index} was committed; it stays fed")
+        raise SpoutError(
+            f"FeederBatchSpout: the topology stopped before batch {index} was committed; it stays fed. "
+            "Why it stopped, awaitTermination() of its handle raises"
+        )
 
     def __repr__(self) -> str:
         batches = f"{self._fed} batch{'' if self._fed == 1 else 'es'}"

@@ -18,11 +18,20 @@ def test_the_readmes_example_runs_and_says_what_it_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "a.txt").write_text("the cow jumped over the dog\nthe man and the dog and the cat\n")
-    (tmp_path / "corpus" / "b.txt").write_text("The dog and the man\nhow the cat met the dog\n" + "the\n")
+    (tmp_path / "trident").symlink_to(ROOT / "trident")
     run_page(ROOT / "README.md")
-    assert capsys.readouterr().out.splitlines() == ["[Row(sum=18)]", "4"]
+    said = capsys.readouterr().out.splitlines()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert said == re.findall(r"print\(.*\)  # (.*)", readme) == ["[Row(sum=14137)]", "492"]
+
+
+def test_the_guides_streams_run_and_give_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "guide" / "streams.md"
+    looks = re.compile(r"^(\w.*\.take\(\d\))  # (\[.*\])$", re.MULTILINE)
+    program = looks.sub(r"assert str(sorted(\1)) == str(sorted(\2)), \1", program_of(page))
+    assert program.count("assert") == 2
+    exec(compile("from pyspark.sql import Row\n" + program, str(page), "exec"), {"__name__": "page"})
+    assert "|jumped|" in capsys.readouterr().out
 
 
 def test_a_pages_program_keeps_the_pages_line_numbers(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_a_forked_child_knows_that_the_topology_runs_elsewhere() -> None:
 
 
 LATE = """
-import threading, time
+import tempfile, threading, time
 import pyarrow as pa
 from tests.runtime.test_ending import ENDLESS, counting
 from trident.testing.local import start_local
@@ -234,7 +234,7 @@ def word(word: str) -> str:
     except pa.ArrowInvalid:
         pass
     return word
-running = start_local(counting(ENDLESS, word), name="late")
+running = start_local(counting(ENDLESS, word), name="late", checkpointLocation=tempfile.mkdtemp())
 begun.wait()
 running.stop()
 """

@@ -329,7 +329,7 @@ def test_debug_output_is_in_the_handle() -> None:
     topology = TridentTopology()
     stream = topology.newStream("lines", FixedBatchSpout("line string", [["a"], ["b"]]))
     stream.each("line", trident.Debug("seen"))
-    with start_local(topology, name="wc") as running:
+    with start_local(topology, name="wc", maxSpoutPending=1) as running:  # else the second may be through first
         running.processAllAvailable(timeout=10)
         assert running.debugOutput == ["DEBUG(seen) 1:0: ['a']", "DEBUG(seen) 2:0: ['b']"]
 

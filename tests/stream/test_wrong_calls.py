@@ -205,6 +205,11 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         "lines/1:each: the operation is missing; write each([inputFields,]",
     ),
     (
+        lambda s: s.each("line", "split", "word string"),
+        TopologyError,
+        "lines/1:each: 'split' is a string, and the operation is a function or object: give it without quotes",
+    ),
+    (
         lambda s: s.each("line", split, text, "w"),
         TopologyError,
         "one operation, not function 'split' and function 'text'",

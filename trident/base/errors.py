@@ -4,9 +4,14 @@ A message says what came, where (the step, the user's function with its file and
 Where a builtin exception fits, it is inherited too, so that ``except LookupError`` works as one expects.
 """
 
+from typing import ClassVar
+
 
 class TridentError(Exception):
     """The root of all errors that this library raises."""
+
+    hopeless: ClassVar[bool] = False
+    """Whether a batch that failed with it would fail in the same way again: it is not tried again."""
 
 
 # --- while a topology is built -----------------------------------------------------------------------------------
@@ -14,6 +19,8 @@ class TridentError(Exception):
 
 class TopologyError(TridentError, ValueError):
     """The topology cannot mean what it says; raised where the wrong call stands."""
+
+    hopeless = True
 
 
 class FieldNotFoundError(TopologyError, LookupError):
@@ -39,12 +46,20 @@ class GuaranteeError(TopologyError):
 class MissingSessionError(TridentError, RuntimeError):
     """An operation needs a Spark session (a ready Column, a DRPC query that only Spark can run) and there is none."""
 
+    hopeless = True
+
 
 # --- while a batch runs ------------------------------------------------------------------------------------------
 
 
 class SparkFailedError(TridentError, RuntimeError):
-    """Spark could not do the work for a reason of its own: a worker died or lacks a module, the session was stopped."""
+    """Spark could not do the work for a reason of its own: a worker died, say."""
+
+
+class SparkSetupError(SparkFailedError):
+    """Spark is not set up for the work: its workers lack a module or run another Python, the session was stopped."""
+
+    hopeless = True
 
 
 class FailedException(TridentError):
@@ -55,8 +70,16 @@ class UserFunctionError(TridentError):
     """A user's function raised, or gave what was not declared; names the step, the function and the tuple."""
 
 
+class UserCodeError(UserFunctionError):
+    """A user's function cannot work whatever the tuples are: it cannot be sent to workers, or its DataFrame lacks a
+    field."""
+
+    hopeless = True
+
+
 class BatchFailedError(TridentError):
-    """A batch failed `maxAttempts` times; its group stopped with the cause, nothing of the batch was applied."""
+    """A batch failed `maxAttempts` times, or once where another attempt could only fail in the same way; its group
+    stopped. Nothing of the batch was applied. ``__cause__`` is what it failed with."""
 
 
 class AttemptCancelledError(TridentError):
@@ -81,9 +104,13 @@ class SourceUnreadableError(SpoutError, OSError):
 class MalformedInputError(SpoutError, ValueError):
     """Input that is not what its format says: invalid UTF-8, a broken JSON line; names file and line or byte."""
 
+    hopeless = True
+
 
 class SpoutContractError(SpoutError):
     """A spout broke its promise: a transactional replay differs, a plan is not JSON, fields do not fit."""
+
+    hopeless = True
 
 
 class FeedTimeoutError(SpoutError, TimeoutError):

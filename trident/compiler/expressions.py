@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
-from trident.base.errors import TridentError
+from trident.base.errors import TridentError, UserCodeError
 from trident.compiler.failures import Where
 from trident.compiler.names import all_quoted, cast, plain, quoted, widens
 from trident.compiler.sessions import seen_in
@@ -99,7 +99,8 @@ class Expressions:
         except Exception as cause:
             raise where.raised(cause, [], 0) from cause
         if not hasattr(made, "selectExpr"):
-            raise where.error(f"gave {type(made).__name__} where a DataFrame is expected; return the DataFrame")
+            what = f"gave {type(made).__name__} where a DataFrame is expected; return the DataFrame"
+            raise where.error(what, kind=UserCodeError)
         known = self._learned.get((id(node), "types"))
         if known is None:
             known = self._learned[id(node), "types"] = _fit(where, made.schema, node.schema, "gave")
@@ -113,11 +114,13 @@ def _fit(where: Where, made: StructType, declared: StructType, gives: str) -> st
     come = {field.name: field.dataType for field in made.fields}
     for field in declared.fields:
         if field.name not in come:
-            raise where.error(f"{gives} a DataFrame without {field.name!r}; its columns are ({', '.join(made.names)})")
+            what = f"{gives} a DataFrame without {field.name!r}; its columns are ({', '.join(made.names)})"
+            raise where.error(what, kind=UserCodeError)
         if not widens(come[field.name], field.dataType):
             raise where.error(
                 f"{gives} {plain(come[field.name])} for field {field.name!r}, declared {plain(field.dataType)}; "
-                "cast it there, or declare it so"
+                "cast it there, or declare it so",
+                kind=UserCodeError,
             )
     return "same" if all(plain(come[field.name]) == plain(field.dataType) for field in declared.fields) else "cast"
 
@@ -137,7 +140,8 @@ def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column
     except Exception as cause:
         raise where.raised(cause, [], 0) from cause
     if not isinstance(made, Column):
-        raise where.error(f"gave {type(made).__name__} where a Column is expected; it is annotated '-> Column'")
+        what = f"gave {type(made).__name__} where a Column is expected; it is annotated '-> Column'"
+        raise where.error(what, kind=UserCodeError)
     return made
 
 
@@ -159,7 +163,7 @@ def analysed(node: Node) -> Iterator[None]:
         raise
     except (AnalysisException, ParseException) as error:
         operation = getattr(node, "function", None) or getattr(node, "predicate", None)
-        raise where_of(node, operation).error(first_line(error)) from None
+        raise where_of(node, operation).error(first_line(error), kind=UserCodeError) from None
 
 
 def first_line(error: BaseException) -> str:

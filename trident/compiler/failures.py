@@ -36,15 +36,17 @@ class Where:
         if isinstance(cause, FailedException | UserFunctionError):
             return cause
         what = f"raised {type(cause).__name__}: {cause}" if str(cause) else f"raised {type(cause).__name__}"
-        return self.error(f"{what}; {self.tuple_text(lists, row)}", cause)
+        return self.error(f"{what}; {self.tuple_text(lists, row)}" if self.inputs else what, cause)
 
     def gave(self, what: str, lists: Sequence[Sequence[Any]], row: int, hint: str = "") -> UserFunctionError:
         """The error for a function that gave what was not declared."""
         return self.error(f"gave {what}; {self.tuple_text(lists, row)}{f' ({hint})' if hint else ''}")
 
-    def error(self, what: str, cause: BaseException | None = None) -> UserFunctionError:
+    def error(
+        self, what: str, cause: BaseException | None = None, kind: type[UserFunctionError] = UserFunctionError
+    ) -> UserFunctionError:
         """An error about this function: `what` follows its name."""
-        error = UserFunctionError(f"{self.step}: {self.site} {what}")
+        error = kind(f"{self.step}: {self.site} {what}")
         error.__cause__ = cause
         return error
 

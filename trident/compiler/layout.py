@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from pyspark import cloudpickle
 
+from trident.base.errors import UserCodeError
 from trident.compiler.evaluate import between
 from trident.compiler.failures import Where
 from trident.compiler.kernels import Work, work_of
@@ -101,7 +102,7 @@ def end_of(step: Node) -> Node:
 
 
 def check_travels(stage_layout: Layout) -> None:
-    """Refuse a function that cannot be pickled before a batch does: UserFunctionError."""
+    """Refuse a function that cannot be pickled before a batch does: UserCodeError."""
     for node in stage_layout.nodes:
         if id(node) in stage_layout.starts:
             continue
@@ -117,4 +118,4 @@ def _check_pickles(where: Where, target: object) -> None:
         cloudpickle.dumps(target)  # type: ignore[no-untyped-call]
     except Exception as error:
         hint = "make what it holds where it runs, or keep it in a module"
-        raise where.error(f"cannot be sent to Spark's workers: {error} ({hint})", error) from error
+        raise where.error(f"cannot be sent to Spark's workers: {error} ({hint})", error, UserCodeError) from error

@@ -13,7 +13,13 @@ from pyspark.errors import (
     PySparkException,
 )
 
-from trident.base.errors import SourceUnreadableError, SparkFailedError, TridentError, UserFunctionError
+from trident.base.errors import (
+    SourceUnreadableError,
+    SparkFailedError,
+    SparkSetupError,
+    TridentError,
+    UserFunctionError,
+)
 from trident.compiler.failures import decoded
 
 _VALUES = (ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException)
@@ -50,29 +56,32 @@ def translated(error: BaseException) -> BaseException:
         return UserFunctionError(f"an expression failed in Spark: {value[2].strip()} [{value[1]}]")
     why = _house_trouble(text)
     if why is not None:
-        return SparkFailedError(why)
+        return why
     if isinstance(error, _VALUES) or isinstance(error, AnalysisException | ParseException):
         return UserFunctionError(f"an expression failed in Spark: {text.partition(chr(10))[0]}")
     return error
 
 
-def _house_trouble(text: str) -> str | None:
+def _house_trouble(text: str) -> SparkFailedError | None:
     """What is wrong with Spark's workers or its session, and the way out."""
     missing = _MISSING.search(text)
-    if missing is not None and missing[1].partition(".")[0] in _OURS:
-        return f"Spark's Python workers have no module {missing[1]!r}: they run another Python; {_SAME_PYTHON}"
     if missing is not None:
-        return f"Spark's Python workers have no module {missing[1]!r}; install it there, or send it with addPyFile"
+        lacks = f"Spark's Python workers have no module {missing[1]!r}"
+        if missing[1].partition(".")[0] in _OURS:
+            return SparkSetupError(f"{lacks}: they run another Python; {_SAME_PYTHON}")
+        return SparkSetupError(f"{lacks}; install it there, or send it with addPyFile")
     other = _OTHER_PYTHON.search(text)
     if other is not None:
-        return f"Spark's Python workers run another Python: {other[1].strip()} ({_SAME_PYTHON})"
+        return SparkSetupError(f"Spark's Python workers run another Python: {other[1].strip()} ({_SAME_PYTHON})")
     if _DIED in text:
-        return (
+        return SparkFailedError(
             "a Python worker of Spark died in the middle of its work: killed for its memory, a crash in native code, "
             "or a function that ends the process; Spark's log says more"
         )
     if any(sign in text for sign in _STOPPED):
-        return "the Spark session was stopped under the running topology; stop the topology first, or start it anew"
+        return SparkSetupError(
+            "the Spark session was stopped under the running topology; stop the topology first, or start it anew"
+        )
     return None
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from trident.base.errors import (
+    DRPCArgumentError,
     DRPCNotFoundError,
     DRPCTimeoutError,
     FencedError,
@@ -59,6 +60,8 @@ class _Function:
 
     def execute(self, args: Sequence[Any], named: dict[str, Any], timeout: float | None) -> DRPCResult:
         values = self._arguments.bind(args, named)
+        if timeout is not None and (not isinstance(timeout, int | float) or timeout <= 0):
+            raise DRPCArgumentError(f"DRPC {self._plan.function!r}: timeout={timeout!r} is no number of seconds")
         try:
             return self._combining.ask(values, timeout)
         except Late:

@@ -14,6 +14,24 @@ class CombinerAggregator(Protocol):
     ``combine`` must be associative, and commutative as far as the order of tuples is not yours; ``zero()`` is its
     neutral value. An optional ``present(acc)`` is what queries see of a stored value, and its annotation tells their
     type. An optional attribute ``outputType`` (DDL) declares the accumulator's type where the output field does not.
+    A value is nothing special to it: what ``init`` gets is a tuple of the input fields, also where that is one field.
+
+    >>> class Longest:
+    ...     outputType = "string"
+    ...
+    ...     def init(self, tuple):
+    ...         return tuple.word  # or tuple["word"], tuple[0]
+    ...
+    ...     def combine(self, a, b):
+    ...         return max(a, b, key=len)
+    ...
+    ...     def zero(self):
+    ...         return ""
+    >>> from trident import TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["ox", "cow", "ewe"]]))
+    >>> words.aggregate("word", Longest(), "longest").take(1)
+    [Row(longest='cow')]
     """
 
     def init(self, tuple: Any) -> Any:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import BatchFailedError
+from trident.base.errors import BatchFailedError, TridentError
 from trident.runtime import events as on
 from trident.runtime.events import Action, BatchPlan, Event, Positions
 
@@ -40,7 +40,7 @@ class Rules:
     """What is set for a group. Seconds throughout.
 
     pending: batches in flight at most (Trident's max.spout.pending).
-    maxAttempts: attempts at one batch before the group stops.
+    maxAttempts: attempts at one batch before the group stops; one, where the error is `hopeless`.
     ahead: whether n + 1 can be planned before n is frozen (False if a spout knows its position only after emission).
     replans: whether a failed attempt is planned anew (an opaque spout) instead of read again.
     commitRetry: how long a commit is repeated before the group stops, the batch frozen; None: for ever.
@@ -317,8 +317,10 @@ class Coordinator:
             return
         txid = batch.attempt.txid
         self._failures[txid] = failures = self._failures.get(txid, 0) + 1
-        if failures >= self._rules.maxAttempts:
-            failed = BatchFailedError(f"batch {txid} failed {failures} times, the last time with: {error}")
+        hopeless = isinstance(error, TridentError) and error.hopeless
+        if hopeless or failures >= self._rules.maxAttempts:
+            often = "and would fail again" if hopeless else f"{failures} times, the last time with"
+            failed = BatchFailedError(f"batch {txid} failed {often}: {error}")
             failed.__cause__ = error
             self._stop(failed)
             return

@@ -2,15 +2,17 @@
 
 import logging
 import shutil
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trident.base.attempt import Lease
 from trident.base.errors import LogError, StateOwnedError, TopologyActiveError, TopologyError
+from trident.base.names import did_you_mean
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
-from trident.runtime import registry
+from trident.runtime import options, registry
 from trident.runtime.sqlite_log import SqliteLog
 from trident.runtime.start import LOG_FILE
 from trident_state.store import StateIdentity
@@ -49,9 +51,10 @@ def reset(
         raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
     if checkpointLocation is None and log is None:
         raise TopologyError("reset needs the place of the log: say checkpointLocation= or log= as start was told")
-    folder = None if checkpointLocation is None else Path(checkpointLocation).absolute() / name
+    folder = None if checkpointLocation is None else options.folder(checkpointLocation) / name
     program = cut(topology)
     if folder is not None:
+        _warn_if_unknown(folder)
         _take(folder / LOG_FILE, name)
     taken = None if log is None else log.open(name)
     try:
@@ -83,6 +86,18 @@ def _drop_states(program: Program, name: str, folder: Path | None) -> None:
                 store.drop()
             finally:
                 store.close()
+
+
+def _warn_if_unknown(folder: Path) -> None:
+    """A name that was never started may be a slip; where nothing is at all, there is nothing to slip beside."""
+    others = sorted(path.parent.name for path in folder.parent.glob(f"*/{LOG_FILE}"))
+    if others and folder.name not in others:
+        warnings.warn(
+            f"reset: there is no topology {folder.name!r} in {folder.parent}{did_you_mean(folder.name, others)}; "
+            f"there are {', '.join(others)}",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def _take(path: Path, name: str) -> None:

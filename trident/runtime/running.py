@@ -19,7 +19,7 @@ from trident.runtime.commits import RunCommits
 from trident.runtime.group_run import GroupRun
 from trident.runtime.progress import Progress
 from trident.runtime.reading import Isolation
-from trident.runtime.show import LiveProgress, html_of
+from trident.runtime.show import LiveProgress, html_of, standing
 from trident.runtime.state_view import Described, StateView
 from trident.runtime.statics import Readable
 from trident.runtime.threads import Threads
@@ -199,7 +199,7 @@ class RunningTopology:
 
     def __repr__(self) -> str:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
-        return f"<RunningTopology {self.name!r} {'active' if self.isActive else 'stopped'}: {txids}>"
+        return f"<RunningTopology {self.name!r} {standing(self)}: {txids}>"
 
     def _repr_html_(self) -> str:
         return html_of(self, self._topology.draw("svg"))

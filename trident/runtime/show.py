@@ -70,7 +70,8 @@ def _number(value: float | None, unit: str = "") -> str:
     return "" if value is None else f"{value:,.0f}{unit}"
 
 
-def _standing(watched: Watched) -> str:
+def standing(watched: Watched) -> str:
+    """How it stands: running, stopped, or failed with what."""
     error = watched.exception()
     if error is not None:
         return f"failed: {type(error).__name__}: {error}"
@@ -82,7 +83,7 @@ def text_of(watched: Watched) -> str:
 
     For example ``wordcount (running) sentences: txid 12, 100,000 rows, 1,930,000 rows/s, 52 ms, counts 21,004 keys``.
     """
-    head = f"{watched.name} ({_standing(watched)})"
+    head = f"{watched.name} ({standing(watched)})"
     lines = lines_of(watched.recentProgress)
     if not lines:
         return f"{head}: no batch yet"
@@ -110,7 +111,7 @@ def html_of(watched: Watched, picture: str = "") -> str:
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else "<i>no batch yet</i>"
     lines = list(watched.debugOutput)[-_DEBUG_LINES:]
     debug = f"<pre>{html.escape(chr(10).join(lines))}</pre>" if lines else ""
-    return f"<div><b>{html.escape(watched.name)}</b> {html.escape(_standing(watched))}{table}{debug}{picture}</div>"
+    return f"<div><b>{html.escape(watched.name)}</b> {html.escape(standing(watched))}{table}{debug}{picture}</div>"
 
 
 def in_notebook() -> bool:
@@ -168,7 +169,7 @@ class LiveProgress:
         """Changes whenever there is something new to show."""
         events, lines = self._watched.recentProgress, list(self._watched.debugOutput)
         newest = [(event["group"], event["txid"], event["attempt"], event["timestamp"]) for event in events[-1:]]
-        return (*newest, len(lines), *lines[-1:], _standing(self._watched))
+        return (*newest, len(lines), *lines[-1:], standing(self._watched))
 
     def _update(self) -> None:
         if self._handle is None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import re
 import shutil
 import tempfile
 import warnings
@@ -14,7 +13,7 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
-from trident.base.errors import FencedError, LogError, TopologyError
+from trident.base.errors import FencedError, GuaranteeError, LogError, TopologyError
 from trident.base.names import check_name
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group, Program
@@ -30,6 +29,7 @@ from trident.runtime.commits import RunCommits
 from trident.runtime.committer import AnswerQuery, Committer
 from trident.runtime.group_run import GroupRun
 from trident.runtime.log import TransactionLog
+from trident.runtime.options import at_least, demand_known, folder, seconds
 from trident.runtime.running import RunningTopology, remove
 from trident.runtime.session import session_for
 from trident.runtime.settings import Settings
@@ -60,6 +60,7 @@ def start(topology: "TridentTopology", spark: "SparkSession | None" = None, **op
 
         return SparkEngine(session_for(spark), settings.files)
 
+    demand_known(start_on, options)
     return start_on(engine, topology, **options)
 
 
@@ -88,17 +89,21 @@ def start_on(
         raise TopologyError("the topology has no stream from a spout: there is nothing to run; begin with newStream")
     if requireExactlyOnce:
         demand_exactly_once(topology)
+        if checkpointLocation is None and log is None:
+            raise GuaranteeError(
+                "requireExactlyOnce=True without a checkpointLocation: what is promised ends with the process; name one"
+            )
     _demand_lasting(program, checkpointLocation, log)
     lasting = checkpointLocation is not None
-    base = Path(tempfile.mkdtemp(prefix="trident-") if checkpointLocation is None else checkpointLocation).absolute()
+    base = Path(tempfile.mkdtemp(prefix="trident-")) if checkpointLocation is None else folder(checkpointLocation)
     settings = Settings(
         name=name,
         folder=base / name,
         lasting=lasting,
         availableNow=availableNow,
-        processingTime=_seconds(processingTime),
-        maxSpoutPending=_at_least(1, "maxSpoutPending", maxSpoutPending),
-        maxAttempts=_at_least(1, "maxAttempts", maxAttempts),
+        processingTime=seconds(processingTime),
+        maxSpoutPending=at_least(1, "maxSpoutPending", maxSpoutPending),
+        maxAttempts=at_least(1, "maxAttempts", maxAttempts),
         messageTimeoutSecs=messageTimeoutSecs,
         commitRetrySecs=commitRetrySecs,
         rewindBytes=rewindBytes,
@@ -127,7 +132,7 @@ def _start(
         shutil.rmtree(settings.folder / SCRATCH, ignore_errors=True)
         undo.append(functools.partial(_give_back, log, begun.lease))
         undo.append(lambda: close_all(begun.stores))
-        _tell_warnings(begun.stores)
+        _tell_warnings(begun, settings)
         statics = open_statics(program)
         undo.append(lambda: close_statics(statics))
         engine = engine_of(settings)
@@ -228,11 +233,22 @@ def _give_back(log: TransactionLog, lease: Lease) -> None:
         log.give_back(lease)
 
 
-def _tell_warnings(stores: Mapping[str, Store]) -> None:
-    """What a state's server could do better, once a run, to whoever starts it."""
-    told = [text for store in stores.values() for text in getattr(store, "warnings", ())]
+def _tell_warnings(begun: Begun, settings: Settings) -> None:
+    """What may surprise later, once a start, to whoever starts it."""
+    told = [text for store in begun.stores.values() for text in getattr(store, "warnings", ())]
+    if begun.stores and not settings.lasting and settings.log is None:
+        told.append(
+            f"topology {settings.name!r} has no checkpointLocation: its states and its position end with this run"
+        )
+    for state, birth in begun.births.items():
+        history = begun.histories[birth.group]
+        if 0 < birth.txid == history.committed + len(history.frozen):
+            told.append(
+                f"state {state!r} is new, and its stream stands at txid {birth.txid}: the batches up to there are not "
+                f"in it. To have them in it too, {settings.way_out}"
+            )
     for text in dict.fromkeys(told):
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        warnings.warn(text, RuntimeWarning, stacklevel=6)
 
 
 def _demand_lasting(program: Program, location: str | Path | None, log: "RedisLog | None") -> None:
@@ -254,36 +270,3 @@ def _demand_lasting(program: Program, location: str | Path | None, log: "RedisLo
                     f"state {name!r} ({factory!r}) lives in this process, and the log in Redis outlives it: "
                     f"give start(..., checkpointLocation=...) too, for its snapshots"
                 )
-
-
-_UNITS = {
-    "ms": 0.001,
-    "millisecond": 0.001,
-    "s": 1.0,
-    "sec": 1.0,
-    "second": 1.0,
-    "min": 60.0,
-    "minute": 60.0,
-    "hour": 3600.0,
-}
-
-
-def _seconds(interval: str | float | None) -> float | None:
-    """A trigger's interval as PySpark writes it ("1 second", "500 milliseconds"), or a number of seconds."""
-    if interval is None or isinstance(interval, int | float):
-        found = interval
-    else:
-        parts = re.fullmatch(r"\s*([\d.]+)\s*([a-z]+?)s?\s*", interval.lower())
-        unit = None if parts is None else _UNITS.get(parts[2]) or _UNITS.get(parts[2] + "s")
-        if parts is None or unit is None:
-            raise TopologyError(f"processingTime={interval!r}: write for example '1 second', '500 milliseconds' or 0.5")
-        found = float(parts[1]) * unit
-    if found is not None and found < 0:
-        raise TopologyError(f"processingTime={interval!r} is negative")
-    return found
-
-
-def _at_least(least: int, option: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise TopologyError(f"{option}={value!r}: a whole number of at least {least} is accepted")
-    return value

@@ -40,6 +40,7 @@ class Trace:
         self._tell = tell
         self._lock = threading.Lock()
         self._open: dict[tuple[str, int], _Open] = {}
+        self._failed: dict[str, tuple[int, str, str]] = {}
         self.debug: deque[str] = deque(maxlen=_DEBUG_LINES)
 
     def began(self, group: str, attempt: TransactionAttempt, when: float) -> None:
@@ -69,8 +70,13 @@ class Trace:
                 debug_logger.info(line)
 
     def failed(self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException) -> None:
-        """An attempt, or a try at a commit, came to nothing."""
-        logger.warning("group %r, batch %s: %s failed: %s", group, attempt, phase, error)
+        """An attempt, or a try at a commit, came to nothing. A failure that repeats itself is a warning once."""
+        with self._lock:
+            before, self._failed[group] = self._failed.get(group), (attempt.txid, phase, str(error))
+        if before == (attempt.txid, phase, str(error)):
+            logger.info("group %r, batch %s: %s failed in the same way", group, attempt, phase)
+        else:
+            logger.warning("group %r, batch %s: %s failed: %s", group, attempt, phase, error)
         event = self._event(group, attempt)
         self._tell(event | {"event": "failed", "phase": phase, "error": f"{type(error).__name__}: {error}"})
 

@@ -102,7 +102,6 @@ def unknown_verb(subject: object, name: str, fields: tuple[str, ...] = ()) -> st
     if name in fields:
         return f"{message}; {name!r} is a field: name it in a verb, such as project({name!r})"
     verbs = [verb for verb in dir(type(subject)) if not verb.startswith("_")]
-    near = did_you_mean(name, verbs)
-    return message + (
-        near or (f"; use {_SPARK_VERBS[name]}" if name in _SPARK_VERBS else f"; it has {', '.join(verbs)}")
-    )
+    if name in _SPARK_VERBS:
+        return f"{message}; use {_SPARK_VERBS[name]}"
+    return message + (did_you_mean(name, verbs) or f"; it has {', '.join(verbs)}")

@@ -47,6 +47,8 @@ def read_arguments(
     if len(given) != 1 or more:
         listed = " and ".join(brief(value) for value in [*(value for _, value in given), *more])
         what = f"it takes one operation, not {listed}" if listed else "the operation is missing"
+        if not listed and len(before) > 1 and str(before[1]).isidentifier():
+            what = f"{before[1]!r} is a string, and the operation is a function or object: give it without quotes"
         raise step.error(TopologyError, f"{what}; write {usage}")
     operation = given[0][1]
     step = step.with_function(operation_site(operation))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from trident.base.errors import SourceUnreadableError, TopologyError
 
 _GLOB = "*?["
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".snappy", ".zip", ".deflate")
 
 
 class Found(NamedTuple):
@@ -108,6 +109,16 @@ def _status(path: str) -> os.stat_result | None:
         return os.stat(path) if os.path.isfile(path) else None
     except FileNotFoundError:
         return None
+
+
+def refuse_compressed(files: list[Found], place: Place) -> None:
+    """Lines have no place in a compressed file at which a batch could begin."""
+    for found in files:
+        if found.name.lower().endswith(_COMPRESSED):
+            raise SourceUnreadableError(
+                f"FileSpout: {place.path(found.name)} is compressed, and text and JSON are read by byte ranges, which "
+                "such a file has not; unpack it, or name the others by a glob such as '*.txt'"
+            )
 
 
 def _hidden(name: str) -> bool:

@@ -16,7 +16,7 @@ from trident.base.types import ddl, parse_schema
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_field
 from trident_spouts.files.lines import EncodingErrors
-from trident_spouts.files.listing import Found, Place, absolute, find, place_of
+from trident_spouts.files.listing import Found, Place, absolute, find, place_of, refuse_compressed
 from trident_spouts.files.parquet import FilesEmission, count_rows, footer_schema
 from trident_spouts.files.planner import Limits, Planner
 from trident_spouts.files.ranges import FileRange, check_unchanged
@@ -48,7 +48,7 @@ class FileSpout:
         folders). The driver and all workers must see it under the same path. In the log, files are named relative to
         the part before the first wildcard, so that a folder can be moved together with the checkpoint.
     format : "text", "json" or "parquet"
-        * text: each line is a tuple ``line string``. Lines end in ``\\n`` or ``\\r\\n``.
+        * text: each line is a tuple ``line string``. Lines end in ``\\n`` or ``\\r\\n``. Compressed files are refused.
         * json: one object a line; needs `schema`. A missing field is null, others are passed over. Dates and times are
           ISO 8601, binary is base64.
         * parquet: the fields of the first file, or those of `schema`.
@@ -71,7 +71,7 @@ class FileSpout:
     Raises
     ------
     SourceUnreadableError
-        No such file or folder, or one that cannot be read; a planned file that has vanished.
+        No such file or folder, or one that cannot be read; a planned file that has vanished; a compressed file.
     SpoutContractError
         A file that changed between plan and replay, or after it was read.
     MalformedInputError
@@ -206,9 +206,14 @@ class _FileExecutor:
         return {"files": [each.to_json() for each in ranges], "seen": after.encode()}
 
     def _list(self, seen: Seen) -> None:
-        """Look anew; warn of files that came too late to be told from read ones."""
+        """Look anew; warn of files that came too late to be told from read ones, and once if there are none at all."""
         before = {found.name for found in self._listing}
+        first = self._listed == float("-inf")
         self._listing, self._listed = find(self._place), monotonic()
+        if first and not self._listing:
+            _log.warning("FileSpout: there is no file at %s yet", self._place)
+        if self._by_lines:
+            refuse_compressed(self._listing, self._place)
         if before:
             for found in self._listing:
                 if found.name not in before and seen.start_of(found, grows=self._by_lines) is None:

@@ -56,6 +56,25 @@ def test_files_come_by_time_then_name(tmp_path: Path) -> None:
     assert drain(FileSpout(tmp_path, maxFilesPerBatch=1)) == [["b"], ["c"], ["a"]]
 
 
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_a_compressed_file_is_told_by_name_and_never_taken_for_text(format: Any, tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "1\n", 1)
+    write(tmp_path / "b.txt.GZ", b"\x1f\x8b\x08", 2)
+    spout = FileSpout(tmp_path, format, schema="n string")
+    with pytest.raises(SourceUnreadableError, match=r"b\.txt\.GZ is compressed, .*; unpack it, or name the others by"):
+        planned(spout, limit=10)
+    assert ranges(planned(FileSpout(tmp_path / "*.txt", format, schema="n string"), limit=10)[0]) == [("a.txt", 0, 2)]
+
+
+def test_a_place_without_any_file_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    executor = FileSpout(tmp_path / "*.txt").open()
+    for _ in range(3):
+        assert executor.plan(1, None, T0) is None
+    assert [record.getMessage() for record in caplog.records] == [
+        f"FileSpout: there is no file at {tmp_path}/*.txt yet"
+    ]
+
+
 def test_several_files_share_a_batch_up_to_its_bytes(tmp_path: Path) -> None:
     for at, name in enumerate("abcd"):
         write(tmp_path / name, f"{name}{name}\n", at)

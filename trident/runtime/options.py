@@ -1,0 +1,79 @@
+"""What a start accepts: each option checked where it is given, with what is accepted in its error."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from trident.base.errors import TopologyError
+from trident.base.names import did_you_mean
+
+_UNITS = {
+    "ms": 0.001,
+    "millisecond": 0.001,
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+    "min": 60.0,
+    "minute": 60.0,
+    "hour": 3600.0,
+}
+
+
+def demand_known(start: Callable[..., Any], given: Mapping[str, Any]) -> None:
+    """Refuse an option that `start` has no keyword parameter for."""
+    known = [each.name for each in inspect.signature(start).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    for option in given:
+        if option not in known:
+            raise TopologyError(
+                f"start has no option {option!r}{did_you_mean(option, known)}; its options are {', '.join(known)}"
+            )
+
+
+def folder(checkpointLocation: str | Path) -> Path:
+    """The folder that a checkpointLocation names, independent of where the program stands.
+
+    >>> folder("file:///data/checkpoint").as_posix()
+    '/data/checkpoint'
+    """
+    text = str(checkpointLocation)
+    if text.startswith("file:"):
+        text = "/" + text.removeprefix("file:").lstrip("/")
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", text)
+    if scheme:
+        raise TopologyError(
+            f"checkpointLocation={text!r}: the log needs locks and fsync, which {scheme[1]}: has not. Name a folder on "
+            "a disk of the driver; for a driver that moves, log=RedisLog(...) with states in Redis"
+        )
+    path = Path(text).expanduser().absolute()
+    there = next(each for each in (path, *path.parents) if each.exists())
+    if not there.is_dir():
+        raise TopologyError(f"checkpointLocation={text!r}: {there} is a file; name a folder")
+    return path
+
+
+def seconds(interval: str | float | None) -> float | None:
+    """A trigger's interval as PySpark writes it ("1 second", "500 milliseconds"), or a number of seconds.
+
+    >>> seconds("500 milliseconds")
+    0.5
+    """
+    if interval is None or isinstance(interval, int | float):
+        found = interval
+    else:
+        parts = re.fullmatch(r"\s*([\d.]+)\s*([a-z]+?)s?\s*", interval.lower())
+        unit = None if parts is None else _UNITS.get(parts[2]) or _UNITS.get(parts[2] + "s")
+        if parts is None or unit is None:
+            raise TopologyError(f"processingTime={interval!r}: write for example '1 second', '500 milliseconds' or 0.5")
+        found = float(parts[1]) * unit
+    if found is not None and found < 0:
+        raise TopologyError(f"processingTime={interval!r} is negative")
+    return found
+
+
+def at_least(least: int, option: str, value: int) -> int:
+    """A whole number that is not less."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise TopologyError(f"{option}={value!r}: a whole number of at least {least} is accepted")
+    return value
