@@ -3,7 +3,7 @@
 No time lies beside a value. A batch's own time (part of its plan, so the same at every replay) moves the cutoff in the
 commit of that batch, and the txid that every value carries says on which side of it the value is. Which txids a time
 stands for is kept by marks: the times of at most `_MARKS` batches, of those that are younger than the time to live.
-Why, and what it costs: ``docs/guide/state.md``.
+Why, and what it costs: ``docs/decisions/0011-values-pass-away-by-txid.md``.
 """
 
 import msgspec

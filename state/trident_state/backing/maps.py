@@ -2,7 +2,7 @@
 
 One row a key of the batch, with what is stored of it: (t, prev, value). Their table is in ``docs/guide/state.md``.
 A batch that is applied again was frozen, so it brings the same; the rules differ in whether they lean on that.
-(Trident's ``SnapshottableMap`` has no class here: a state without ``groupBy`` is a map with one reserved key.)
+(A state without ``groupBy`` is a map with one reserved key; `trident_state.snapshottable` makes one of any map's key.)
 """
 
 from dataclasses import dataclass
