@@ -3,12 +3,15 @@
 Whatever does not fit is refused before anything is written to a store, with the way out.
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trident.base.attempt import Lease
 from trident.base.errors import (
     CodeChangedError,
+    FencedError,
+    LogError,
     LogMismatchError,
     StateAheadError,
     StateLostError,
@@ -39,7 +42,7 @@ class Begun:
 
 def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
     """Take the log, then the states. Raises FencedError, StateError and LogError as DESIGN's start rules say."""
-    before = log.lease()
+    before, lease = log.lease(), None
     stores = open_stores(program, log, settings)
     try:
         with explaining(log, before):
@@ -49,8 +52,11 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
         reach("start.log.taken")
         with explaining(log, lease):
             return _begun(program, log, settings, stores, lease)
-    except BaseException:
+    except BaseException as error:
         close_all(stores)
+        if lease is not None and isinstance(error, Exception):
+            with contextlib.suppress(FencedError, LogError):  # else it looks like a killed driver's
+                log.give_back(lease)
         raise
 
 

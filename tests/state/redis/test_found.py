@@ -11,6 +11,7 @@ from tests.support.cluster import RedisCluster
 from tests.support.server import RedisServer
 from trident import listStates, openState
 from trident.errors import StateCorruptError, StateError, StateOwnedError, StateShapeError
+from trident.log import RedisLog
 from trident.state import RedisMapState
 from trident.testing.local import start_local
 
@@ -40,6 +41,25 @@ def test_a_readers_rights_are_enough_to_open_and_one_more_to_list(redis_server: 
         listStates(url=url)
     redis_server.client.execute_command("ACL", "SETUSER", "reader", "+scan")  # type: ignore[no-untyped-call]
     assert [(each.topology, each.name, each.txid) for each in listStates(url=url)] == [("wordcount", "counts", 1)]
+
+
+def test_three_more_are_enough_to_follow_a_state_in_memory_by_its_log(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    assert f"`{MORE}`" in (Path(__file__).parents[3] / "docs" / "guide" / "operations.md").read_text()
+    with start_local(
+        counting(fixed(["a"], ["a"])), name="wc", checkpointLocation=tmp_path, log=RedisLog(redis_server.url)
+    ) as running:
+        running.processAllAvailable(timeout=20)
+        acl = ["ACL", "SETUSER", "reader", "reset", "on", ">secret", *READER.split(), *MORE.split()]
+        redis_server.client.execute_command(*acl)  # type: ignore[no-untyped-call]
+        log = RedisLog(redis_server.url.replace("redis://", "redis://reader:secret@"))
+        with openState("wc", "counts", tmp_path, log=log) as counts:
+            assert counts["a"] == 2
+        assert [each.name for each in listStates(tmp_path, topology="wc", log=log)] == ["counts"]
+
+
+MORE = "+hget +hgetall +hexists"
 
 
 @pytest.mark.parametrize(
