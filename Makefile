@@ -34,6 +34,9 @@ format: $(READY) ## put the code into that format
 bench: $(READY) ## measure against Spark alone and hand-written code; ARGS=--quick for a first look
 	$(RUN) -m benchmarks $(ARGS)
 
+torture: $(READY) ## kill servers, drivers, workers and Spark for MINUTES=10 and compare every count
+	$(RUN) -m tests.faults.torture $(or $(MINUTES),10)
+
 lock: $(UV) ## resolve the dependencies anew: names, versions and hashes, no address
 	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header \
 		--group dev pyproject.toml --output-file requirements.lock
@@ -55,4 +58,4 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	$(PYTHON) -m venv .uv
 	.uv/bin/pip install --quiet --disable-pip-version-check uv
 
-.PHONY: help demo test check format bench lock clean
+.PHONY: help demo test check format bench torture lock clean

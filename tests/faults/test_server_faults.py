@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.faults.small import Small, expected, run, topology
 from tests.support.request_proxy import Cut, RequestProxy, words
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
-from trident.base.errors import StateLostError
+from trident.base.errors import StateFullError, StateLostError
 from trident.runtime.running import RunningTopology
 from trident.spouts import FeederBatchSpout
 from trident.state import RedisMapState
@@ -108,6 +109,33 @@ def test_a_bucket_that_somebody_deleted_is_told_at_the_next_start_and_a_reset_is
         stream.persistentAggregate(RedisMapState.opaque(redis_server.url, buckets=8), Count(), "count", name=name)
     topology.reset("counting", checkpointLocation=tmp_path / "checkpoint")
     assert redis_server.client.dbsize() == 0
+
+
+def test_a_server_that_cannot_save_is_waited_for(tmp_path: Path, redis_server: RedisServer) -> None:
+    """By its default a server takes no writes after a snapshot that failed (MISCONF)."""
+    client = redis_server.client
+    counting = Counting(redis_server.url, tmp_path / "checkpoint")
+    with counting.started() as running:
+        counting.feed(running, "ab")
+        client.config_set("save", "3600 1")
+        in_its_way = redis_server.folder / "dump.rdb"
+        in_its_way.mkdir()
+        _save(client, "err")
+        counting.feeder.feed(list("ac"))
+        with pytest.raises(TimeoutError, match="it waits for: state '(one|two)'.*MISCONF") as waited:
+            running.processAllAvailable(timeout=1.0)
+        assert isinstance(waited.value.__cause__, StateFullError)
+        in_its_way.rmdir()
+        _save(client, "ok")
+        running.processAllAvailable(timeout=30)
+        assert counting.counts(running) == ({"a": 2, "b": 1, "c": 1},) * 2
+
+
+def _save(client: redis.Redis, status: str) -> None:
+    """A snapshot that ends so."""
+    client.bgsave()
+    while (info := client.info("persistence"))["rdb_bgsave_in_progress"] or info["rdb_last_bgsave_status"] != status:
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("kind", ["transactional", "opaque"])

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import traceback
 
 from pyspark.errors import (
     AnalysisException,
@@ -37,6 +38,11 @@ _SAME_PYTHON = (
 )
 _DIED = "Python worker exited unexpectedly"
 _STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was shut down", "SparkContext was stopped")
+_GONE = ("Error while sending or receiving", "Answer from Java side is empty", "does not exist in the JVM")
+_JAVA_GONE = (
+    "the Java process of Spark has ended under the running topology: killed for its memory, or by somebody; "
+    "start the program anew, the topology goes on where it was"
+)
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "OPERATION_CANCELLED", "cancelled because", "was cancelled")
 
 
@@ -54,7 +60,7 @@ def translated(error: BaseException) -> BaseException:
     value = _IN_TEXT.search(text)
     if value is not None:
         return UserFunctionError(f"an expression failed in Spark: {value[2].strip()} [{value[1]}]")
-    why = _house_trouble(text)
+    why = _java_gone(error, text) or _house_trouble(text)
     if why is not None:
         return why
     if isinstance(error, _VALUES) or isinstance(error, AnalysisException | ParseException):
@@ -83,6 +89,15 @@ def _house_trouble(text: str) -> SparkFailedError | None:
             "the Spark session was stopped under the running topology; stop the topology first, or start it anew"
         )
     return None
+
+
+def _java_gone(error: BaseException, text: str) -> SparkFailedError | None:
+    """That nobody answers at the other end of py4j, which raises a bare ConnectionRefusedError from then on."""
+    if isinstance(error, ConnectionRefusedError):
+        frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+        return SparkSetupError(_JAVA_GONE) if any("py4j" in name for name in frames) else None
+    from_py4j = type(error).__module__.startswith("py4j")
+    return SparkFailedError(_JAVA_GONE) if from_py4j and any(sign in text for sign in _GONE) else None
 
 
 def was_cancelled(error: BaseException) -> bool:

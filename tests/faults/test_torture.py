@@ -1,0 +1,34 @@
+"""A short torture on real Spark; `make torture MINUTES=10` goes on for longer, and with servers that forget more."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.faults.torture import FIRST, Round, Toll, differences
+
+
+@pytest.mark.spark
+def test_a_minute_of_kills_loses_and_doubles_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Server, Python worker and driver are killed at least once each, whatever the machine takes for it."""
+    toll = Toll()
+    Round(tmp_path, "everysec", 12.0, toll, seed=3).go()
+    with capfd.disabled():
+        print(f"\n{toll}", end=" ", flush=True)
+    assert toll.errors == []
+    assert toll.stops or toll.kills >= Counter(FIRST)
+    assert toll.stops or (toll.records > 0 and toll.reads > 0)
+
+
+def test_a_lost_a_doubled_and_an_exchanged_record_are_seen() -> None:
+    one = 1 << 40
+    assert list(differences({"a": one + 5, "b": one}, {"a": one + 5, "b": one})) == []
+    found = differences(
+        {"a": 2 * one + 5, "b": one, "c": one + 7}, {"a": one + 5, "b": 2 * one, "c": one + 8, "d": one}
+    )
+    assert [(kind, what.partition(":")[0]) for kind, what in found] == [
+        ("lost", "'a'"),
+        ("doubled", "'b'"),
+        ("other records", "'c'"),
+        ("doubled", "'d'"),
+    ]
