@@ -136,8 +136,8 @@ GUARDS = [
         "value rule (Redis)",
         "a chunk that is sent again after a lost reply counts twice",
         "state/trident_state/redis/lua/merge.lua",
-        "      if t < txid then\n        if absent",
-        "      if t <= txid then\n        if absent",
+        "      if t < txid then\n        if t <= cutoff",
+        "      if t <= txid then\n        if t <= cutoff",
         "tests/state/redis -k 'lost or again or resent'",
     ),
     Guard(
