@@ -359,7 +359,7 @@ GUARDS = [
     Guard(
         "start, another shape",
         "sums are added to what an aggregator of another kind left",
-        "trident/runtime/begin.py",
+        "trident/runtime/same_shape.py",
         "    if report.fingerprint is not None and report.fingerprint != shape.fingerprint:",
         "    if False:",
         "tests/runtime/test_running.py -k another_aggregator",
