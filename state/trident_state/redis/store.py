@@ -140,9 +140,13 @@ class RedisStore:
         with self._writing:
             placed = place_distinct(encoded, self._layout(), f"{self._where}: batch {update.txid}")
             deltas = update.deltas.take(pa.array(placed.order))
-            expiry = self._expiry_after(update)
+            before = self._expiry_at(update.txid - 1)
+            expiry = None
+            if before is not None and (self._ttl is not None or before.cutoff > 0):
+                expiry = before.after(update.txid, update.time, self._ttl, self._where)
             written = self._writer.write(Task(lease, update.txid, placed, deltas, values, expiry))
-            self._passed = {update.txid: expiry or Expiry()}
+            if before is not None:
+                self._passed = {update.txid: expiry or before}
         found = None
         if values:
             assert written.values is not None
@@ -154,19 +158,16 @@ class RedisStore:
             found = found.take(_inverse(placed.order))
         return Applied(found, written.moved, len(encoded) - written.moved)
 
-    def _expiry_after(self, update: Update) -> Expiry | None:
-        """What has passed away as of this batch; None in a state that never forgot anything.
+    def _expiry_at(self, txid: int) -> Expiry | None:
+        """What has passed away as of this txid; None where no group stands there, so that none takes the next batch.
 
         Every group that stands at a txid stands there with the same: it follows from the batches' times.
         """
-        if self._passed is None or (self._ttl is not None and update.txid - 1 not in self._passed):
+        if self._passed is None or txid not in self._passed:
             metas = self._reader.metas(self._layout())
             found = {meta.status(self._where).marker: meta.forgotten(self._where) for meta in metas}
             self._passed = {marker: expiry for marker, expiry in found.items() if marker is not None}
-        before = self._passed.get(update.txid - 1, Expiry())
-        if self._ttl is None and before.cutoff == 0:
-            return None
-        return before.after(update.txid, update.time, self._ttl, self._where)
+        return self._passed.get(txid)
 
     # --- read ------------------------------------------------------------------------------------------------
 

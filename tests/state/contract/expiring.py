@@ -113,6 +113,29 @@ class ExpiryContract:
         assert expected[5] == {("w1",): 5, ("w2",): 7, ("w3",): 2}
 
     @every_versioned_kind
+    @pytest.mark.parametrize("restarted", [False, True])
+    def test_a_batch_that_is_there_already_brings_nothing_back(
+        self, place: Any, kind: StateKind, restarted: bool
+    ) -> None:
+        """A power loss may take a COMMITTED from the log: the batch is then committed again, the next one after it."""
+        setting, lease = Setting(place.living(TTL), kind), FIRST
+        store = setting.started()
+        put(setting, store, 1, 1000.0, {1: 1, 2: 2})
+        put(setting, store, 2, 1030.0, {2: 1})
+        put(setting, store, 3, 1064.0, {3: 3})
+        if restarted:
+            setting.place.secure(store)
+            store, lease = setting.open(), Lease(2, "second")
+            store.acquire(lease)
+        put(setting, store, 2, 1030.0, {}, lease)
+        assert put(setting, store, 3, 1064.0, {3: 3}, lease) == [3]
+        assert put(setting, store, 4, 1065.0, {1: 5, 2: 1}, lease) == [5, 4]
+        assert entries(store, 4) == {("w1",): 5, ("w2",): 4, ("w3",): 3}
+        assert entries(store, 3) == {("w2",): 3, ("w3",): 3}
+        put(setting, store, 5, 1128.0, {}, lease)
+        assert entries(store, 5) == {("w1",): 5, ("w2",): 4}, "and its time is still known"
+
+    @every_versioned_kind
     def test_any_history_gives_what_a_dict_with_times_would_give(self, place: Any, kind: StateKind) -> None:
         @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
         @given(st.lists(_batch, min_size=1, max_size=12), st.integers(0, 12), st.sampled_from([COUNT, MINE]))
