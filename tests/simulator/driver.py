@@ -1,0 +1,290 @@
+"""One driver of the simulated topology: put together as `trident.runtime.start` does it, from the same parts."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tests.simulator import flows
+from tests.simulator.fake_log import FakeLog
+from tests.simulator.scheduler import Crashed, Pool, Process
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import AttemptCancelledError, FencedError, UserFunctionError
+from trident.compiler.engine import StageResult
+from trident.compiler.program import Group, Stage
+from trident.plan.nodes import Node
+from trident.runtime import start
+from trident.runtime.begin import Begun, begin, close_all
+from trident.runtime.commits import RunCommits
+from trident.runtime.group_run import GroupRun
+from trident.runtime.reading import CommitGate
+from trident.runtime.settings import Settings
+from trident.runtime.sources import Sources
+from trident.runtime.watch import Watch
+
+if TYPE_CHECKING:
+    from tests.simulator.world import World
+
+
+class Driver:
+    """A driver from its start to its end, or its crash."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world, self.name = world, name
+        self.process = Process(name)
+        self.log = FakeLog(world.disk, world.scheduler, world.log_fault)
+        self.log.frozen_heard, self.log.committed_heard = world.froze, world.committed
+        self.settings: Settings = world.settings
+        self.begun: Begun | None = None
+        self.run: GroupRun | None = None
+        self.commits: RunCommits | None = None
+        self.watch: Watch | None = None
+        self.error: BaseException | None = None
+        self.ended = False
+        self.failures: dict[int, int] = {}
+        """How often each batch failed under this driver before it was frozen."""
+        self.stage_failures = 0
+        """How often its engine failed a later stage since the last commit."""
+        self.read = 0
+        """The last txid that a read under this driver was made as of."""
+        self._due = 0.0
+        self._looks = 0.0
+        self._busy = False
+        world.scheduler.processes.append(self.process)
+
+    # --- start -------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin, as a task: a start may be left standing too."""
+        main = Pool(self.world.scheduler, self.process, "main", 1)
+        main.submit(self._begin)
+
+    def _begin(self) -> None:
+        world, program = self.world, self.world.program
+        group = program.groups[0]
+        log: Any = self.log
+        pool: Any = Pool(world.scheduler, self.process, "states", None)
+        try:
+            self.begun = begin(program, log, self.settings)
+            try:
+                sources = Sources(group.spouts)
+                engine: Any = Engine(self)
+                notes: Any = Notes(self)
+                me: Any = self
+                run = start._group_run(
+                    group, self.settings, log, self.begun, engine, pool, sources, notes, me, self._threads
+                )
+            except BaseException:
+                close_all(self.begun.stores)
+                raise
+        except Crashed:
+            raise
+        except BaseException as error:
+            self._over(error)
+            return
+        run.gate = Gate(self)
+        self.run = run
+        kinds = {step.state.name: step.state.factory.kind for step in group.states}
+        self.commits = RunCommits({group.name: run}, self.begun.stores, kinds, self._check)
+        self.watch = Watch({group.name: run}, self.begun.stores, log, self.begun.lease)
+        self._watching = Pool(world.scheduler, self.process, "watch", 1)
+        self._looks = world.scheduler.now + 1.0
+        self.process.loops.append(self._loop)
+        self.process.due.append(self._next_due)
+        self._loop_once(lambda: run._carry_out(run.coordinator.start()))
+
+    def _threads(self, name: str, most: int | None) -> Any:
+        return Pool(self.world.scheduler, self.process, name.rsplit("-", 1)[1], most)
+
+    def _check(self) -> None:
+        if self.run is not None and isinstance(self.run.error, FencedError):
+            raise self.run.error
+
+    # --- the loop ------------------------------------------------------------------------------------------------
+
+    def _loop(self, now: float) -> Callable[[], None] | None:
+        """What this driver's loop thread and its watch would do now."""
+        if self._looks <= now and not self.ended:
+            return self._look
+        run = self.run
+        if run is None or self._busy or run.coordinator.finished:
+            return None
+        if run._queue.empty() and now < self._due:
+            return None
+        return self._turn
+
+    def _next_due(self) -> float:
+        run = self.run
+        working = run is not None and not self._busy and not run.coordinator.finished
+        return min(self._due, self._looks) if working else self._looks
+
+    def _turn(self) -> None:
+        run = self.run
+        assert run is not None
+        event = None if run._queue.empty() else run._queue.get_nowait()
+        self._loop_once(lambda: run._react(event))
+
+    def _loop_once(self, react: Callable[[], None]) -> None:
+        """As `GroupRun._loop`: one turn, and the end where it was the last."""
+        run = self.run
+        assert run is not None
+        try:
+            react()
+        except Crashed:
+            raise
+        except BaseException as error:
+            run.error = run.error or error
+            run.coordinator.finished = True
+        if run.coordinator.finished:
+            self._busy = True
+            self._end_once()
+        else:
+            self._due = self.world.scheduler.now + run._idle_time()
+
+    def _end_once(self) -> None:
+        """The end waits for what is under way, which may stand below on this very stack: then in a fiber."""
+        scheduler = self.world.scheduler
+        if any(pool.running for pool in self.process.pools) or scheduler.random.random() < scheduler.in_fibers:
+            scheduler.in_fiber(self.process, self._end)
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        assert self.run is not None
+        try:
+            self.run._end()
+        except Crashed:
+            return
+
+    def _group_ended(self, run: GroupRun) -> None:
+        """As `RunningTopology._group_ended`."""
+        assert self.begun is not None
+        self._looks = 1e18
+        self._watching.close()
+        close_all(self.begun.stores)
+        log: Any = self.log
+        start._give_back(log, self.begun.lease)
+        self._over(run.error)
+
+    def _over(self, error: BaseException | None) -> None:
+        self.error, self.ended = error, True
+        self.process.loops.clear()
+        self.process.due.clear()
+        self.world.driver_ended(self)
+
+    def _look(self) -> None:
+        self._looks = self.world.scheduler.now + 1.0
+        if not self._watching.work and not self._watching.running:
+            self._watching.submit(self._watched)
+
+    def _watched(self) -> None:
+        assert self.watch is not None
+        try:
+            self.watch.look()
+        except Exception as error:
+            self.watch._break(error)
+
+    @property
+    def holds_log(self) -> bool:
+        """Whether no later driver took the log."""
+        return self.begun is not None and self.begun.lease == self.log.lease()
+
+    @property
+    def txids(self) -> str:
+        run = self.run
+        return "not started" if run is None else f"committed {run.committed}, {run.coordinator.in_flight}"
+
+
+class Gate(CommitGate):
+    """The gate of commits, at which a task waits in simulated time."""
+
+    def __init__(self, driver: Driver) -> None:
+        run = driver.run
+        super().__init__(lambda: driver.run.committed if driver.run is not None else run)  # type: ignore
+        self._scheduler = driver.world.scheduler
+
+    def wait(self, txid: int, timeout: float | None = None) -> bool:
+        return self._scheduler.wait(lambda: super(Gate, self).wait(txid, timeout=0), timeout)
+
+
+class Engine:
+    """Fake workers: they compute what a batch comes to, fail, hang, or come back late."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def slot(self, group: Group) -> "FakeSlot":
+        return FakeSlot(self._driver)
+
+
+class FakeSlot:
+    def __init__(self, driver: Driver) -> None:
+        self._driver, self._world = driver, driver.world
+        self._cancelled = False
+
+    def run(self, stage: Stage, inputs: Mapping[Node, Any], attempt: TransactionAttempt, scratch: Path) -> StageResult:
+        world = self._world
+        self._cancelled = False
+        world.scheduler.point(f"run {attempt} stage {stage.number}")
+        tuples = []
+        if stage.number == 1:
+            tuples = [row for given in inputs.values() for row in getattr(given, "tuples", ())]
+            world.attempted(attempt, tuples)
+        trouble = world.worker_trouble(stage.number)
+        if trouble == "slow":
+            seconds = world.scheduler.random.choice((0.1, 1.0, 20.0))
+            stops = world.scheduler.random.random() < 0.5  # else it is deaf: cancelled work that goes on
+            world.scheduler.wait(lambda: stops and self._cancelled, seconds)
+            if self._cancelled and stops:
+                raise AttemptCancelledError(f"attempt {attempt} was cancelled")
+        poisoned = world.poison is not None and any(seq == world.poison for _, seq in tuples)
+        if trouble == "fails" and stage.number > 1:
+            raise RuntimeError("the engine failed")  # a user's function that raises there stops the group for good
+        if trouble == "fails" or poisoned:
+            raise UserFunctionError(f"attempt {attempt}: a function raised")
+        results = flows.worked(stage, tuples, inputs)
+        world.scheduler.point(f"ran {attempt} stage {stage.number}")
+        return StageResult(results, len(tuples))
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def close(self) -> None:
+        pass
+
+
+class Notes:
+    """In the place of the trace: keeps count of failures."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def failed(self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException) -> None:
+        driver = self._driver
+        if phase in ("run", "plan"):
+            driver.failures[attempt.txid] = driver.failures.get(attempt.txid, 0) + 1
+        if phase == "commit" and type(error) is RuntimeError:
+            driver.stage_failures += 1
+        trace = driver.world.scheduler.trace
+        if trace is not None:
+            trace(f"{driver.name}: batch {attempt}: {phase} failed: {type(error).__name__}: {error}")
+
+    def began(self, *_: object) -> None: ...
+
+    def phase(self, *_: object) -> None: ...
+
+    def ran(self, *_: object) -> None: ...
+
+    def committed(self, group: str, txid: int, written: object) -> None:
+        driver = self._driver
+        driver.stage_failures = 0
+        trace = driver.world.scheduler.trace
+        if trace is not None:
+            trace(f"{driver.name}: batch {txid} committed")
+
+
+def found_of(keys: pa.Table, values: pa.Array) -> dict[str, int | None]:
+    """What a read found, as a dict; nulls are nothing."""
+    pairs = zip(keys.column(0).to_pylist(), values.to_pylist(), strict=True)
+    return {key: value for key, value in pairs if value is not None}

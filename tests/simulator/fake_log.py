@@ -1,0 +1,300 @@
+"""A transaction log in memory, with the contract of the real one: its leases, its conditions, and what a power loss
+takes from it. ``test_fake_log.py`` holds it against the SQLite log."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.simulator.scheduler import Scheduler
+from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.errors import FencedError, LogCorruptError, LogError
+from trident.runtime.coordinator import History
+from trident.runtime.events import BatchPlan, Positions
+from trident.runtime.frozen import FrozenOutput
+from trident.runtime.log import Birth
+
+Outputs = dict[str, FrozenOutput]
+
+
+@dataclass
+class Group:
+    committed: int = 0
+    frozen: int = 0
+    positions: Positions = field(default_factory=dict)
+    kept: int = 0
+
+
+@dataclass
+class State:
+    birth: Birth
+    manifest: bytes | None = None
+
+
+@dataclass
+class LogDisk:
+    """What the log's file holds. `unsynced`: how to take back each write that no fsync followed."""
+
+    uuid: str = "log"
+    epoch: int = 0
+    token: str = ""
+    takes: int = 0
+    groups: dict[str, Group] = field(default_factory=dict)
+    batches: dict[tuple[str, int], tuple[int, BatchPlan, float]] = field(default_factory=dict)
+    frozen: dict[tuple[str, int, int], Outputs] = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
+    unsynced: list[Callable[[], None]] = field(default_factory=list)
+
+    def copy(self) -> "LogDisk":
+        """As a copy of the file holds it."""
+        groups = {name: replace(group) for name, group in self.groups.items()}
+        states = {name: replace(state) for name, state in self.states.items()}
+        return replace(
+            self, groups=groups, states=states, batches=dict(self.batches), frozen=dict(self.frozen), unsynced=[]
+        )
+
+    def put_back(self, copy: "LogDisk") -> None:
+        """The file is replaced by an older copy of it; tokens stay random."""
+        takes = self.takes
+        self.__dict__.update(copy.copy().__dict__)
+        self.takes = takes
+
+    def lose(self, count: int) -> None:
+        """Take back the last writes, at most those that no fsync followed."""
+        for _ in range(min(count, len(self.unsynced))):
+            self.unsynced.pop()()
+        self.unsynced.clear()
+
+
+class FakeLog:
+    """One driver's handle of the log. `faulty` says of each write whether it fails, before or after it is done."""
+
+    def __init__(self, disk: LogDisk, scheduler: Scheduler, faulty: Callable[[str], str | None]) -> None:
+        self._disk, self._scheduler, self._faulty = disk, scheduler, faulty
+        self.frozen_heard: Callable[[str, TransactionAttempt], None] = lambda group, attempt: None
+        self.committed_heard: Callable[[str, int], None] = lambda group, txid: None
+
+    @property
+    def uuid(self) -> str:
+        return self._disk.uuid
+
+    # --- lease ---------------------------------------------------------------------------------------------------
+
+    def take(self) -> Lease:
+        taken: list[Lease] = []
+
+        def write(disk: LogDisk) -> Callable[[], None]:
+            disk.epoch += 1
+            disk.takes += 1
+            disk.token = f"token{disk.takes}"
+            taken.append(Lease(disk.epoch, disk.token))
+            return _nothing
+
+        self._write(None, "take", write, durable=True)
+        return taken[0]
+
+    def lease(self) -> Lease | None:
+        return Lease(self._disk.epoch, self._disk.token) if self._disk.epoch else None
+
+    def give_back(self, lease: Lease) -> None:
+        def write(disk: LogDisk) -> Callable[[], None]:
+            disk.token = ""
+            return _nothing  # a power loss that takes it back leaves a lease that nobody has any more
+
+        self._write(lease, "log.give_back", write)
+
+    # --- batches -------------------------------------------------------------------------------------------------
+
+    def groups(self) -> list[str]:
+        return sorted(self._disk.groups)
+
+    def history(self, group: str) -> History:
+        disk, found = self._disk, self._disk.groups.get(group) or Group()
+        later = sorted(txid for name, txid in disk.batches if name == group and txid > found.frozen)
+        waiting = tuple(range(found.committed + 1, found.frozen + 1))
+        frozen = {txid for name, txid, _ in disk.frozen if name == group}
+        if later != list(range(found.frozen + 1, found.frozen + 1 + len(later))) or not frozen.issuperset(waiting):
+            raise LogCorruptError(f"group {group!r} lacks a plan or the frozen content of a batch")
+        planned = tuple(disk.batches[group, txid][:2] for txid in later)
+        return History(found.committed, found.positions, waiting, planned)
+
+    def planned(self, lease: Lease, group: str, attempt: TransactionAttempt, plan: BatchPlan, time: float) -> None:
+        def write(disk: LogDisk) -> Callable[[], None]:
+            before = dict(disk.batches)
+            known = disk.batches.get((group, attempt.txid))
+            if known is not None and known[1] != plan:
+                _drop(disk.batches, lambda key: key[0] == group and key[1] > attempt.txid)
+            disk.batches[group, attempt.txid] = (attempt.attempt, plan, time)
+            return lambda: _restore(disk.batches, before)
+
+        self._write(lease, "log.planned", write)
+
+    def unplanned(self, lease: Lease, group: str, txid: int) -> None:
+        def write(disk: LogDisk) -> Callable[[], None]:
+            before = dict(disk.batches)
+            _drop(disk.batches, lambda key: key[0] == group and key[1] >= txid)
+            return lambda: _restore(disk.batches, before)
+
+        self._write(lease, "log.unplanned", write)
+
+    def plan(self, group: str, txid: int) -> tuple[BatchPlan, float] | None:
+        found = self._disk.batches.get((group, txid))
+        return None if found is None else (found[1], found[2])
+
+    def freeze(
+        self,
+        lease: Lease,
+        group: str,
+        attempt: TransactionAttempt,
+        positions: Positions,
+        outputs: Mapping[str, FrozenOutput],
+    ) -> None:
+        def write(disk: LogDisk) -> Callable[[], None]:
+            known = disk.groups.get(group) or Group()
+            if known.frozen != attempt.txid - 1:
+                raise LogError(f"group {group!r}: batch {attempt.txid} cannot freeze, it does not follow the last one")
+            disk.groups[group] = known
+            known.frozen, known.positions = attempt.txid, positions
+            disk.frozen[group, attempt.txid, 1] = dict(outputs)
+            self.frozen_heard(group, attempt)
+            return _nothing
+
+        self._write(lease, "log.freeze", write, durable=True)
+
+    def freeze_stage(
+        self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
+    ) -> None:
+        def write(disk: LogDisk) -> Callable[[], None]:
+            disk.frozen[group, txid, stage] = {**outputs, **disk.frozen.get((group, txid, stage), {})}
+            return _nothing
+
+        self._write(lease, "log.freeze_stage", write, durable=True)
+
+    def frozen(self, group: str, txid: int, stage: int) -> Outputs | None:
+        return self._disk.frozen.get((group, txid, stage))
+
+    def committed(self, lease: Lease, group: str, txid: int) -> None:
+        def write(disk: LogDisk) -> Callable[[], None]:
+            known = disk.groups.get(group)
+            if known is None or known.committed != txid - 1 or known.frozen < txid:
+                raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
+            known.committed = txid
+            self.committed_heard(group, txid)
+
+            def back() -> None:
+                known.committed = txid - 1
+
+            return back
+
+        self._write(lease, "log.committed", write)
+
+    # --- states --------------------------------------------------------------------------------------------------
+
+    def births(self) -> dict[str, Birth]:
+        return {name: state.birth for name, state in self._disk.states.items()}
+
+    def born(self, lease: Lease, state: str, birth: Birth) -> None:
+        def write(disk: LogDisk) -> Callable[[], None]:
+            disk.states[state] = State(birth)
+            return _nothing
+
+        self._write(lease, "log.born", write, durable=True)
+
+    def forget(self, lease: Lease, state: str) -> None:
+        def write(disk: LogDisk) -> Callable[[], None]:
+            disk.states.pop(state, None)
+            return _nothing
+
+        self._write(lease, "log.forget", write, durable=True)
+
+    def manifest(self, state: str) -> bytes | None:
+        found = self._disk.states.get(state)
+        return None if found is None else found.manifest
+
+    def publish(self, lease: Lease, state: str, manifest: bytes) -> None:
+        def write(disk: LogDisk) -> Callable[[], None]:
+            if state not in disk.states:
+                raise LogError(f"state {state!r} cannot publish a snapshot: this log does not know it")
+            disk.states[state].manifest = manifest
+            return _nothing
+
+        self._write(lease, "log.publish", write, durable=True)
+
+    # --- what may go ---------------------------------------------------------------------------------------------
+
+    def trim(self, lease: Lease, group: str, needed: int, keep_batches: int, keep_bytes: int) -> list[str]:
+        def write(disk: LogDisk) -> Callable[[], None]:
+            sizes: dict[int, int] = {}
+            for (name, txid, _), outputs in disk.frozen.items():
+                if name == group and txid <= needed:
+                    sizes[txid] = sizes.get(txid, 0) + sum(output.size for output in outputs.values())
+            newest = sorted(sizes, reverse=True)
+            until, total = needed - min(keep_batches, len(newest)), 0
+            for txid in newest[:keep_batches]:
+                total += sizes[txid]
+                if total > keep_bytes:
+                    until = max(until, txid)
+                    break
+            frozen, batches = dict(disk.frozen), dict(disk.batches)
+            known = disk.groups.get(group) or Group()
+            kept = known.kept
+            _drop(disk.frozen, lambda key: key[0] == group and key[1] <= until)
+            _drop(disk.batches, lambda key: key[0] == group and key[1] < until)
+            known.kept = max(kept, until)
+
+            def back() -> None:
+                _restore(disk.frozen, frozen)
+                _restore(disk.batches, batches)
+                known.kept = kept
+
+            return back
+
+        self._write(lease, "log.trim", write)
+        return []
+
+    def folders(self, group: str) -> set[str]:
+        return set()
+
+    def kept_since(self, group: str) -> int:
+        found = self._disk.groups.get(group)
+        return 0 if found is None else found.kept
+
+    def sync(self, lease: Lease) -> None:
+        self._write(lease, "log.sync", lambda disk: _nothing, durable=True)
+
+    def close(self) -> None:
+        pass
+
+    # --- how -----------------------------------------------------------------------------------------------------
+
+    def _write(
+        self, lease: Lease | None, what: str, write: Callable[[LogDisk], Callable[[], None]], durable: bool = False
+    ) -> None:
+        self._scheduler.point(what, still=what == "log.publish")
+        fault = self._faulty(what)
+        if fault == "before":
+            raise LogError(f"the log cannot be used: {what}: disk I/O error")
+        disk = self._disk
+        if lease is not None and (disk.epoch, disk.token) != (lease.epoch, lease.token):
+            raise FencedError(f"the log was taken over by another driver (epoch {disk.epoch}, ours is {lease.epoch})")
+        back = write(disk)
+        if durable:
+            disk.unsynced.clear()
+        else:
+            disk.unsynced.append(back)
+        if fault == "after":
+            raise LogError(f"the log cannot be used: {what}: disk I/O error after it was done")
+        self._scheduler.point(f"{what}, done", still=what == "log.publish")
+
+
+def _nothing() -> None:
+    """Nothing to take back."""
+
+
+def _drop(rows: dict[Any, Any], gone: Callable[[Any], bool]) -> None:
+    for key in [key for key in rows if gone(key)]:
+        del rows[key]
+
+
+def _restore(rows: dict[Any, Any], before: dict[Any, Any]) -> None:
+    rows.clear()
+    rows.update(before)

@@ -1,0 +1,391 @@
+"""A Redis in one process: what our scripts and read commands mean, and everything that a server can lose.
+
+Only what this library sends is known. The scripts of ``trident_state/redis/lua`` are told by their SHA and done here in
+Python; ``test_fake_redis.py`` holds every one of them against a real server. Writes are remembered one by one, so that
+a crash can take back the last ones.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from trident_state.redis.scripts import ACQUIRE, ALL, COMMIT, CREATE, MERGE, OPEN, PUT
+
+Hash = dict[bytes, bytes]
+Reply = Any
+Undo = tuple[bytes, dict[bytes, bytes | None]]
+"""A hash and, of each field that one command changed in it, what stood there before (None: nothing)."""
+
+INFO = b"redis_version:7.2.4\r\nrole:master\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\n"
+
+_EXACT = 2**53
+
+
+class FakeRedis:
+    """The data of one server and the journal of its writes.
+
+    >>> server = FakeRedis()
+    >>> server.run([b"HMGET", b"nothing", b"field"])
+    [None]
+    """
+
+    def __init__(self) -> None:
+        self.data: dict[bytes, Hash] = {}
+        self.journal: list[list[Undo]] = []
+        self.scripts: set[bytes] = set()
+        self.generation = 0
+        """Counts restarts: a connection of an earlier one is broken."""
+        self.up = True
+
+    # --- faults ----------------------------------------------------------------------------------------------
+
+    def kill(self, lose: int, tag: bytes | None = None) -> int:
+        """Go down and forget scripts and the last `lose` writes (of one hash tag only, where it is given: a node of a
+        cluster); how many writes are gone."""
+        self.up = False
+        self.generation += 1
+        self.scripts.clear()
+        kept, lost = list[list[Undo]](), 0
+        while self.journal and lost < lose:
+            entry = self.journal.pop()
+            if tag is not None and tag not in entry[0][0]:
+                kept.append(entry)
+                continue
+            self._take_back(entry)
+            lost += 1
+        self.journal += reversed(kept)
+        return lost
+
+    def forget(self) -> None:
+        """Everything is gone."""
+        self.data.clear()
+        self.journal.clear()
+
+    def _take_back(self, entry: list[Undo]) -> None:
+        for name, fields in reversed(entry):
+            at = self.data.setdefault(name, {})
+            for field, value in fields.items():
+                if value is None:
+                    at.pop(field, None)
+                else:
+                    at[field] = value
+            if not at:
+                del self.data[name]
+
+    # --- commands --------------------------------------------------------------------------------------------
+
+    def run(self, parts: list[bytes]) -> Reply:
+        """Do one command; an error is the reply."""
+        if parts[0] == b"EVALSHA":
+            return self._script(parts)
+        if parts[0] == b"HMGET":
+            at = self.data.get(parts[1])
+            return [None] * (len(parts) - 2) if at is None else [at.get(field) for field in parts[2:]]
+        known = _COMMANDS.get(parts[0])
+        if known is None:
+            raise AssertionError(f"the fake server does not know {parts!r:.200}")
+        return known(self, parts)
+
+    def _script(self, parts: list[bytes]) -> Reply:
+        sha = parts[1]
+        if sha not in self.scripts:
+            return redis.exceptions.NoScriptError("No matching script. Please use EVAL.")
+        split = 3 + int(parts[2])
+        undo: list[Undo] = []
+        reply = _SCRIPTS[sha](self, undo, parts[3:split], parts[split:])
+        if undo:
+            self.journal.append(undo)
+        return reply
+
+    def _load(self, parts: list[bytes]) -> Reply:
+        assert parts[1] == b"LOAD"
+        sha = _SHA_OF[parts[2]]
+        self.scripts.add(sha)
+        return sha
+
+    def _type(self, parts: list[bytes]) -> Reply:
+        return b"hash" if parts[1] in self.data else b"none"
+
+    def _info(self, parts: list[bytes]) -> Reply:
+        return INFO
+
+    def _hscan(self, parts: list[bytes]) -> Reply:
+        at = self.data.get(parts[1], {})
+        return [b"0", [part for pair in at.items() for part in pair]]
+
+    def _hlen(self, parts: list[bytes]) -> Reply:
+        return len(self.data.get(parts[1], ()))
+
+    def _unlink(self, parts: list[bytes]) -> Reply:
+        undo: list[Undo] = []
+        for name in parts[1:]:
+            self._drop(undo, name)
+        if undo:
+            self.journal.append(undo)
+        return len(undo)
+
+    # --- writes, which can be taken back ---------------------------------------------------------------------
+
+    def _set(self, undo: list[Undo], name: bytes, fields: Hash) -> None:
+        at = self.data.setdefault(name, {})
+        undo.append((name, {field: at.get(field) for field in fields}))
+        at.update(fields)
+
+    def _remove(self, undo: list[Undo], name: bytes, field: bytes) -> None:
+        at = self.data.get(name, {})
+        if field in at:
+            undo.append((name, {field: at.pop(field)}))
+            if not at:
+                del self.data[name]
+
+    def _drop(self, undo: list[Undo], name: bytes) -> None:
+        at = self.data.pop(name, None)
+        if at is not None:
+            undo.append((name, dict(at)))
+
+    def _add(self, undo: list[Undo], name: bytes, field: bytes, count: int) -> None:
+        stored = self.data.get(name, {}).get(field, b"0")
+        self._set(undo, name, {field: b"%d" % (int(stored) + count)})
+
+    # --- what the scripts mean -------------------------------------------------------------------------------
+
+    def _create(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        meta = _Meta(self, keys[0])
+        if meta.epoch is not None:
+            if meta.epoch == argv[1] and meta.token == argv[0]:
+                return meta.answer(b"OK")
+            if int(meta.epoch) > int(argv[1]) or (meta.epoch == argv[1] and meta.token != argv[0]):
+                return meta.answer(b"FENCED")
+            if self.data[keys[0]].get(b"keys") != b"0" or meta.marker != argv[2] or meta.open is not None:
+                return meta.answer(b"EXISTS")
+        self._drop(undo, keys[0])
+        fields = {b"token": argv[0], b"epoch": argv[1], b"marker": argv[2], b"keys": b"0"}
+        fields |= {b"moving": argv[2], b"moved": b"0"} | dict(zip(argv[3::2], argv[4::2], strict=True))
+        self._set(undo, keys[0], fields)
+        return meta.answer(b"OK")
+
+    def _acquire(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        meta = _Meta(self, keys[0])
+        if meta.epoch is None:
+            return meta.answer(b"GONE")
+        if int(meta.epoch) > int(argv[1]) or (meta.epoch == argv[1] and meta.token != argv[0]):
+            return meta.answer(b"FENCED")
+        self._set(undo, keys[0], {b"token": argv[0], b"epoch": argv[1]})
+        self._remove(undo, keys[0], b"open")
+        return meta.answer(b"OK")
+
+    def _open(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        meta = _Meta(self, keys[0])
+        refused = meta.fenced(argv)
+        if refused is not None:
+            return meta.answer(refused)
+        txid, done = int(argv[2]), int(meta.marker or b"")
+        if done >= txid:
+            return meta.answer(b"DONE")
+        if done < txid - 1:
+            return meta.answer(b"BEHIND")
+        at = self.data[keys[0]]
+        if at.get(b"buckets") != argv[3]:
+            return meta.answer(b"SHAPE")
+        if at.get(b"moving") != argv[2] or argv[4] == b"1":
+            self._set(undo, keys[0], {b"moving": argv[2], b"moved": b"0"})
+        if meta.open != argv[2]:
+            self._set(undo, keys[0], {b"open": argv[2]})
+        return meta.answer(b"OK")
+
+    def _commit(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        meta = _Meta(self, keys[0])
+        refused = meta.fenced(argv)
+        if refused is not None:
+            return meta.answer(refused)
+        if int(meta.marker or b"") >= int(argv[2]):
+            return meta.answer(b"DONE")
+        if meta.open != argv[2]:
+            return meta.answer(b"CLOSED")
+        moved = self.data[keys[0]].get(b"moved")
+        if moved != argv[3]:
+            return meta.answer(b"COUNT", moved or b"")
+        self._set(undo, keys[0], {b"marker": argv[2], b"moved": b"0"})
+        self._remove(undo, keys[0], b"open")
+        return meta.answer(b"OK")
+
+    def _put(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        meta = _Meta(self, keys[0])
+        refused = meta.closed(argv)
+        if refused is not None:
+            return meta.answer(refused)
+        txid, asks, json = int(argv[2]), argv[5] != b"", argv[7] == b"json"
+        fields, records = _framed(argv[4]), _framed(argv[6])
+        writes, created, n = list[tuple[bytes, Hash]](), 0, 0
+        for name, count in zip(keys[1:], _counts(argv[3], keys), strict=True):
+            at, out = self.data.get(name, {}), Hash()
+            for j in range(n, n + count):
+                stored, t = at.get(fields[j]), -1
+                if stored is not None and asks:
+                    found = _txid_of(stored, json)
+                    if found is None:
+                        return meta.answer(b"CORRUPT")
+                    t = found
+                    if t > txid:
+                        return meta.answer(b"AHEAD")
+                created += stored is None
+                if not asks or t < txid:
+                    if asks and t != struct.unpack_from("<q", argv[5], 8 * j)[0]:
+                        return meta.answer(b"CONFLICT")
+                    out[fields[j]] = records[j]
+            n += count
+            writes.append((name, out))
+        return [b"OK", self._write(undo, keys[0], writes, created)]
+
+    def _merge(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        meta = _Meta(self, keys[0])
+        refused = meta.closed(argv)
+        if refused is not None:
+            return meta.answer(refused)
+        work = _Merging(int(argv[2]), argv)
+        fields = _framed(argv[4])
+        writes, answers, created, n = list[tuple[bytes, Hash]](), list[bytes](), 0, 0
+        for name, count in zip(keys[1:], _counts(argv[3], keys), strict=True):
+            at, out = self.data.get(name, {}), Hash()
+            for j in range(n, n + count):
+                stored = at.get(fields[j])
+                put = work.record(j, stored)
+                if isinstance(put, str):
+                    return [b"OVERFLOW", j + 1] if put == "OVERFLOW" else meta.answer(put.encode())
+                created += stored is None
+                if put is not None:
+                    out[fields[j]] = put
+                answers.append(put or stored or b"")
+            n += count
+            writes.append((name, out))
+        moved = self._write(undo, keys[0], writes, created)
+        return [b"OK", moved, b"".join(answers) if argv[9] == b"1" else b""]
+
+    def _write(self, undo: list[Undo], meta: bytes, writes: list[tuple[bytes, Hash]], created: int) -> int:
+        moved = sum(len(out) for _, out in writes)
+        for name, out in writes:
+            if out:
+                self._set(undo, name, out)
+        if moved:
+            self._add(undo, meta, b"moved", moved)
+        if created:
+            self._add(undo, meta, b"keys", created)
+        return moved
+
+
+class _Meta:
+    """What every script reads first, and what it answers."""
+
+    __slots__ = ("epoch", "marker", "open", "token")
+
+    def __init__(self, server: FakeRedis, name: bytes) -> None:
+        at = server.data.get(name, {})
+        self.token, self.epoch = at.get(b"token"), at.get(b"epoch")
+        self.open, self.marker = at.get(b"open"), at.get(b"marker")
+
+    def answer(self, status: bytes, detail: bytes = b"") -> list[bytes]:
+        return [status, self.token or b"", self.epoch or b"", self.open or b"", self.marker or b"", detail]
+
+    def fenced(self, argv: list[bytes]) -> bytes | None:
+        if self.epoch is None or self.token is None or self.marker is None:
+            return b"GONE"
+        if self.token == argv[0] and self.epoch == argv[1]:
+            return None
+        return b"REWOUND" if int(self.epoch) < int(argv[1]) else b"FENCED"
+
+    def closed(self, argv: list[bytes]) -> bytes | None:
+        refused = self.fenced(argv)
+        if refused is not None:
+            return refused
+        return b"CLOSED" if self.open != argv[2] else None
+
+
+class _Merging:
+    """How one delta meets one stored record."""
+
+    def __init__(self, txid: int, argv: list[bytes]) -> None:
+        self._txid, self._deltas, self._nulls = txid, argv[5], argv[6]
+        self._sum, self._max = argv[7] == b"sum", argv[7] == b"max"
+        self._whole, self._bare = argv[8] == b"<i8", argv[10] == b"1"
+        self._number = "<q" if self._whole else "<d"
+
+    def record(self, j: int, stored: bytes | None) -> bytes | str | None:
+        """The new record, None where the stored one stays, or why it is refused."""
+        delta = self._deltas[8 * j : 8 * j + 8]
+        absent = bool(self._nulls) and self._nulls[j] == 1
+        if stored is None:
+            return self._made(None, None if absent else delta)
+        if len(stored) != (9 if self._bare else 25):
+            return "CORRUPT"
+        flags, t = stored[0], -1 if self._bare else int.from_bytes(stored[1:9], "little")
+        if flags > 3:
+            return "CORRUPT"
+        if t > self._txid:
+            return "AHEAD"
+        if t == self._txid:
+            return None
+        old = stored[-8:] if flags <= 1 else None
+        if absent or old is None:
+            return self._made(old, old if absent else delta)
+        new = self._combined(old, delta)
+        return "OVERFLOW" if new is None else self._made(old, new)
+
+    def _combined(self, old: bytes, delta: bytes) -> bytes | None:
+        a, b = struct.unpack(self._number, old)[0], struct.unpack(self._number, delta)[0]
+        if self._sum:
+            total = a + b
+            if self._whole and not -(2**63) <= total < 2**63:
+                return None
+            return struct.pack(self._number, total)
+        if self._max:
+            return delta if b > a or (b != b and a == a) else old
+        return delta if a > b or (a != a and b == b) else old
+
+    def _made(self, old: bytes | None, new: bytes | None) -> bytes:
+        zero = bytes(8)
+        if self._bare:
+            return bytes([0 if new is not None else 2]) + (new or zero)
+        flags = (0 if old is not None else 1) + (0 if new is not None else 2)
+        return bytes([flags]) + self._txid.to_bytes(8, "little") + (old or zero) + (new or zero)
+
+
+def _counts(packed: bytes, keys: list[bytes]) -> tuple[int, ...]:
+    return struct.unpack(f"<{len(keys) - 1}I", packed)
+
+
+def _framed(blob: bytes) -> list[bytes]:
+    """Values that stand with their lengths before them."""
+    found, at = [], 0
+    while at < len(blob):
+        end = at + 4 + int.from_bytes(blob[at : at + 4], "little")
+        found.append(blob[at + 4 : end])
+        at = end
+    return found
+
+
+def _txid_of(record: bytes, json: bool) -> int | None:
+    if json:
+        digits = record[8:].split(b",")[0] if record.startswith(b'{"txid":') else b""
+        return int(digits) if digits.isdigit() else None
+    return int.from_bytes(record[1:9], "little") if len(record) > 8 else None
+
+
+_COMMANDS: dict[bytes, Callable[[FakeRedis, list[bytes]], Reply]] = {
+    b"SCRIPT": FakeRedis._load,
+    b"TYPE": FakeRedis._type,
+    b"INFO": FakeRedis._info,
+    b"HSCAN": FakeRedis._hscan,
+    b"HLEN": FakeRedis._hlen,
+    b"UNLINK": FakeRedis._unlink,
+}
+_SCRIPTS: dict[bytes, Callable[[FakeRedis, list[Undo], list[bytes], list[bytes]], Reply]] = {
+    CREATE.sha: FakeRedis._create,
+    ACQUIRE.sha: FakeRedis._acquire,
+    OPEN.sha: FakeRedis._open,
+    PUT.sha: FakeRedis._put,
+    MERGE.sha: FakeRedis._merge,
+    COMMIT.sha: FakeRedis._commit,
+}
+_SHA_OF = {script.source: script.sha for script in ALL}

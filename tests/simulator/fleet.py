@@ -1,0 +1,136 @@
+"""Many schedules, over all cores: a process each, that takes the next few seeds when it is done with the last."""
+
+import gc
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from multiprocessing import get_context
+from typing import Any
+
+from tests.simulator import patches
+from tests.simulator.world import World
+
+_AT_ONCE = 100
+"""Seeds that a process takes."""
+_MOST_WRONG = 10
+
+
+@dataclass
+class Tally:
+    """What many schedules came to."""
+
+    schedules: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    stops: Counter[str] = field(default_factory=Counter)
+    sizes: dict[str, Counter[int]] = field(default_factory=dict)
+    """How many schedules had so many faults, batches, drivers, reads."""
+    reads: int = 0
+    refused: int = 0
+    wrong: dict[int, str] = field(default_factory=dict)
+    """By seed."""
+
+    def add(self, other: "Tally") -> None:
+        self.schedules += other.schedules
+        self.faults += other.faults
+        self.stops += other.stops
+        for name, sizes in other.sizes.items():
+            self.sizes[name] = self.sizes.get(name, Counter()) + sizes
+        self.reads += other.reads
+        self.refused += other.refused
+        self.wrong |= other.wrong
+
+    def lines(self) -> Iterator[str]:
+        """For whoever looks."""
+        yield f"schedules  {self.schedules}"
+        yield f"reads      {self.reads} checked, {self.refused} refused by a typed error while faults went on"
+        for name, sizes in self.sizes.items():
+            yield f"{name:10} {_spread(sizes)} a schedule"
+        yield f"faults     {_listed(self.faults)}"
+        yield f"ends       {_listed(self.stops)}"
+
+
+def _listed(counts: Counter[str]) -> str:
+    return f"{sum(counts.values())}: " + ", ".join(f"{name} {number}" for name, number in counts.most_common())
+
+
+def _spread(sizes: Counter[int]) -> str:
+    ordered, total = sorted(sizes.elements()), sum(sizes.values())
+    tenth, middle, ninetieth = (ordered[int(total * share)] for share in (0.1, 0.5, 0.9))
+    return f"{sum(ordered) / total:.1f} (10 % up to {tenth}, half up to {middle}, 90 % up to {ninetieth})"
+
+
+@contextmanager
+def thrift() -> Iterator[None]:
+    """No log lines, and no collector that walks over Spark's and Arrow's modules again and again."""
+    logging.disable(logging.CRITICAL)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+        logging.disable(logging.NOTSET)
+
+
+def some(seeds: range) -> Tally:
+    """These schedules, in this process."""
+    tally = Tally()
+    with thrift(), patches.machine():
+        for seed in seeds:
+            try:
+                result = World(seed).run()
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                tally.wrong[seed] = f"{type(error).__name__}: {error}"
+                tally.schedules += 1
+                continue
+            tally.schedules += 1
+            tally.faults += result.faults
+            tally.stops[result.stop] += 1
+            tally.reads += result.reads
+            tally.refused += result.refused
+            sizes = {"faults": sum(result.faults.values()), "batches": result.batches, "drivers": result.drivers}
+            for name, size in sizes.items():
+                tally.sizes.setdefault(name, Counter())[size] += 1
+            if not tally.schedules % 50:
+                gc.collect()
+    return tally
+
+
+def _settle(turn: Any) -> None:
+    """One core for this process: its threads take turns, and handing over is slow from one core to another."""
+    with suppress(AttributeError, OSError):
+        cores = sorted(os.sched_getaffinity(0))
+        with turn.get_lock():
+            turn.value += 1
+            mine = cores[turn.value % len(cores)]
+        os.sched_setaffinity(0, {mine})
+
+
+def everything(first: int, schedules: int, minutes: float | None = None, processes: int | None = None) -> Tally:
+    """So many schedules from seed `first` on, or as many as there is time for. Stops early where much is wrong."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    number = processes or cores
+    until = time.monotonic() + (1e9 if minutes is None else 60 * minutes)
+    context = get_context("spawn")
+    chunks = (range(at, min(at + _AT_ONCE, first + schedules)) for at in count(first, _AT_ONCE))
+    tally = Tally()
+    with ProcessPoolExecutor(number, context, _settle, (context.Value("i", 0),)) as pool:
+        under_way = {pool.submit(some, next(chunks)) for _ in range(number + 1)}
+        while under_way:
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for each in done:
+                tally.add(each.result())
+                seeds = next(chunks)
+                if seeds and time.monotonic() < until and len(tally.wrong) < _MOST_WRONG:
+                    under_way.add(pool.submit(some, seeds))
+    return tally

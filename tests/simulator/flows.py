@@ -1,0 +1,146 @@
+"""The topologies that are simulated, cut by the real compiler, and what fake workers make of a batch of each."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from tests.simulator.spouts import Numbers, Tuple
+from trident import Count, MapGet, Sum, TridentTopology
+from trident.compiler.program import Program, Stage
+from trident.compiler.stages import cut
+from trident.plan.nodes import Node
+from trident_state.store import Home, StateIdentity, StateKind, StateShape, Store
+
+Values = dict[str, dict[str, int]]
+"""State, key, value."""
+
+FLOWS = ("one", "two", "stages", "query", "merged")
+
+
+class Worlds:
+    """The world that is simulated just now: programs are cut once and serve all of them."""
+
+    now: Any = None
+
+
+@dataclass(frozen=True)
+class InWorld:
+    """A state whose kind and home the world decides."""
+
+    name: str
+    worlds: type[Worlds] = Worlds
+
+    @property
+    def kind(self) -> StateKind:
+        kind: StateKind = self.worlds.now.kind if self.worlds.now is not None else StateKind.OPAQUE
+        return kind
+
+    @property
+    def survives(self) -> Literal["process", "checkpoint", "server"]:
+        return "checkpoint"
+
+    def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
+        store: Store = self.worlds.now.open_store(identity, shape, home)
+        return store
+
+
+@cache
+def program(flow: str) -> Program:
+    """counts: how often each word came. sums: the sum of the checksums of its numbers, a word. totals, by the word's
+    first letter, in a second stage: the sum of all counts right after ("stages") or before ("query") each batch."""
+    topology = TridentTopology()
+    numbers = topology.newStream("numbers", _spout("numbers"))
+    if flow == "merged":
+        numbers = topology.merge(numbers, topology.newStream("others", _spout("others")))
+    words = numbers.groupBy("word")
+    counts = words.persistentAggregate(InWorld("counts"), Count(), "count", name="counts")
+    if flow in ("two", "stages"):
+        words.persistentAggregate(InWorld("sums"), "seq", Sum(), "sum", name="sums")
+    if flow in ("stages", "merged"):
+        letters = counts.newValuesStream().each("word", first_letter, "letter string").groupBy("letter")
+        letters.persistentAggregate(InWorld("totals"), "count", Sum(), "total", name="totals")
+    if flow == "query":
+        asked = numbers.stateQuery(counts, "word", MapGet(), "before").each("word", first_letter, "letter string")
+        asked.groupBy("letter").persistentAggregate(InWorld("totals"), "before", Sum(), "total", name="totals")
+    return cut(topology)
+
+
+def _spout(name: str) -> Any:
+    return Numbers(name, Worlds)
+
+
+def first_letter(word: str) -> str:
+    return word[0]
+
+
+def checksum(seq: int) -> int:
+    """What a tuple's number adds: sums of these tell one multiset from another."""
+    return (seq + 1) * 0x9E3779B97F4A7C15 >> 3 & 0xFFFFFFFFFFF
+
+
+def deltas(flow: str, tuples: Iterable[Tuple], counts: Mapping[str, int]) -> Values:
+    """What a batch adds to each state; `counts` are those before it. The oracle's side."""
+    found: Values = {"counts": {}, "sums": {}, "totals": {}}
+    for word, seq in tuples:
+        found["counts"][word] = found["counts"].get(word, 0) + 1
+        found["sums"][word] = found["sums"].get(word, 0) + checksum(seq)
+        if flow == "query" and word in counts:
+            found["totals"][word[0]] = found["totals"].get(word[0], 0) + counts[word]
+        elif flow == "query":
+            found["totals"].setdefault(word[0], 0)
+    if flow in ("stages", "merged"):
+        for word, delta in found["counts"].items():
+            found["totals"][word[0]] = found["totals"].get(word[0], 0) + counts.get(word, 0) + delta
+    return {state: found[state] for state in states_of(flow)}
+
+
+@cache
+def states_of(flow: str) -> tuple[str, ...]:
+    return tuple(step.state.name for step in program(flow).groups[0].states)
+
+
+def worked(stage: Stage, tuples: list[Tuple], inputs: Mapping[Node, Any]) -> dict[str, pa.Table]:
+    """What workers make of a stage: of the tuples, or of what earlier stages gave."""
+    results: dict[str, pa.Table] = {}
+    for output in stage.outputs:
+        names = tuple(output.schema.names)
+        if stage.number == 1 and names == ("word", "seq"):  # enters a query
+            rows = sorted(tuples)
+            results[output.name] = table(names, tuple(w for w, _ in rows), tuple(s for _, s in rows))
+            continue
+        found: dict[str, int] = {}
+        if stage.number == 1:
+            for word, seq in tuples:
+                found[word] = found.get(word, 0) + (1 if output.name == "counts" else checksum(seq))
+        else:
+            (entered,) = inputs.values()
+            words, values = entered.column("word").to_pylist(), entered.column(entered.num_columns - 1).to_pylist()
+            for word, value in zip(words, values, strict=True):
+                found[word[0]] = found.get(word[0], 0) + (value or 0)
+        results[output.name] = table(names, tuple(found), tuple(found.values()))
+    return results
+
+
+_tables: dict[Any, pa.Table] = {}
+
+
+def table(names: tuple[str, str], keys: tuple[str, ...], values: tuple[int, ...]) -> pa.Table:
+    """A table of text and numbers; equal ones are one object."""
+    asked = names, keys, values
+    found = _tables.get(asked)
+    if found is None:
+        if len(_tables) > 20_000:
+            _tables.clear()
+        schema = pa.schema([(names[0], pa.string()), (names[1], pa.int64())])
+        found = _tables[asked] = pa.Table.from_arrays(
+            [pa.array(keys, pa.string()), pa.array(values, pa.int64())], schema=schema
+        )
+    return found
+
+
+@cache
+def key_table(name: str, keys: tuple[str, ...]) -> pa.Table:
+    return pa.table({name: pa.array(keys, pa.string())})

@@ -1,0 +1,150 @@
+"""Connections to the fake server, and what a network does to them: refused, cut, late, without a reply."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import hiredis
+import redis
+
+from tests.simulator.fake_redis import FakeRedis
+from tests.simulator.scheduler import Crashed, Scheduler
+
+Fault = Literal["refused", "cut", "late", "error"]
+"""refused: the connection is. cut: after so many commands, the rest does not arrive (after all of them: their replies).
+late: the rest arrives later, and nobody hears its replies. error: one command is answered by an error."""
+
+ERRORS = (
+    "OOM command not allowed when used memory > 'maxmemory'.",
+    "MISCONF Errors writing to the AOF file: No space left on device",
+    "BUSY Redis is busy running a script.",
+    "READONLY You can't write against a read only replica.",
+    "LOADING Redis is loading the dataset in memory",
+)
+
+
+@dataclass
+class Late:
+    """Commands on their way to the server."""
+
+    generation: int
+    commands: deque[list[bytes]]
+
+
+class Network:
+    """Between the drivers and one server."""
+
+    def __init__(self, scheduler: Scheduler, server: FakeRedis) -> None:
+        self.scheduler, self.server = scheduler, server
+        self.fault: Fault | None = None
+        """What happens to the next request."""
+        self.late: list[Late] = []
+
+    def deliver(self) -> None:
+        """Let one late command arrive."""
+        late = self.scheduler.random.choice(self.late)
+        if late.generation == self.server.generation:
+            self.server.run(late.commands.popleft())
+        if not late.commands or late.generation != self.server.generation:
+            self.late.remove(late)
+
+    def take_fault(self) -> Fault | None:
+        fault, self.fault = self.fault, None
+        return fault
+
+
+class FakeAddress:
+    """In the place of `trident_state.redis.link.Address`."""
+
+    shown = "redis://fake"
+    connect_timeout = socket_timeout = 1.0
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def seeds(self) -> list["FakeAddress"]:
+        return [self]
+
+    def connection(self) -> "Connection":
+        return Connection(self._network)
+
+
+class Connection:
+    """As much of a redis-py connection as the library uses."""
+
+    def __init__(self, network: Network) -> None:
+        self._network, self._server = network, network.server
+        self._generation = -1
+        self._commands: list[list[bytes]] = []
+        self._replies: deque[Any] = deque()
+
+    def connect(self) -> None:
+        self._network.scheduler.point("connect", still=True)
+        if not self._server.up or self._network.fault == "refused":
+            self._network.take_fault()
+            raise redis.ConnectionError("Connection refused")
+        self._generation = self._server.generation
+
+    def disconnect(self) -> None:
+        self._generation = -1
+
+    def send_packed_command(self, packed: Iterable[bytes]) -> None:
+        reader = hiredis.Reader()
+        for part in packed:
+            reader.feed(part)
+        while (command := reader.gets()) is not False:
+            self._commands.append(command)
+
+    def read_response(self, disable_decoding: bool) -> Any:
+        if self._commands:
+            self._exchange()
+        reply = self._replies.popleft()
+        if isinstance(reply, redis.ResponseError):
+            raise reply
+        return reply
+
+    def _exchange(self) -> None:
+        """The server does the commands one after the other, while others' come in between."""
+        network, server = self._network, self._server
+        commands, self._commands = self._commands, []
+        fault, cut = network.take_fault(), -1
+        if fault is not None:
+            cut = network.scheduler.random.randrange(len(commands) + 1)
+        queued: list[list[bytes]] | None = None
+        for at, command in enumerate(commands):
+            name = command[0]
+            if name == b"EVALSHA" or name == b"EXEC" or at == 0:
+                try:
+                    network.scheduler.point(name.decode(), still=name == b"INFO")
+                except Crashed:
+                    self._leave_behind(commands[at:], network.scheduler.random.random() < 0.5)
+                    raise
+            if not server.up or server.generation != self._generation:
+                raise redis.ConnectionError("Connection reset by peer")
+            if at == cut and fault == "error" and name == b"EVALSHA":
+                self._replies.append(redis.ResponseError(network.scheduler.random.choice(ERRORS)))
+                continue
+            if at == cut and fault in ("cut", "late", "refused"):
+                self._leave_behind(commands[at:], fault == "late")
+                raise redis.TimeoutError("Timeout reading from socket")
+            if name == b"MULTI":
+                queued = []
+                self._replies.append(b"OK")
+            elif name == b"EXEC":
+                self._replies.append([server.run(each) for each in queued or ()])
+                queued = None
+            elif queued is not None:
+                queued.append(command)
+                self._replies.append(b"QUEUED")
+            else:
+                self._replies.append(server.run(command))
+        if cut == len(commands):
+            self._replies.clear()
+            raise redis.ConnectionError("Connection reset by peer")
+
+    def _leave_behind(self, commands: list[list[bytes]], arrive: bool) -> None:
+        """What was sent and not yet done, when nobody waits for it any more."""
+        self._replies.clear()
+        if arrive and all(command[0] == b"EVALSHA" for command in commands) and commands:
+            self._network.late.append(Late(self._generation, deque(commands)))

@@ -1,0 +1,153 @@
+"""What is put in place of the machine while schedules run: time, disk, and bytes that only cost time.
+
+No decision of the library is taken here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from tests.simulator.flows import Worlds
+from trident.runtime import committer, crash, fitting, group_run, reading, slots
+from trident_state.keys import encode_keys, hash_keys
+from trident_state.memory import entries as memory_entries
+from trident_state.memory import segments, snapshots
+from trident_state.memory import store as memory_store
+from trident_state.memory.segments import Segment
+from trident_state.redis import placement, writer
+from trident_state.redis import store as redis_store
+from trident_state.redis.placement import PUT_KEYS, place, place_distinct
+
+_T = TypeVar("_T")
+
+
+class Kept:
+    """A frozen result that keeps the table itself: in the place of Arrow bytes and their checksum."""
+
+    __slots__ = ("rows", "size", "table")
+    files = False
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table, self.rows, self.size = table, table.num_rows, 40 + 8 * table.num_rows
+
+
+class Clock:
+    """In the place of `time`: that of the world which runs just now."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return Worlds.now.scheduler.now  # type: ignore[no-any-return]
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        Worlds.now.scheduler.sleep(seconds)
+
+
+class SegmentFiles:
+    """A disk for the files of snapshots: the batches of each, by state and name."""
+
+    def __init__(self) -> None:
+        self.files: dict[tuple[str, str], list[pa.RecordBatch]] = {}
+        self.full = False
+        """Whether the next file does not fit."""
+        self._made = 0
+
+    def write(self, folder: Path, lease: Any, since: int, txid: int, batches: Iterable[pa.RecordBatch]) -> Segment:
+        self._made += 1
+        name = f"{txid}-{lease.epoch}-{self._made:08x}.arrow"
+        content = list(batches)
+        self.files[folder.name, name] = content
+        return Segment(name, since, txid, sum(batch.num_rows for batch in content), 1, 0)
+
+    def read(self, folder: Path, segment: Segment) -> list[pa.RecordBatch] | None:
+        return self.files.get((folder.name, segment.name))
+
+    def delete(self, folder: Path, names: Iterable[str]) -> None:
+        for name in names:
+            self.files.pop((folder.name, name), None)
+
+    def names(self, folder: Path) -> list[str]:
+        return [name for state, name in self.files if state == folder.name]
+
+
+def _write_segment(folder: Path, *args: Any) -> Segment:
+    world = Worlds.now
+    world.scheduler.point("segment", still=True)
+    disk: SegmentFiles = world.segments
+    if disk.full:
+        disk.full = False
+        raise OSError(28, "No space left on device")
+    segment = disk.write(folder, *args)
+    world.scheduler.point("segment, done", still=True)
+    return segment
+
+
+_read_file = segments.read_segment
+
+
+def _read_segment(folder: Path, segment: Segment, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
+    found = Worlds.now.segments.read(folder, segment)
+    return _read_file(folder, segment, schema, where) if found is None else iter(found)  # says that it is gone
+
+
+def _strays(folder: Path, manifest: Any, epoch: int | None) -> list[str]:
+    named = {segment.name for segment in manifest.segments} if manifest else set()
+    names = Worlds.now.segments.names(folder)
+    return [name for name in names if name not in named and (epoch is None or int(name.split("-")[1]) < epoch)]
+
+
+def _remembered(work: Callable[..., _T], key: Callable[..., Any]) -> Callable[..., _T]:
+    """The same function, that computes what it is asked again and again but once. What it gives is never changed."""
+    known: dict[Any, _T] = {}
+
+    def remembering(*args: Any) -> _T:
+        asked = key(*args)
+        found = known.get(asked)
+        if found is None:
+            if len(known) > 20_000:
+                known.clear()
+            found = known[asked] = work(*args)
+        return found
+
+    return remembering
+
+
+def _of_table(table: pa.Table) -> Any:
+    return tuple(table.column_names), tuple(tuple(column.to_pylist()) for column in table.columns)
+
+
+def _of_array(array: pa.Array, *rest: Any) -> Any:
+    return tuple(array.to_pylist()), *((layout.buckets, layout.groups, layout.identity.name) for layout in rest[:1])
+
+
+@contextmanager
+def machine() -> Iterator[None]:
+    """Everything that is the same for all worlds."""
+    encode = _remembered(encode_keys, _of_table)
+    hashed = _remembered(hash_keys, _of_array)
+    put: list[tuple[Any, str, Any]] = [
+        *((module, "freeze", Kept) for module in (group_run, committer)),
+        *((module, "thaw", lambda kept, where: kept.table) for module in (fitting, committer)),
+        (reading, "time", Clock),
+        (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
+        (snapshots, "write_segment", _write_segment),
+        (snapshots, "read_segment", _read_segment),
+        (snapshots, "delete_segments", lambda folder, names: Worlds.now.segments.delete(folder, names)),
+        (snapshots, "strays", _strays),
+        *((module, "encode_keys", encode) for module in (redis_store, memory_store)),
+        *((module, "hash_keys", hashed) for module in (placement, memory_store, memory_entries, snapshots)),
+        (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
+        (redis_store, "place", _remembered(place, _of_array)),
+        (redis_store, "place_distinct", _remembered(place_distinct, _of_array)),
+    ]
+    with ExitStack() as stack:
+        for module, name, thing in put:
+            stack.enter_context(patch.object(module, name, thing))
+        stack.callback(crash.listen, None)
+        crash.listen(lambda point: Worlds.now.scheduler.point(point))
+        yield

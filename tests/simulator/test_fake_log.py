@@ -1,0 +1,121 @@
+"""The simulated log against the SQLite log: any calls in any order, the same refusals and the same contents."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.simulator.fake_log import FakeLog, LogDisk
+from tests.simulator.scheduler import Scheduler
+from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.errors import TridentError
+from trident.runtime.frozen import freeze
+from trident.runtime.log import Birth
+from trident.runtime.sqlite_log import SqliteLog
+
+Call = Callable[[Any, list[Lease]], Any]
+"""What is called on a log, given the leases that it gave out so far (their tokens are random)."""
+
+SMALL, LARGE = (
+    freeze(pa.table({"word": [f"word {n}" for n in range(rows)], "count": list(range(rows))})) for rows in (1, 400)
+)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[str, Call]:
+    """A call and how it is shown."""
+    kind = draw(
+        st.sampled_from(
+            "take give_back planned planned planned unplanned freeze freeze freeze freeze_stage committed committed "
+            "born forget publish trim sync".split()
+        )
+    )
+    which, txid, number = draw(st.sampled_from([-1, -1, -1, -2])), draw(st.integers(1, 4)), draw(st.integers(0, 2))
+    attempt, plan = TransactionAttempt(txid, number, 1), {"s": draw(st.integers(0, 2))}
+    output = draw(st.sampled_from([SMALL, LARGE]))
+    keep = draw(st.integers(0, 3)), draw(st.sampled_from([0, SMALL.size, 3 * SMALL.size, 1 << 30]))
+
+    def lease(leases: list[Lease]) -> Lease:
+        return leases[which] if len(leases) >= -which else Lease(7, "never given")
+
+    made: dict[str, Call] = {
+        "take": lambda log, leases: leases.append(log.take()),
+        "give_back": lambda log, leases: log.give_back(lease(leases)),
+        "planned": lambda log, leases: log.planned(lease(leases), "g", attempt, plan, 0.5),
+        "unplanned": lambda log, leases: log.unplanned(lease(leases), "g", txid),
+        "freeze": lambda log, leases: log.freeze(lease(leases), "g", attempt, plan, {"counts": output}),
+        "freeze_stage": lambda log, leases: log.freeze_stage(lease(leases), "g", txid, 2, {"totals": output}),
+        "committed": lambda log, leases: log.committed(lease(leases), "g", txid),
+        "born": lambda log, leases: log.born(lease(leases), "counts", Birth("g", 0)),
+        "forget": lambda log, leases: log.forget(lease(leases), "counts"),
+        "publish": lambda log, leases: log.publish(lease(leases), "counts", b"%d" % txid),
+        "trim": lambda log, leases: log.trim(lease(leases), "g", min(txid, log.history("g").committed), *keep),
+        "sync": lambda log, leases: log.sync(lease(leases)),
+    }
+    return f"{kind}({which}, {attempt}, {plan}, {keep})", made[kind]
+
+
+def outcome(log: Any, call: Call, leases: list[Lease]) -> Any:
+    try:
+        return call(log, leases)
+    except TridentError as error:
+        return type(error)
+
+
+def contents(log: Any) -> dict[str, Any]:
+    """Everything that a log tells; of what is frozen: how much, and which stage of which batch."""
+    lease = log.lease()
+    return {
+        "lease": None if lease is None else (lease.epoch, bool(lease.token)),
+        "groups": log.groups(),
+        "history": outcome(log, lambda log, _: log.history("g"), []),
+        "plans": [log.plan("g", txid) for txid in range(1, 6)],
+        "frozen": {
+            (txid, stage): {name: (output.rows, output.size) for name, output in found.items()}
+            for txid in range(1, 6)
+            for stage in (1, 2)
+            if (found := log.frozen("g", txid, stage)) is not None
+        },
+        "births": log.births(),
+        "manifest": log.manifest("counts"),
+        "kept": log.kept_since("g"),
+    }
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(calls(), min_size=5, max_size=25))
+def test_any_calls_have_the_same_outcome_and_leave_the_same_log(
+    tmp_path_factory: Any, given_calls: list[tuple[str, Call]]
+) -> None:
+    folder: Path = tmp_path_factory.mktemp("log")
+    real, fake = SqliteLog(folder / "log.sqlite", "sim"), FakeLog(LogDisk(), Scheduler(0), lambda what: None)
+    leases: tuple[list[Lease], list[Lease]] = ([], [])
+    for log, mine in ((real, leases[0]), (fake, leases[1])):
+        mine.append(log.take())
+    try:
+        for shown, call in given_calls:
+            assert outcome(fake, call, leases[1]) == outcome(real, call, leases[0]), shown
+            assert contents(fake) == contents(real), shown
+    finally:
+        real.close()
+
+
+def test_a_power_loss_takes_back_what_no_fsync_followed() -> None:
+    disk = LogDisk()
+    log = FakeLog(disk, Scheduler(0), lambda what: None)
+    lease = log.take()
+    for txid in (1, 2):
+        attempt = TransactionAttempt(txid, 0, 1)
+        log.planned(lease, "g", attempt, {"s": txid}, 0.5)
+        log.freeze(lease, "g", attempt, {"s": txid}, {"counts": SMALL})
+    log.committed(lease, "g", 1)
+    log.committed(lease, "g", 2)
+    disk.lose(1)
+    assert log.history("g").committed == 1 and log.history("g").frozen == (2,)
+    log.committed(lease, "g", 2)
+    log.sync(lease)
+    disk.lose(5)
+    assert log.history("g").committed == 2

@@ -1,0 +1,147 @@
+"""Random fault schedules: that they come out right, that a seed tells everything, and that they find what is broken."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulator import fake_log, fake_redis, patches
+from tests.simulator.fleet import some
+from tests.simulator.world import World
+from trident.runtime import committer, coordinator, group_run
+from trident.runtime.coordinator import Coordinator, History, Status
+
+ROOT = Path(__file__).parents[2]
+SCHEDULES = int(os.environ.get("TRIDENT_SCHEDULES", "100000"))
+MINUTES = float(os.environ.get("TRIDENT_SIMULATOR_MINUTES", "5"))
+
+
+def simulator(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join(str(ROOT / part) for part in ("", "state", "spouts"))
+    command = [sys.executable, "-m", "tests.simulator", *map(str, args)]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths, **env}, capture_output=True, text=True
+    )
+
+
+def test_random_fault_schedules_lose_nothing_double_nothing_and_show_no_half_batch() -> None:
+    done = simulator("--schedules", SCHEDULES, "--minutes", MINUTES)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+# --- a seed tells everything -----------------------------------------------------------------------------------------
+
+
+def trace_of(seed: int) -> list[str]:
+    lines = list[str]()
+    with patches.machine():
+        World(seed, lines.append).run()
+    return lines
+
+
+def test_the_same_seed_gives_the_same_trace_and_another_one_another() -> None:
+    first = [trace_of(seed) for seed in range(12)]
+    assert [trace_of(seed) for seed in range(12)] == first
+    assert len({tuple(lines) for lines in first}) == 12
+
+
+def test_another_process_with_other_hashes_replays_the_same_trace() -> None:
+    found = {simulator("--seed", 3, "--trace", PYTHONHASHSEED=hashes).stdout for hashes in ("1", "2")}
+    assert len(found) == 1 and "fault: " in found.pop()
+
+
+def test_a_fault_is_told_with_its_seed_and_how_to_replay_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tests.simulator import __main__ as command
+
+    monkeypatch.setattr(Coordinator, "_discard_after", lambda self, txid: None)
+    monkeypatch.setattr(command, "everything", lambda seed, schedules, minutes: some(range(seed, seed + schedules)))
+    assert command.many(0, 200, None) == 1
+    told = capsys.readouterr().out
+    seed = told.partition("WRONG with seed ")[2].partition(":")[0]
+    assert f"python -m tests.simulator --seed {seed} --trace" in told
+    assert command.traced(int(seed)) == 1
+
+
+# --- it finds what is broken -----------------------------------------------------------------------------------------
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def plans_stay(patch: pytest.MonkeyPatch) -> None:
+    """Batches go on that were planned from where another plan would have ended."""
+    patch.setattr(Coordinator, "_discard_after", lambda self, txid: None)
+
+
+def any_attempt_counts(patch: pytest.MonkeyPatch) -> None:
+    """A message of an attempt that is over counts for the one that lives."""
+
+    def living(self: Coordinator, attempt: Any, status: Status) -> Any:
+        batch = self._batches.get(attempt.txid)
+        return batch if batch is not None and batch.status is status else None
+
+    patch.setattr(coordinator.Coordinator, "_living", living)
+
+
+def nothing_heals(patch: pytest.MonkeyPatch) -> None:
+    """A store that lost its last writes goes on without them."""
+    patch.setattr(committer.Committer, "heal", lambda self, state, upto: None)
+
+
+def trims_too_much(patch: pytest.MonkeyPatch) -> None:
+    """The log lets go of batches that a state in memory has not secured."""
+    patch.setattr(group_run.GroupRun, "_secured", lambda self: self.committed)
+
+
+def frozen_again(patch: pytest.MonkeyPatch) -> None:
+    """A batch that is frozen, and was perhaps written in parts, is computed anew (Storm's rule for opaque spouts)."""
+    history = fake_log.FakeLog.history
+
+    def forgetful(self: fake_log.FakeLog, group: str) -> History:
+        found = history(self, group)
+        return History(found.committed, found.positions, (), found.planned)
+
+    patch.setattr(fake_log.FakeLog, "history", forgetful)
+
+
+def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
+    """A driver that was taken over goes on writing a state."""
+    patch.setattr(fake_redis._Meta, "fenced", lambda self, argv: None)
+
+
+def a_resend_counts(patch: pytest.MonkeyPatch) -> None:
+    """A chunk that is sent again after a lost reply counts twice."""
+    record = fake_redis._Merging.record
+
+    def always(self: fake_redis._Merging, j: int, stored: bytes | None) -> Any:
+        if stored is not None and len(stored) == 25:
+            stored = stored[:1] + bytes(8) + stored[9:]  # of a batch long ago
+        return record(self, j, stored)
+
+    patch.setattr(fake_redis._Merging, "record", always)
+
+
+BREAKS = [
+    plans_stay,
+    any_attempt_counts,
+    nothing_heals,
+    trims_too_much,
+    frozen_again,
+    nobody_is_fenced,
+    a_resend_counts,
+]
+
+
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: broken.__name__)
+def test_a_library_without_one_of_its_guards_is_found_out(broken: Break, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch)
+    for first in range(0, 3000, 20):
+        if some(range(first, first + 20)).wrong:
+            return
+    pytest.fail(f"3,000 schedules did not notice: {broken.__doc__}")
