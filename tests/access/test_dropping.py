@@ -2,20 +2,22 @@
 
 import functools
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.access.kit import Fed, counted, counting, fixed
-from tests.state.backing.maps import SqliteMap
+from tests.state.backing.maps import Meddled, PlainMap, SqliteMap
 from tests.support.server import RedisServer
 from trident import dropState, listStates, openState
 from trident.access import dropping
+from trident.access.places import read_place
 from trident.errors import FencedError, StateError, StateLostError, TopologyActiveError
 from trident.log import RedisLog
-from trident.runtime import registry
-from trident.state import BackingMapState, MemoryMapState, RedisMapState
+from trident.runtime import crash, registry
+from trident.state import BackingMapState, MemoryMapState, RedisMapState, StateIdentity
 from trident.testing.local import start_local
 
 
@@ -93,6 +95,72 @@ def test_force_fences_a_driver_out_that_then_writes_nothing_any_more(
         running.processAllAvailable(timeout=20)
         fed.feeder.feed(["b"], wait=True, timeout=20)
         assert running.state("counts")["b"] == 1
+
+
+def test_a_commit_that_hung_while_its_state_was_dropped_does_not_make_it_anew(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropping, "_HEARD", 0.0)
+    fed = Fed(RedisMapState.opaque(shared_redis.url), checkpointLocation=tmp_path)
+    fed.feed("a")
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def heard(point: str) -> None:
+        if point == "commit.state.before":
+            hangs.set()
+            goes_on.wait(20)
+
+    crash.listen(heard)
+    try:
+        fed.feeder.feed(["a"], timeout=0)
+        assert hangs.wait(20)
+        monkeypatch.setattr(registry, "active", list)
+        dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
+        goes_on.set()
+        with pytest.raises(FencedError):
+            fed.running.awaitTermination(20)
+    finally:
+        crash.listen(None)
+        goes_on.set()
+    assert shared_redis.client.dbsize() == 0
+
+
+def test_the_last_write_to_a_plain_map_is_over_before_it_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a map refuses nothing, so that the driver must have noticed."""
+    hangs, armed = threading.Event(), threading.Event()
+
+    def before(write: int) -> None:
+        if armed.is_set():
+            armed.clear()
+            hangs.set()
+            time.sleep(0.5)
+
+    def made(identity: StateIdentity) -> Any:
+        return Meddled(PlainMap(str(tmp_path / "db"), identity), before)
+
+    state = BackingMapState.opaque(made)
+    fed = Fed(state, checkpointLocation=tmp_path / "c")
+    fed.feed("a")
+    armed.set()
+    fed.feeder.feed(["a"], timeout=0)
+    assert hangs.wait(20)
+    monkeypatch.setattr(registry, "active", list)
+    dropState("wc", "counts", tmp_path / "c", factory=state, force=True)
+    with pytest.raises(FencedError):
+        fed.running.awaitTermination(20)
+    assert SqliteMap(str(tmp_path / "db"), StateIdentity("wc", "counts", "")).keys() == []
+
+
+def test_without_a_log_force_fences_a_driver_out_too(tmp_path: Path, shared_redis: RedisServer) -> None:
+    fed = Fed(RedisMapState.opaque(shared_redis.url), checkpointLocation=tmp_path)
+    fed.feed("a")
+    place = read_place(None, None, shared_redis.url, "trident")
+    dropping._drop_without_log(place, "wc", "counts", force=True)
+    with pytest.raises(FencedError):
+        fed.running.awaitTermination(20)
+    assert shared_redis.client.dbsize() == 0
 
 
 def test_without_a_log_force_drops_and_a_log_that_knows_better_refuses_the_next_start(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trident.log import RedisLog
 
 _HEARD = 2.0
-"""Seconds in which a driver that was fenced out notices it: it looks once a second."""
+"""Seconds in which a driver that was fenced out notices it (it looks once a second) and its last write is over."""
 
 
 def dropState(
@@ -91,11 +91,11 @@ def dropState(
 
 def _drop(place: Place, log: TransactionLog, topology: str, state: str, elsewhere: bool, held: bool) -> None:
     lease = log.take()
+    if held:
+        time.sleep(_HEARD)
     if elsewhere and (store := _store(place, topology, state)) is not None:
         with contextlib.closing(store):
-            _take_and_drop(store, lease, held)
-    elif held:
-        time.sleep(_HEARD)
+            store.drop()
     log.forget(lease, state)
     if place.checkpoint is not None:
         shutil.rmtree(place.folder(topology) / "states" / state, ignore_errors=True)
@@ -113,16 +113,10 @@ def _drop_without_log(place: Place, topology: str, state: str, force: bool) -> N
                 f"too (checkpointLocation= or log=). If there is no log any more, force it. Nothing was touched"
             )
         epoch = max((group.lease.epoch for group in store.groups_of() if group.lease is not None), default=0)
-        _take_and_drop(store, Lease(epoch + 1, secrets.token_hex(8)), True)
-
-
-def _take_and_drop(store: Store, lease: Lease, held: bool) -> None:
-    """A driver that is still at work must not write what is dropped anew: it is fenced out, and given time to hear."""
-    if held:
         with contextlib.suppress(StateLostError):  # what is lost in parts can be dropped
-            store.acquire(lease)
+            store.acquire(Lease(epoch + 1, secrets.token_hex(8)))  # a driver that still has its log would heal it
         time.sleep(_HEARD)
-    store.drop()
+        store.drop()
 
 
 def _store(place: Place, topology: str, state: str) -> Store | None:

@@ -81,6 +81,7 @@ class Committer:
         birth = self.births[state].txid
         if any(group.marker is None for group in store.report().groups):  # also where only a part of it is gone
             self._demand_kept(state, birth, upto)
+            self.log.sync(self.lease)  # who took the log may have dropped the state
             store.create(self.lease, birth)
         store.acquire(self.lease)
         behind = min((g.marker if g.marker is not None else birth) for g in store.groups_of())
