@@ -24,6 +24,7 @@ from trident_state.expiry import Expiry, kept
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory.columns import Cells, Slots
 from trident_state.memory.entries import NOTHING, Entries, Triples, pages
+from trident_state.memory.forgetting import Forgetting
 from trident_state.memory.index import Hashes
 from trident_state.memory.snapshots import Cut, Snapshots
 from trident_state.rules import as_of, combined
@@ -43,8 +44,6 @@ _log = logging.getLogger("trident.state")
 
 _CHUNK = 32_768
 """Entries written under one hold of the readers' lock, so that a reader waits well under a millisecond."""
-_COLLECT_FROM = 4096
-"""Entries below which those that nobody can see any more are left where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +101,8 @@ class MemoryStore:
     ) -> None:
         self._where = f"state {identity.name!r}"
         self._identity, self._shape, self._kind = identity, shape, kind
-        self._ttl, self._most = ttl, most
+        self._forgetting = Forgetting(ttl, most, self._where)
         self._expiry = Expiry()
-        self._collect_at = _COLLECT_FROM
         self._max_bytes, self._pace, self._aside = maxBytes, pace or Pace(), aside or _in_a_thread
         self._snapshots = Snapshots(home, identity, shape, kind, clock or SystemClock(), self._where, ttl, most)
         self._writing = threading.RLock()
@@ -185,7 +183,7 @@ class MemoryStore:
             if marker >= update.txid:
                 found = self.read(update.keys, update.txid).values if values else None
                 return Applied(found, 0, len(update.deltas))
-            expiry = self._expiry.after(update.txid, update.time, self._ttl, self._where)
+            expiry = self._forgetting.after(self._expiry, update)
             change = self._change(entries, update, expiry)
             if not self._has_room(entries, change) and self._collect():
                 entries = self._ready()
@@ -198,14 +196,13 @@ class MemoryStore:
                     f"{self._where}: batch {update.txid} names {len(update.deltas)} keys, but {moved} were written: "
                     f"it was begun with other content"
                 )
-            if self._most is not None:
-                expiry = self._bounded(entries, expiry, update.txid, self._most)
+            expiry = self._forgetting.bounded(expiry, entries, update.txid)
             with self._triples:  # marker and cutoff are one for readers
                 self._marker, self._expiry = update.txid, expiry
             self._opened, self._moved = None, (-1, 0)
             written = len(change.slots)
             self._unsaved += written * (entries.bytes // max(1, len(entries)))
-            if len(entries) >= self._collect_at:
+            if self._forgetting.due(entries):
                 self._collect()
             self._snapshot_if_due()
         return Applied(change.values if values else None, written, len(update.deltas) - written)
@@ -266,25 +263,13 @@ class MemoryStore:
         entries.account(change.before, change.after)
         return self._moved[1] if self._moved[0] == txid else 0
 
-    def _bounded(self, entries: Entries, expiry: Expiry, txid: int, most: int) -> Expiry:
-        """Forget the least recently updated keys where there are more than `most`, an eighth of them at once. What this
-        batch brought stays, however much it is."""
-        if len(entries) <= most:
-            return expiry
-        cutoff = entries.oldest(expiry.cutoff, most, most - most // 8)
-        return Expiry(max(expiry.cutoff, min(cutoff, txid - 1)), expiry.before)
-
     def _collect(self) -> bool:
-        """Take back the room of what no read can see any more, if it is a quarter or more."""
-        entries, forgotten = self._ready(), self._expiry.before
-        live = len(entries) if forgotten <= 0 else len(entries.changed(forgotten))
-        found = 4 * live <= 3 * len(entries)
-        if found:
-            self._entries = entries.without(forgotten)  # who reads the old ones finds them as they are now
-        self._collect_at = max(_COLLECT_FROM, live + live // 2)
-        if self._most is not None:
-            self._collect_at = min(self._collect_at, max(self._most, live + live // 8))
-        return found
+        """Take back the room of what no read can see any more, where it is worth it."""
+        live = self._forgetting.collected(self._ready(), self._expiry.before)
+        if live is None:
+            return False
+        self._entries = live  # who reads the old ones finds them as they are now
+        return True
 
     def _has_room(self, entries: Entries, change: _Change) -> bool:
         growth = entries.growth(change.encoded, change.before, change.after)

@@ -1,0 +1,40 @@
+"""What a memory state forgets, and when it takes the room back."""
+
+from trident_state.expiry import Expiry
+from trident_state.memory.entries import Entries
+from trident_state.store import Update
+
+_FROM = 4096
+"""Entries below which those that nobody can see any more are left where they are."""
+
+
+class Forgetting:
+    """The rule of one store: by a time to live (`ttl`, seconds), by a number of keys (`most`), or nothing at all."""
+
+    def __init__(self, ttl: float | None, most: int | None, where: str) -> None:
+        self._ttl, self._most, self._where = ttl, most, where
+        self._look_at = _FROM
+
+    def after(self, expiry: Expiry, update: Update) -> Expiry:
+        """What is nothing to this batch."""
+        return expiry.after(update.txid, update.time, self._ttl, self._where)
+
+    def bounded(self, expiry: Expiry, entries: Entries, txid: int) -> Expiry:
+        """What is nothing once batch `txid` is written: where there are more than `most` keys, the least recently
+        updated go, an eighth of them at once. What this batch brought stays, however much it is."""
+        if self._most is None or len(entries) <= self._most:
+            return expiry
+        cutoff = entries.oldest(expiry.cutoff, self._most, self._most - self._most // 8)
+        return Expiry(max(expiry.cutoff, min(cutoff, txid - 1)), expiry.before)
+
+    def due(self, entries: Entries) -> bool:
+        """Whether to look for room: the state has grown by half since the last look."""
+        return len(entries) >= self._look_at
+
+    def collected(self, entries: Entries, forgotten: int) -> Entries | None:
+        """The entries without those that no read can see any more; None where these are less than a quarter."""
+        live = len(entries) if forgotten <= 0 else len(entries.changed(forgotten))
+        self._look_at = max(_FROM, live + live // 2)
+        if self._most is not None:
+            self._look_at = min(self._look_at, max(self._most, live + live // 8))
+        return entries.without(forgotten) if 4 * live <= 3 * len(entries) else None
