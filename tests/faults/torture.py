@@ -36,7 +36,7 @@ from trident.demo.java import ensure_java
 ROOT = Path(__file__).parents[2]
 CADENCE = (0.5, 4.0)
 """Seconds from one kill to the next, at least and at most."""
-PATIENCE = 90.0
+PATIENCE = 180.0
 """Seconds without a committed batch after which a driver counts as hanging."""
 ROUND = 60.0
 """Seconds that a round is tortured, once its driver is up."""
@@ -134,6 +134,12 @@ class Driver:
         workers = [pid for pid, command in descendants(self._process.pid).items() if "pyspark.daemon" in command]
         return bool(workers) and _kill(chance.choice(workers))
 
+    def where(self, log: Path) -> str:
+        """What its threads are doing."""
+        self._process.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        return log.read_text()[-6000:]
+
     def kill_java(self) -> None:
         """SIGKILL its Spark's Java."""
         for pid, command in descendants(self._process.pid).items():
@@ -176,6 +182,7 @@ class Round:
         self._moved = 0.0
         self._last: dict[str, Any] | None = None
         self._stopped = False
+        self._told: str | None = None
         self._bereft = False
         """Whether its driver has just lost its Spark."""
 
@@ -252,6 +259,7 @@ class Round:
 
     def _restart(self) -> None:
         self._reads = self._waits = 0
+        self._told = None
         self._driver = Driver(self._folder, self._server.url)
 
     # --- watching --------------------------------------------------------------------------------------------
@@ -278,7 +286,8 @@ class Round:
             if not self._stopped:
                 self._stop("driver ended", (self._folder / "driver.log").read_text()[-1500:])
         if time.monotonic() - self._moved > PATIENCE and not self._stopped:
-            self._stop("hang", f"no batch was committed for {PATIENCE:g} s")
+            where = self._driver.where(self._folder / "driver.log")
+            self._stop("hang", f"no batch was committed for {PATIENCE:g} s; it last told {self._told}\n{where}")
 
     def _stop(self, kind: str, what: str) -> None:
         self._stopped = True
@@ -296,6 +305,9 @@ class Round:
                 self._count(said)
 
     def _count(self, said: dict[str, Any]) -> None:
+        if self._told is None:  # its Spark is up: from now on batches are to come
+            self._moved = time.monotonic()
+        self._told = said["told"]
         if said["committed"] > self._committed:
             self._moved = time.monotonic()
         elif said["committed"] < self._committed:

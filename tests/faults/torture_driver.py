@@ -6,9 +6,11 @@ thread reads all the time. One line of JSON after the other tells what goes on.
 Usage: python -m tests.faults.torture_driver FOLDER URL. Ends when FOLDER/stop is there and everything is committed.
 """
 
+import faulthandler
 import json
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -175,6 +177,7 @@ class Reader:
 
 
 def main(folder: Path, url: str) -> int:
+    faulthandler.register(signal.SIGUSR1)  # where it hangs, if it does
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = small_spark(folder)
@@ -204,7 +207,9 @@ def main(folder: Path, url: str) -> int:
 
 def _tell_progress(running: RunningTopology, reader: Reader) -> None:
     (group,) = running.status["groups"].values()
-    tell(committed=group["committed"], reads=reader.reads, waits=reader.waits, waitingFor=group["waitingFor"])
+    failed = [str(event["error"]) for event in running.recentProgress if event["event"] == "failed"]
+    told = {"now": group, "failed": failed[-1:]}
+    tell(committed=group["committed"], reads=reader.reads, waits=reader.waits, told=str(told)[:1000])
 
 
 if __name__ == "__main__":
