@@ -111,8 +111,13 @@ def frozen_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
-    """A driver that was taken over goes on writing a state."""
-    patch.setattr(fake_redis._Meta, "fenced", lambda self, argv: None)
+    """A driver that was taken over goes on writing the log."""
+    write = fake_log.FakeLog._write
+
+    def unasked(self: fake_log.FakeLog, lease: Any, *rest: Any, **how: Any) -> None:
+        write(self, None, *rest, **how)
+
+    patch.setattr(fake_log.FakeLog, "_write", unasked)
 
 
 def a_resend_counts(patch: pytest.MonkeyPatch) -> None:
