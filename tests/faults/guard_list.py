@@ -151,9 +151,9 @@ GUARDS = [
     Guard(
         "trim",
         "frozen batches go that a state in memory has not secured yet",
-        "trident/runtime/group_run.py",
-        "needed = min([store.durable() for store in stores] + [self.committed])",
-        "needed = self.committed",
+        "trident/runtime/trimming.py",
+        "needed = min([store.durable() for store in stores] + [committed])",
+        "needed = committed",
         "tests/runtime/test_recovery.py -k secured",
     ),
     Guard(

@@ -14,7 +14,7 @@ from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import CodeChangedError, StateUnavailableError
 from trident.compiler.engine import FrozenFiles
-from trident.runtime import group_run
+from trident.runtime import trimming
 from trident.runtime.frozen import freeze
 from trident.runtime.sqlite_log import SqliteLog
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
@@ -163,22 +163,22 @@ def test_a_store_that_is_away_when_the_log_would_be_trimmed_stops_nobody(
 
     trims: list[int] = []
     trim = SqliteLog.trim
-    original = group_run.GroupRun._trim
+    original = trimming.Trimming.after
 
-    def watched(self: group_run.GroupRun) -> None:
+    def watched(self: trimming.Trimming, committed: int) -> None:
         trims.append(1)
-        original(self)
+        original(self, committed)
 
-    monkeypatch.setattr(group_run, "_TRIM_EVERY", 2)
-    monkeypatch.setattr(group_run.GroupRun, "_trim", watched)
+    monkeypatch.setattr(trimming, "TRIM_EVERY", 2)
+    monkeypatch.setattr(trimming.Trimming, "after", watched)
     monkeypatch.setattr(MemoryStore, "durable", sometimes)
     trimmed: list[int] = []
 
-    def trimming(self: SqliteLog, lease: Any, group: str, needed: int, *keep: int) -> list[str]:
+    def trimmed_(self: SqliteLog, lease: Any, group: str, needed: int, *keep: int) -> list[str]:
         trimmed.append(needed)
         return trim(self, lease, group, needed, *keep)
 
-    monkeypatch.setattr(SqliteLog, "trim", trimming)
+    monkeypatch.setattr(SqliteLog, "trim", trimmed_)
     batches = FixedBatchSpout("word string", [["a"]] * 12)
     assert run(one_state(batches=batches), tmp_path, "counts") == [{"a": 12}]
     assert away == [0] and trimmed
@@ -205,7 +205,7 @@ def test_a_group_without_states_goes_on_over_restarts(tmp_path: Path) -> None:
 
 
 def test_what_memory_has_not_secured_is_never_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_run, "_TRIM_EVERY", 1)
+    monkeypatch.setattr(trimming, "TRIM_EVERY", 1)
     batches = FixedBatchSpout("word string", [["a"]] * 40)
     with monkeypatch.context() as patch:
         patch.setattr(SqliteLog, "trim", _stingy(SqliteLog.trim))

@@ -12,7 +12,7 @@ import pytest
 from tests.simulator import fake_log, fake_redis, patches
 from tests.simulator.fleet import some
 from tests.simulator.world import World
-from trident.runtime import committer, coordinator, group_run
+from trident.runtime import committer, coordinator, trimming
 from trident.runtime.coordinator import Coordinator, History, Status
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ def nothing_heals(patch: pytest.MonkeyPatch) -> None:
 
 def trims_too_much(patch: pytest.MonkeyPatch) -> None:
     """The log lets go of batches that a state in memory has not secured."""
-    patch.setattr(group_run.GroupRun, "_secured", lambda self: self.committed)
+    patch.setattr(trimming.Trimming, "secured", lambda self, committed: committed)
 
 
 def frozen_again(patch: pytest.MonkeyPatch) -> None:

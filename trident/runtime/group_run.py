@@ -19,7 +19,6 @@ from trident.base.errors import (
     FencedError,
     LogError,
     StateBehindError,
-    StateError,
     StateFullError,
     StateRecoveringError,
     StateUnavailableError,
@@ -34,6 +33,7 @@ from trident.runtime.alone import explained
 from trident.runtime.committer import Committer, Written
 from trident.runtime.coordinator import Coordinator, History, Rules, Status
 from trident.runtime.crash import reach
+from trident.runtime.deadlines import Deadlines
 from trident.runtime.frozen import FrozenOutput, freeze
 from trident.runtime.log import TransactionLog
 from trident.runtime.reading import CommitGate
@@ -43,6 +43,7 @@ from trident.runtime.sources import Sources
 from trident.runtime.threads import MakeThreads, Threads
 from trident.runtime.timers import Timers
 from trident.runtime.trace import Trace
+from trident.runtime.trimming import Trimming
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission
 
@@ -51,13 +52,8 @@ logger = logging.getLogger(__name__)
 PASSING = (StateUnavailableError, StateFullError, StateRecoveringError, StateBehindError)
 """Commit errors that may go away by themselves."""
 
-_TRIM_EVERY = 64
-
 _PATIENCE = 10.0
 """Seconds that a stop waits for a spout that does not come back."""
-
-_MOST_DOUBLINGS = 10
-"""Attempt numbers go on over restarts; a deadline of years is none, and a float overflows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +106,8 @@ class GroupRun:
         self.done = threading.Event()
         self._queue: queue.SimpleQueue[on.Event | Callable[[], None]] = queue.SimpleQueue()
         self._timers: Timers[Callable[[], None]] = Timers()
-        self._deadlines: dict[TransactionAttempt, tuple[float, float]] = {}
-        """Of the attempts that compute: when their time is over, and how much it was (seconds)."""
+        self._deadlines = Deadlines(settings.messageTimeoutSecs)
+        self._trimming = Trimming(group.name, log, lease, committer, settings)
         self._held: dict[TransactionAttempt, _Held] = {}
         self._at_hand: dict[int, Mapping[str, Result]] = {}
         """What was frozen, until it is committed: of the very attempt that froze, whichever others end late."""
@@ -125,10 +121,6 @@ class GroupRun:
         self._next_tick = self._clock.monotonic()
         self._unsynced_since: float | None = None
         self._stage_failures = 0
-        self._since_trim = 0
-        self._frozen_bytes = 0
-        """Since the last trim, and (the next) since every store could do without them."""
-        self._unsecured_bytes = 0
         name = group.name
         self._source_thread = threads(f"trident-{name}-source", 1)
         self._run_threads = threads(f"trident-{name}-run", None)  # one that hangs must not keep the next waiting
@@ -185,8 +177,7 @@ class GroupRun:
     def _idle_time(self) -> float:
         """Seconds until something is due though nothing happens."""
         now = self._clock.monotonic()
-        until = min((when for when, _ in self._deadlines.values()), default=now + 0.5)
-        return max(0.0001, self._timers.wait(now, min(0.5, until - now)))
+        return max(0.0001, self._timers.wait(now, min(0.5, self._deadlines.next(now + 0.5) - now)))
 
     def _react(self, event: on.Event | Callable[[], None] | None) -> None:
         """Do what is due, then what this event asks for."""
@@ -211,17 +202,13 @@ class GroupRun:
             self._timers.add(self._clock.monotonic() + seconds, thing)
 
     def _expire(self, now: float) -> None:
-        """Fail the attempts whose time is over; forget the deadlines of those that have ended."""
+        """Fail the attempts whose time is over."""
         if not self._deadlines:
             return
         computing = {a for a, status in self.coordinator.in_flight.values() if status is Status.RUNNING}
-        for attempt, (when, seconds) in list(self._deadlines.items()):
-            if attempt in computing and now < when:
-                continue
-            del self._deadlines[attempt]
-            if attempt in computing:
-                text = f"attempt {attempt} ran longer than {seconds:g} s (messageTimeoutSecs, doubled at each retry)"
-                self._run_failed(attempt, BatchTimeoutError(text))
+        for attempt, seconds in self._deadlines.over(now, computing):
+            text = f"attempt {attempt} ran longer than {seconds:g} s (messageTimeoutSecs, doubled at each retry)"
+            self._run_failed(attempt, BatchTimeoutError(text))
 
     def _run_failed(self, attempt: TransactionAttempt, error: BaseException) -> None:
         if not self._over(attempt):
@@ -291,7 +278,7 @@ class GroupRun:
             reach("emit.after")
             if self._over(attempt):
                 return
-            self._queue.put(lambda: self._set_deadline(attempt))
+            self._queue.put(lambda: self._deadlines.begin(attempt, self._clock.monotonic()))
             reach("run.before")
             stage = self.group.stages[0]
             inputs = {node: _nothing(node) if given is None else given for node, given in emissions.items()}
@@ -311,10 +298,6 @@ class GroupRun:
     def _over(self, attempt: TransactionAttempt) -> bool:
         """Whether nobody waits for this attempt any more."""
         return attempt in self._dead or attempt.txid <= self.committed
-
-    def _set_deadline(self, attempt: TransactionAttempt) -> None:
-        seconds = self._settings.messageTimeoutSecs * 2 ** min(attempt.attempt, _MOST_DOUBLINGS)
-        self._deadlines[attempt] = self._clock.monotonic() + seconds, seconds
 
     def _do_cancel(self, action: on.Cancel) -> None:
         self._dead.add(action.attempt)
@@ -342,9 +325,7 @@ class GroupRun:
             self._queue.put(on.Broken(error))
             return
         self._at_hand[attempt.txid] = held.result.results
-        size = sum(output.size for output in held.outputs.values())
-        self._frozen_bytes += size
-        self._unsecured_bytes += size
+        self._trimming.froze(sum(output.size for output in held.outputs.values()))
         self._unsynced_since = None
         self._trace.phase(self.group.name, attempt.txid, "freeze", self._clock.monotonic() - began)
         self._queue.put(on.Frozen(attempt, held.positions))
@@ -413,40 +394,10 @@ class GroupRun:
                 plan = logged[0] if logged else {}
             self._sources.success(txid, plan)
             reach("success.after")
-            self._trim()
+            self._trimming.after(self.committed)
             self.post(on.Succeeded(txid))
         except BaseException as error:
             self.post(on.Broken(error))
-
-    def _trim(self) -> None:
-        """Let go of what neither a store that lost its last writes nor a restart can need."""
-        self._since_trim += 1
-        if self._since_trim % _TRIM_EVERY and self._frozen_bytes < self._settings.rewindBytes // 8:
-            return
-        reach("trim.before")
-        self._frozen_bytes = 0
-        try:
-            needed = self._secured()
-        except (StateError, OSError) as error:  # a store or its disk is away just now: the log keeps all until then
-            logger.warning("group %r: the log is not trimmed: %s", self.group.name, error)
-            self._since_trim = -1
-            return
-        settings = self._settings
-        gone = self._log.trim(self._lease, self.group.name, needed, settings.keepBatches, settings.rewindBytes)
-        self._committer.forget(gone)
-        reach("trim.after")
-
-    def _secured(self) -> int:
-        """The txid up to which no store needs the log. Near `rewindBytes` the next commit waits for snapshots, so that
-        the log cannot grow without bound behind a state in memory."""
-        stores = self._committer.stores.values()
-        if self._unsecured_bytes >= self._settings.rewindBytes // 2:
-            for store in stores:
-                store.snapshot()
-        needed = min([store.durable() for store in stores] + [self.committed])
-        if needed == self.committed:
-            self._unsecured_bytes = 0
-        return needed
 
     def _heal(self, state: str) -> None:
         try:
