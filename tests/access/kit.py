@@ -1,6 +1,5 @@
 """Small topologies whose states are then read from outside."""
 
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,3 @@ class Fed:
 def everything(folder: Path) -> dict[str, bytes]:
     """All files below a folder: what reading must not change."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def unique() -> str:
-    return f"t{secrets.token_hex(4)}"
