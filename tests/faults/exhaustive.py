@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -309,6 +310,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="name each case before it runs")
     given = parser.parse_args()
     logging.disable()
+    warnings.simplefilter("ignore", RuntimeWarning)  # that the server has no log of its own is meant so
     share, shares = map(int, given.share.split("/"))
     total = Tally()
     with Bench() as bench:

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 
 from tests.faults import disk, drive, small
 from tests.faults.steps import Fault, Steps
@@ -46,6 +47,7 @@ def _child(order: dict, write: int) -> None:  # type: ignore[type-arg]
 
 def _small(order: dict) -> dict:  # type: ignore[type-arg]
     logging.disable()
+    warnings.simplefilter("ignore", RuntimeWarning)
     steps = Steps(Fault(**order["fault"]) if order["fault"] else None)
     with disk.watched(steps):
         return {"result": small.run(small.Small(**order["small"])), "met": steps.met, "parts": steps.parts}
