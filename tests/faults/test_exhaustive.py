@@ -21,6 +21,7 @@ SLICES = 20
 WORKERS = 2
 
 
+@pytest.mark.alone
 def test_no_step_that_fails_loses_or_doubles_a_record(capsys: pytest.CaptureFixture[str]) -> None:
     asked = os.environ.get("EXHAUSTIVE", "")
     of, seed = (1, 0) if asked == "all" else (SLICES, int(asked or time.time() // 86400))

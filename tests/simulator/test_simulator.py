@@ -28,6 +28,7 @@ def simulator(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.alone
 def test_random_fault_schedules_lose_nothing_double_nothing_and_show_no_half_batch() -> None:
     done = simulator("--schedules", SCHEDULES, "--minutes", MINUTES)
     print(done.stdout)
