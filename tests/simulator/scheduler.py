@@ -94,6 +94,8 @@ class Scheduler:
         self.trace: Callable[[str], None] | None = None
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
+        self._waited: list[float] = []
+        """Until when somebody waits, nested ones too."""
 
     # --- clock ---------------------------------------------------------------------------------------------------
 
@@ -138,6 +140,13 @@ class Scheduler:
     def wait(self, until: Callable[[], bool], timeout: float | None = None) -> bool:
         """Come back when something is so, or after `timeout` seconds; whether it is so."""
         deadline = self.now + (1e9 if timeout is None else timeout)
+        self._waited.append(deadline)
+        try:
+            return self._wait(until, deadline)
+        finally:
+            self._waited.remove(deadline)
+
+    def _wait(self, until: Callable[[], bool], deadline: float) -> bool:
         fiber, process = self.fiber, self.current
         while not until() and self.now < deadline:
             if fiber is not None:
@@ -199,7 +208,8 @@ class Scheduler:
                 choices.append((process, _Resuming(self, process, fiber)))
 
     def _let_time_pass(self) -> None:
-        until = self._later[0][0] if self._later else 1e12
+        until = min([when for when in self._waited if when > self.now], default=1e12)
+        until = min(until, self._later[0][0]) if self._later else until
         for process in self.processes:
             if not process.alive:
                 continue

@@ -70,6 +70,12 @@ def test_a_fault_is_told_with_its_seed_and_how_to_replay_it(
     assert command.traced(int(seed)) == 1
 
 
+def test_a_batch_that_an_older_copy_of_the_log_does_not_know_is_seen_where_only_its_puts_are_left() -> None:
+    """Seed 45245: a heal had erased the open record; another batch 2 was then counted over the puts of the first."""
+    with patches.machine():
+        assert World(45245).run().stop == "StateAheadError"
+
+
 # --- it finds what is broken -----------------------------------------------------------------------------------------
 
 Break = Callable[[pytest.MonkeyPatch], None]

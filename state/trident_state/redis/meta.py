@@ -15,7 +15,7 @@ NOTHING_FORGOTTEN = Expiry()
 
 _FIELDS = (
     *("format", "topology", "state", "log", "fingerprint", "kind", "values", "buckets", "groups", "batchGroup"),
-    *("token", "epoch", "marker", "open", "keys", "expiry"),
+    *("token", "epoch", "marker", "open", "keys", "moving", "moved", "expiry"),
 )
 _REQUEST = b"*%d\r\n$5\r\nHMGET\r\n" % (2 + len(_FIELDS))
 _NAMES = bulks([field.encode() for field in _FIELDS])
@@ -40,6 +40,8 @@ class Meta:
     marker: str | None
     open: str | None
     keys: str | None
+    moving: str | None
+    moved: str | None
     expiry: str | None
 
     @property
@@ -67,11 +69,16 @@ class Meta:
         except msgspec.DecodeError:
             raise StateCorruptError(f"{where}: its meta hash does not tell what has passed away") from None
 
+    @property
+    def _begun(self) -> int | None:
+        """The txid that is open, or that keys were moved to before its open record was erased."""
+        return _number(self.moving if self.open is None and self.moved not in (None, "0") else self.open)
+
     def status(self, where: str) -> GroupStatus:
         """Fence, marker and open record."""
         try:
             lease = None if self.epoch is None or self.token is None else Lease(int(self.epoch), self.token)
-            return GroupStatus(lease, _number(self.marker), _number(self.open))
+            return GroupStatus(lease, _number(self.marker), self._begun)
         except ValueError:
             raise StateCorruptError(f"{where}: its meta hash holds no numbers where txids belong") from None
 

@@ -94,6 +94,14 @@ def test_a_state_that_is_founded_while_one_looks_is_not_taken_for_foreign_keys(
     assert founded
 
 
+def test_keys_that_were_moved_to_a_txid_tell_of_it_after_its_open_record_was_erased(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url) as store:
+        store.apply(LEASE, update(1, {1: 1}))
+        shared_redis.client.hset(META, mapping={"moving": "2", "moved": "1"})  # a batch that was put in parts
+        store.acquire(SECOND)
+        assert [(group.marker, group.opened) for group in store.report().groups] == [(1, 2)]
+
+
 def test_a_state_of_a_later_format(shared_redis: RedisServer) -> None:
     with started(shared_redis.url):
         pass
