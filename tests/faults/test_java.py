@@ -24,7 +24,7 @@ def topology() -> TridentTopology:
 
 
 DRIVER = """
-import os, signal, sys, time
+import faulthandler, os, signal, sys, time
 from pathlib import Path
 from tests.faults.test_java import topology
 from tests.faults.torture import descendants
@@ -40,8 +40,9 @@ try:
         for pid, command in descendants(os.getpid()).items():
             if "org.apache.spark.deploy.SparkSubmit" in command:
                 os.kill(pid, signal.SIGKILL)
+        faulthandler.dump_traceback_later(50)
         running.processAllAvailable(timeout=60)
-except TridentError as error:
+except (TridentError, TimeoutError) as error:
     print(f"{type(error).__name__}: {error}")
 """
 
@@ -51,8 +52,8 @@ def test_a_driver_whose_spark_is_killed_ends_with_the_reason_and_the_next_one_go
     driver = [sys.executable, "-c", DRIVER, str(tmp_path)]
     environment = {**os.environ, "SPARK_API_MODE": "classic"}
     ended = subprocess.run(driver, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    kind, _, message = ended.stdout.strip().splitlines()[-1].partition(": ")
-    assert kind == "BatchFailedError", ended.stdout + ended.stderr[-2000:]
+    kind, _, message = ended.stdout.strip().rpartition("\n")[2].partition(": ")
+    assert kind == "BatchFailedError", ended.stdout + ended.stderr[-6000:]
     assert "the Java process of Spark has ended under the running topology" in message
     with start_local(topology(), name="bereft", checkpointLocation=tmp_path) as running:
         (group,) = running.status["groups"].values()

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -54,17 +55,25 @@ def test_a_sleeper_whose_write_arrives_after_the_takeover_changes_nothing_and_st
 
 def _while_asleep(pid: int, log: Path, takeover: Small) -> object:
     """What another driver comes to while this one is stopped, or what stops it."""
-    os.kill(pid, signal.SIGSTOP)
+    _stop(pid)
     try:
         while _locked(log):  # a driver that sleeps in the middle of a transaction lets nobody in
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.001)
-            os.kill(pid, signal.SIGSTOP)
+            _stop(pid)
         return small.run(takeover)
     except BaseException as error:
         return error
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+def _stop(pid: int) -> None:
+    """SIGSTOP, and wait until no thread of it runs any more."""
+    os.kill(pid, signal.SIGSTOP)
+    told = ["ps", "-o", "stat=", "-p", str(pid)]
+    while not subprocess.run(told, capture_output=True, text=True, check=True).stdout.startswith("T"):
+        time.sleep(0.001)
 
 
 def _locked(log: Path) -> bool:

@@ -149,7 +149,9 @@ class Driver:
 
 def descendants(pid: int) -> dict[int, str]:
     """The processes that this one has started, and those that they have, with their command lines."""
-    told = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    ).stdout
     rows = [line.split(None, 2) for line in told.splitlines()]
     found: dict[int, str] = {}
     parents = {pid}
