@@ -24,6 +24,7 @@ from trident.runtime.coordinator import History
 from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_fitting
 from trident.runtime.home import LogHome
+from trident.runtime.lives import demand_this_life
 from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.same_shape import demand_same_shape
 from trident.runtime.settings import Settings
@@ -47,7 +48,9 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
     try:
         with explaining(log, before):
             for name, store in stores.items():
-                _demand_ours(name, store.report(), _step(program, name), program, log, settings)
+                report = store.report()
+                _demand_ours(name, report, _step(program, name), program, log, settings)
+                _demand_our_drivers(name, report, before, log, settings)
         lease = log.take()
         reach("start.log.taken")
         with explaining(log, lease):
@@ -63,7 +66,7 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
 def _begun(program: Program, log: TransactionLog, settings: Settings, stores: dict[str, Store], lease: Lease) -> Begun:
     """Take every state, now that the log is ours."""
     histories = {group.name: log.history(group.name) for group in program.groups}
-    births = _births(program, stores, log, histories, settings)
+    births = _births(program, stores, log, lease, histories, settings)
     _demand_groups_known(program, log)
     for group in program.groups:
         for txid in histories[group.name].frozen:
@@ -98,6 +101,26 @@ def _step(program: Program, state: str) -> StateWriter:
     return next(s for g in program.groups for s in g.states if s.state.name == state)
 
 
+def _demand_our_drivers(
+    name: str, report: StoreReport, last: Lease | None, log: TransactionLog, settings: Settings
+) -> None:
+    """No driver may have held the state that this log knows nothing of: it had a copy of the log, or what came after
+    this copy, and its batches are not this log's, though their txids are. `last`: the lease that the log gave last."""
+    held = max((group.lease.epoch for group in report.groups if group.lease is not None), default=0)
+    given = 0 if last is None else last.epoch
+    if held <= given:
+        return
+    birth = log.births().get(name)
+    if birth is not None:  # the txids say it more plainly, where they do
+        history = log.history(birth.group)
+        _demand_not_ahead(name, report, history.committed + len(history.frozen), settings)
+    raise StateAheadError(
+        f"state {name!r} was held by the driver of epoch {held}, and the log {settings.log_at} gave out no epoch "
+        f"after {given}: it is an old copy, or a copy of it was started elsewhere. Start with the newest log, or "
+        f"{settings.way_out}"
+    )
+
+
 def _demand_ours(
     name: str,
     report: StoreReport,
@@ -128,6 +151,7 @@ def _births(
     program: Program,
     stores: Mapping[str, Store],
     log: TransactionLog,
+    lease: Lease,
     histories: Mapping[str, History],
     settings: Settings,
 ) -> dict[str, Birth]:
@@ -155,8 +179,10 @@ def _births(
                     f"state {name!r} is gone or in parts gone from its store, and the log at txid {frozen} knows "
                     f"that it was born at {birth.txid}. Restore the store from a copy, or {settings.way_out}"
                 )
+            if birth is not None:
+                demand_this_life(name, report, birth, settings)
             _demand_not_ahead(name, report, frozen, settings)
-            births[name] = birth or Birth(group.name, frozen)
+            births[name] = birth or Birth(group.name, frozen, lease.epoch)
     return births
 
 

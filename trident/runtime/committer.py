@@ -27,6 +27,7 @@ from trident.plan.nodes import Emitted, Node, StateQuery, StateUpdate, StateWrit
 from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_known
 from trident.runtime.frozen import FrozenOutput, freeze, thaw
+from trident.runtime.lives import demand_this_log, of_another_life
 from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.stored import AsOf
 from trident.runtime.threads import Threads
@@ -77,11 +78,15 @@ class Committer:
 
     def heal(self, state: str, upto: int) -> None:
         """Bring a store that was rewound up to batch `upto`, from the frozen batches."""
-        store = self.stores[state]
+        store, report = self.stores[state], self.stores[state].report()
         birth = self.births[state].txid
-        if any(group.marker is None for group in store.report().groups):  # also where only a part of it is gone
+        demand_this_log(state, report, self.log.uuid)
+        fell_back = of_another_life(report, self.births[state])
+        if fell_back or any(group.marker is None for group in report.groups):  # also where only a part of it is gone
             self._demand_kept(state, birth, upto)
             self.log.sync(self.lease)  # who took the log may have dropped the state
+            if fell_back:
+                store.drop()
             store.create(self.lease, birth)
         store.acquire(self.lease)
         behind = min((g.marker if g.marker is not None else birth) for g in store.groups_of())

@@ -1,7 +1,7 @@
 """What the runtime asks of a transaction log: the one durable record of what each batch is and how far it came."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from trident.base.attempt import Lease, TransactionAttempt
@@ -12,10 +12,12 @@ from trident.runtime.frozen import FrozenOutput
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """When a state began: it has seen every batch of its group after `txid`."""
+    """When a state began: it has seen every batch of its group after `txid`. `epoch`: of the driver that wrote this
+    down; what earlier ones held under the state's name was dropped before (0: not known)."""
 
     group: str
     txid: int
+    epoch: int = field(default=0, compare=False)
 
 
 class LogReading(Protocol):

@@ -289,7 +289,7 @@ class RedisTransactionLog:
         return {name: Birth(*self._json(text)) for name, text in births.items()}
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
-        text = json.dumps([birth.group, birth.txid])
+        text = json.dumps([birth.group, birth.txid, lease.epoch])
         write = _Write(self._meta).set(self._states, {f"birth:{state}": text})
         self._write(lease, write.drop(self._states, [f"manifest:{state}"]))
 

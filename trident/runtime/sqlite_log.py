@@ -23,7 +23,7 @@ from trident.runtime.events import BatchPlan, Positions
 from trident.runtime.frozen import FrozenOutput
 from trident.runtime.log import Birth
 
-FORMAT = "trident log 1"
+FORMAT = "trident log 2"
 _CHECK_UP_TO = 64 << 20
 """A file up to this size (bytes) is checked page by page when it is opened; a larger one row by row as it is read."""
 
@@ -40,7 +40,8 @@ CREATE TABLE batches (grp TEXT NOT NULL, txid INTEGER NOT NULL, attempt INTEGER 
 CREATE TABLE frozen (grp TEXT NOT NULL, txid INTEGER NOT NULL, stage INTEGER NOT NULL, output TEXT NOT NULL,
   body BLOB NOT NULL, files INTEGER NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
   checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid, stage, output));
-CREATE TABLE states (name TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT NULL, manifest BLOB);
+CREATE TABLE states (name TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT NULL, epoch INTEGER NOT NULL,
+  manifest BLOB);
 """
 
 
@@ -221,11 +222,13 @@ class SqliteLog:
     # --- states ------------------------------------------------------------------------------------------------
 
     def births(self) -> dict[str, Birth]:
-        return {name: Birth(group, txid) for name, group, txid in self._rows("SELECT name, grp, birth FROM states")}
+        rows = self._rows("SELECT name, grp, birth, epoch FROM states")
+        return {name: Birth(group, txid, epoch) for name, group, txid, epoch in rows}
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
         with self._write(lease, durable=True) as db:
-            db.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, NULL)", (state, birth.group, birth.txid))
+            row = (state, birth.group, birth.txid, lease.epoch)
+            db.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, NULL)", row)
 
     def forget(self, lease: Lease, state: str) -> None:
         with self._write(lease, durable=True) as db:
