@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.access.kit import everything
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.errors import FencedError, LogError, LogMismatchError, StateUnavailableError, TopologyError
@@ -126,3 +127,29 @@ def test_a_url_is_not_yet_a_log(redis_server: RedisServer) -> None:
     topology = counting(FeederBatchSpout("word string"), RedisMapState.opaque(redis_server.url))
     with pytest.raises(TopologyError, match=r"log= takes a RedisLog \(from trident.log\), not a str"):
         start_local(topology, name="wc", log=redis_server.url)
+
+
+@pytest.mark.parametrize("first", ["Redis", "file"])
+def test_a_folder_is_one_logs_and_another_one_sweeps_nothing_in_it(
+    redis_server: RedisServer, tmp_path: Path, first: str
+) -> None:
+    """Whoever forgets log=, or gives one too many, must not lose the snapshots that the right log names."""
+    log, folder = RedisLog(redis_server.url), tmp_path / "checkpoint"
+    right, wrong = (log, None) if first == "Redis" else (None, log)
+    for times in (1, 2):
+        feeder = FeederBatchSpout("word string")
+        with start_local(
+            counting(feeder, MemoryMapState.opaque()), name="wc", log=right, checkpointLocation=folder
+        ) as running:
+            feeder.feed(["a"])
+            running.processAllAvailable(timeout=20)
+            assert running.state("counts")["a"] == times
+        before = everything(folder)
+        told = r"under a log \(.* that is not in it.*log=RedisLog" if wrong is None else r"another log .* at RedisLog\("
+        topology = counting(FeederBatchSpout("word string"), MemoryMapState.opaque())
+        with pytest.raises(LogMismatchError, match=told):
+            start_local(topology, name="wc", log=wrong, checkpointLocation=folder)
+        assert everything(folder) == before
+    topology.reset("wc", folder, log=log)
+    with start_local(topology, name="wc", log=wrong, checkpointLocation=folder):
+        pass

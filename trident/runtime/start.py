@@ -30,6 +30,7 @@ from trident.runtime.committer import AnswerQuery, Committer
 from trident.runtime.group_run import GroupRun
 from trident.runtime.log import TransactionLog
 from trident.runtime.options import at_least, demand_known, folder, seconds
+from trident.runtime.owner import demand_log_there, demand_own_folder
 from trident.runtime.running import RunningTopology, remove
 from trident.runtime.session import session_for
 from trident.runtime.settings import Settings
@@ -128,6 +129,7 @@ def _start(
     try:
         log = _open_log(settings)
         undo.append(log.close)
+        demand_own_folder(settings, log.uuid)
         begun = begin(program, log, settings)
         shutil.rmtree(settings.folder / SCRATCH, ignore_errors=True)
         undo.append(functools.partial(_give_back, log, begun.lease))
@@ -224,6 +226,7 @@ def _answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> An
 def _open_log(settings: Settings) -> TransactionLog:
     if settings.log is not None:
         return settings.log.open(settings.name)
+    demand_log_there(settings, LOG_FILE)
     return SqliteLog(settings.folder / LOG_FILE, settings.name)
 
 
