@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trident.operations.builtin_aggregators import Count, Max, Min, Sum
     from trident.operations.builtin_functions import Debug, FilterNull, MapGet, SnapshotGet, TupleCollectionGet, expr
     from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater, TridentCollector
+    from trident.operations.joining import JoinOutFieldsMode, JoinType
     from trident.operations.tuples import TridentTuple
     from trident.runtime.registry import active
     from trident.stream import GroupedStream, Stream, TridentState
@@ -34,6 +35,8 @@ _HOMES = {
     "StateUpdater": "trident.operations.functions",
     "CombinerAggregator": "trident.operations.aggregators",
     "ReducerAggregator": "trident.operations.aggregators",
+    "JoinType": "trident.operations.joining",
+    "JoinOutFieldsMode": "trident.operations.joining",
     "Count": "trident.operations.builtin_aggregators",
     "Sum": "trident.operations.builtin_aggregators",
     "Min": "trident.operations.builtin_aggregators",
@@ -63,6 +66,8 @@ __all__ = [
     "FilterNull",
     "Function",
     "GroupedStream",
+    "JoinOutFieldsMode",
+    "JoinType",
     "MapGet",
     "Max",
     "Min",

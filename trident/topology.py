@@ -9,6 +9,7 @@ from pyspark.sql.types import DataType, StructType
 from trident.base.errors import DuplicateNameError, TopologyError
 from trident.base.names import check_name
 from trident.base.step import Step, caller
+from trident.operations.joining import JoinOutFieldsMode, JoinType, JoinTypes
 from trident.operations.outputs import OutputsLike, read_outputs
 from trident.operations.updating import held_fields
 from trident.plan import rules
@@ -147,11 +148,14 @@ class TridentTopology(Shown):
 
     # --- where they meet ------------------------------------------------------------------------------------------
 
-    def merge(self, *streams: Stream, outputFields: OutputsLike | None = None) -> Stream:
+    def merge(
+        self, *streams: Stream, outputFields: OutputsLike | None = None, sourceField: str | None = None
+    ) -> Stream:
         """The tuples of all these streams, WITHIN ONE BATCH: their spouts share txids from here on.
 
         By position: the types must be the same, the names are the first stream's unless others are given. No tuple is
-        dropped for being there twice. Meaning: ``org.apache.storm.trident.TridentTopology.merge``.
+        dropped for being there twice. `sourceField` names one more field, which holds the name of the stream that a
+        tuple comes from. Meaning: ``org.apache.storm.trident.TridentTopology.merge``.
 
         >>> from trident.spouts import FixedBatchSpout
         >>> topology = TridentTopology()
@@ -159,11 +163,20 @@ class TridentTopology(Shown):
         >>> b = topology.newStream("b", FixedBatchSpout("text string", [[("cat",)]]))
         >>> topology.merge(a, b)
         Stream(a-b/0:merge: word string)
+        >>> topology.merge(a, b, sourceField="source").take(2)
+        [Row(word='dog', source='a'), Row(word='cat', source='b')]
         """
-        return merged(self._register, _flat(streams), outputFields)
+        return merged(self._register, _flat(streams), outputFields, sourceField)
 
-    def join(self, streams: Sequence[Stream], keys: object, outputFields: OutputsLike | None = None) -> Stream:
-        """All combinations of tuples with equal keys, one of each stream, WITHIN ONE BATCH: an inner join.
+    def join(
+        self,
+        streams: Sequence[Stream],
+        keys: object,
+        outputFields: OutputsLike | None = None,
+        joinType: JoinTypes = JoinType.INNER,
+        mode: str = JoinOutFieldsMode.COMPACT,
+    ) -> Stream:
+        """All combinations of tuples with equal keys, one of each stream, WITHIN ONE BATCH.
 
         Tuples that arrive in different batches never meet; a state that is asked with `stateQuery` remembers.
         Null keys meet, as in Trident and unlike SQL.
@@ -177,6 +190,14 @@ class TridentTopology(Shown):
             ``["id", "user_id"]``, ``["a, b", ["c", "d"]]``, ``"id"``. They pair up by position and need equal types.
         outputFields : str or list of str, optional
             Names for the keys, then every stream's other fields. Needed where two streams share a name.
+        joinType : str or list of JoinType
+            "inner" (default); for two streams "left" (the second may be missing), "right" and "full"; for any number a
+            list that says of each stream whether it must be there (`JoinType.INNER`) or may be missing
+            (`JoinType.OUTER`): a key of which an INNER stream has no tuple leaves nothing, and an OUTER stream without
+            tuples of the key gives nulls. The key is then that of a stream that is there.
+        mode : str or JoinOutFieldsMode
+            "compact" (default): the keys once. "preserve": all fields of every stream, in their order, all of them null
+            where the stream is missing.
 
         Examples
         --------
@@ -186,8 +207,11 @@ class TridentTopology(Shown):
         >>> b = topology.newStream("b", FixedBatchSpout("key long, x string", [[(1, "y")]]))
         >>> topology.join([a, b], ["id", "key"], "id, ax, bx")
         Stream(a-b/0:join(id): id bigint, ax string, bx string)
+        >>> c = topology.newStream("c", FixedBatchSpout("id long, z string", [[(1, "z"), (2, "zz")]]))
+        >>> topology.join([a, b, c], ["id", "key", "id"], "id, ax, bx, z", ["outer", "outer", "inner"]).take(2)
+        [Row(id=1, ax='x', bx='y', z='z'), Row(id=2, ax=None, bx=None, z='zz')]
         """
-        return joined(self._register, list(streams), keys, outputFields)
+        return joined(self._register, list(streams), keys, outputFields, joinType, mode)
 
     # --- what there is to run -------------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ class Evaluation:
             case Merge():
                 return lambda sources, run: merged(node, sources, self._hidden)
             case Join():
-                return lambda sources, run: joined(node, sources, self._hidden)
+                return lambda sources, run: joined(node, sources, self._hidden, after)
             case Debug():
                 return lambda sources, run: _debugged(node, sources[0], run)
             case Aggregate() | PersistentAggregate():

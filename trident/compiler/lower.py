@@ -18,6 +18,7 @@ from trident.base.types import arrow_schema, select
 from trident.compiler.aggregates import aggregated, meeting
 from trident.compiler.evaluate import fold_spec
 from trident.compiler.expressions import Expressions, Learned, analysed
+from trident.compiler.join_frames import joined
 from trident.compiler.kernels import compile_chain
 from trident.compiler.layout import Layout, is_filter_null
 from trident.compiler.names import all_quoted, cast, plain, quoted
@@ -203,45 +204,30 @@ class Lowering:
 
     def _merged(self, node: Merge) -> DataFrame:
         needed = set(self.layout.names(node))
-        places = [place for place, name in enumerate(node.schema.names) if name in needed]
+        fields = [(place, field) for place, field in enumerate(node.schema.fields) if field.name in needed]
         parts = []
-        for source in node.sources:
+        for number, source in enumerate(node.sources):
             items = []
-            for place in places:
-                come, field = source.schema.fields[place], node.schema.fields[place]
+            for place, field in fields:
+                if place == len(source.schema.fields):
+                    items.append(f"'{node.labels[number]}' AS {quoted(field.name)}")  # a name holds no quote
+                    continue
+                come = source.schema.fields[place]
                 same = plain(come.dataType) == plain(field.dataType)
                 items.append(_item(come, field, same))
             parts.append(self.frame(source).selectExpr(*items))
         return reduce(lambda left, right: left.unionAll(right), parts)
 
     def _joined(self, node: Join) -> DataFrame:
-        """Inner, null meets null. Every side gets names of its own, so that a stream can be joined with itself."""
-        sides = []
-        for at, source in enumerate(node.sources):
-            used = [name for name in source.schema.names if name in self.layout.needed[id(source)]]
-            sides.append(self.frame(source).selectExpr(*[f"{quoted(n)} AS {_side(at, n)}" for n in used]))
-        joined = sides[0]
-        for at, side in enumerate(sides[1:], 1):
-            pairs = zip(node.keys[0], node.keys[at], strict=True)
-            condition = " AND ".join(f"{_side(0, left)} <=> {_side(at, right)}" for left, right in pairs)
-            joined = joined.join(side, on=F.expr(condition), how="inner")
-        origins = [(0, name) for name in node.keys[0]]
-        for at, (source, key) in enumerate(zip(node.sources, node.keys, strict=True)):
-            origins += [(at, name) for name in source.schema.names if name not in key]
-        items = [
-            cast(_side(*origin), f.dataType, f.name) for origin, f in zip(origins, node.schema.fields, strict=True)
-        ]
-        return joined.selectExpr(*items)
+        needed = [self.layout.needed[id(source)] for source in node.sources]
+        used = [[n for n in source.schema.names if n in own] for source, own in zip(node.sources, needed, strict=True)]
+        return joined(node, [self.frame(source) for source in node.sources], used, self.layout.names(node))
 
 
 def _folded(node: Aggregate | PersistentAggregate) -> list[str]:
     """The fields that an aggregate reads of its source; one at least."""
     wanted = {*node.group, *node.inputs}
     return [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]
-
-
-def _side(at: int, name: str) -> str:
-    return quoted(f"{at}.{name}")
 
 
 def _item(come: StructField, field: StructField, same: bool) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from trident.compiler.kernels import work_of
+from trident.plan.meeting import origins_of
 from trident.plan.nodes import (
     Aggregate,
     Debug,
@@ -48,11 +49,11 @@ def entering(node: Node, after: set[str]) -> list[set[str]]:
             return [set(group) | set(inputs)]
         case Merge(sources=sources):
             places = [place for place, name in enumerate(node.schema.names) if name in after]
-            return [{source.schema.names[place] for place in places} for source in sources]
-        case Join(sources=sources, keys=keys):
-            return [set(key) | set(_rest(source, key)) for source, key in zip(sources, keys, strict=True)]
+            return [{s.schema.names[place] for place in places if place < len(s.schema.names)} for s in sources]
+        case Join(keys=keys):
+            wanted = [set(key) for key in keys]
+            for name, from_ in zip(node.schema.names, origins_of(node), strict=True):
+                for at, own in from_ if name in after else ():
+                    wanted[at].add(own)
+            return wanted
     return [set(source.schema.names) for source in sources_of(node)]
-
-
-def _rest(source: Node, key: Sequence[str]) -> list[str]:
-    return [name for name in source.schema.names if name not in key]

@@ -67,9 +67,21 @@ def about(node: Node) -> str:
             return f"asks state {updated.state.name}" + (f" by {', '.join(inputs)}" if inputs else "")
         case Merge():
             return "within ONE batch"
-        case Join(keys=keys):
-            return "on " + " = ".join(f"({', '.join(names)})" for names in keys) + ", within ONE batch"
+        case Join():
+            return f"{_join_type(node)}, within ONE batch"
     return ""
+
+
+_OF_TWO: Mapping[tuple[bool, ...], str] = {(False, True): "left ", (True, False): "right ", (True, True): "full "}
+
+
+def _join_type(node: Join) -> str:
+    """Which streams may be missing, by which keys they meet, and whether all fields stay."""
+    kind = ""
+    if any(node.outer):
+        kind = _OF_TWO.get(node.outer, f"{', '.join('outer' if each else 'inner' for each in node.outer)} ")
+    keys = " = ".join(f"({', '.join(names)})" for names in node.keys)
+    return f"{kind}on {keys}{', all fields kept' if node.preserve else ''}"
 
 
 def _by_stream(nodes: Sequence[Node]) -> dict[str, list[Node]]:

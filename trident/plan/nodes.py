@@ -222,17 +222,23 @@ StateStep = StateWriter | StateQuery
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merge(Node):
-    """The tuples of all sources, by position, under the first one's names unless others were given."""
+    """The tuples of all sources, by position, under the first one's names unless others were given. `labels`, where
+    there are any, are the sources' names: the value of one more field, the last."""
 
     sources: tuple[Node, ...]
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Join(Node):
-    """Tuples of the same batch whose keys are equal (nulls meet): the keys, then each source's other fields."""
+    """Tuples of the same batch whose keys are equal (nulls meet), every combination of one of each source: the keys,
+    then each source's other fields; or all fields of each (`preserve`). `outer` tells the sources that may be missing:
+    they give nulls then, and a key that another source misses gives nothing."""
 
     sources: tuple[Node, ...]
     keys: tuple[tuple[str, ...], ...]
+    outer: tuple[bool, ...]
+    preserve: bool
 
 
 def sources_of(node: Node) -> tuple[Node, ...]:

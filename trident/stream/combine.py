@@ -7,8 +7,9 @@ from trident.base.callsite import CallSite
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step, caller
+from trident.operations.joining import JoinOutFieldsMode, JoinType, JoinTypes, read_join_mode, read_join_types
 from trident.operations.outputs import OutputsLike
-from trident.plan import nodes, rules
+from trident.plan import meeting, nodes
 from trident.plan.register import Register
 from trident.stream.base import StreamBase
 
@@ -21,9 +22,11 @@ class CombineVerbs(StreamBase):
 
     __slots__ = ()
 
-    def merge(self, *others: "Stream", outputFields: OutputsLike | None = None) -> "Stream":
+    def merge(
+        self, *others: "Stream", outputFields: OutputsLike | None = None, sourceField: str | None = None
+    ) -> "Stream":
         """The tuples of this stream and the others, WITHIN ONE BATCH: ``topology.merge(this, *others)``."""
-        return merged(self._register, [self, *others], outputFields)
+        return merged(self._register, [self, *others], outputFields, sourceField)
 
     def join(
         self,
@@ -32,8 +35,12 @@ class CombineVerbs(StreamBase):
         outputFields: OutputsLike | None = None,
         *,
         otherKeys: FieldsLike | None = None,
+        joinType: JoinTypes = JoinType.INNER,
+        mode: str = JoinOutFieldsMode.COMPACT,
     ) -> "Stream":
         """Pairs of tuples with equal keys, WITHIN ONE BATCH: ``topology.join([this, other], [keys, otherKeys])``.
+
+        `joinType`: "inner", "left" (a tuple of this stream stays without a partner), "right" or "full".
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -42,31 +49,44 @@ class CombineVerbs(StreamBase):
         >>> users = topology.newStream("users", FixedBatchSpout("id long, name string", [[(1, "Ann")]]))
         >>> clicks.join(users, "user", otherKeys="id")
         Stream(clicks-users/0:join(user): user bigint, url string, name string)
+        >>> clicks.join(users, "user", otherKeys="id", joinType="left", mode="preserve").fields
+        ('user', 'url', 'id', 'name')
         """
-        return joined(self._register, [self, other], [keys, keys if otherKeys is None else otherKeys], outputFields)
+        both = [keys, keys if otherKeys is None else otherKeys]
+        return joined(self._register, [self, other], both, outputFields, joinType, mode)
 
 
-def merged(register: Register, streams: Sequence[StreamBase], outputFields: OutputsLike | None) -> "Stream":
+def merged(
+    register: Register, streams: Sequence[StreamBase], outputFields: OutputsLike | None, sourceField: str | None
+) -> "Stream":
     """A merge of streams of one topology."""
     label, step = _begin(register, "merge", streams)
-    rules.one_batch([stream._node for stream in streams], step)
-    schema = rules.merged([stream.schema for stream in streams], outputFields, step)
+    meeting.one_batch([stream._node for stream in streams], step)
+    schema = meeting.merged([stream.schema for stream in streams], outputFields, sourceField, step)
     sources = tuple(stream._node for stream in streams)
-    return _made(register, label, nodes.Merge(sources, step=step.label, site=step.called, schema=schema))
+    labels = () if sourceField is None else tuple(stream._label for stream in streams)
+    return _made(register, label, nodes.Merge(sources, labels, step=step.label, site=step.called, schema=schema))
 
 
 def joined(
-    register: Register, streams: Sequence[StreamBase], keys: object, outputFields: OutputsLike | None
+    register: Register,
+    streams: Sequence[StreamBase],
+    keys: object,
+    outputFields: OutputsLike | None,
+    joinType: JoinTypes,
+    mode: str,
 ) -> "Stream":
-    """An inner join of streams of one topology."""
+    """A join of streams of one topology."""
     label, step = _begin(register, "join", streams)
-    rules.one_batch([stream._node for stream in streams], step)
+    meeting.one_batch([stream._node for stream in streams], step)
     schemas = [stream.schema for stream in streams]
-    found = rules.join_keys(schemas, keys, step)
+    found = meeting.join_keys(schemas, keys, step)
     step = Step(f"{step.label}({', '.join(found[0])})", step.called)
-    schema = rules.joined(schemas, found, outputFields, step)
+    outer, preserve = read_join_types(joinType, len(streams), step), read_join_mode(mode, step)
+    schema = meeting.joined(schemas, found, outer, preserve, outputFields, step)
     sources = tuple(stream._node for stream in streams)
-    return _made(register, label, nodes.Join(sources, found, step=step.label, site=step.called, schema=schema))
+    node = nodes.Join(sources, found, outer, preserve, step=step.label, site=step.called, schema=schema)
+    return _made(register, label, node)
 
 
 def _begin(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:

@@ -1,0 +1,124 @@
+"""Every wrong call where streams meet fails where it stands, and what is right says what leaves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.topologies import node, stream
+from trident import JoinOutFieldsMode, JoinType, Stream, TridentTopology
+from trident.errors import DuplicateFieldError, TopologyError, TypeDeclarationError
+from trident.plan.explain import about
+
+INNER, OUTER = JoinType.INNER, JoinType.OUTER
+
+
+@pytest.fixture
+def topology() -> TridentTopology:
+    return TridentTopology()
+
+
+@pytest.fixture
+def streams(topology: TridentTopology) -> list[Stream]:
+    return [stream(f"k{at} long, v{at} string", f"s{at}", topology) for at in range(3)]
+
+
+def fails(call: Callable[[], object]) -> tuple[type, str]:
+    with pytest.raises(TopologyError) as raised:
+        call()
+    assert "[called at test_combine.py:" in str(raised.value)
+    return type(raised.value), str(raised.value)
+
+
+KEYS = ["k0", "k1", "k2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            {"joinType": "left"},
+            "s0-s1-s2/0:join(k0): joinType='left' is for two streams, and these are 3: "
+            "give a list of a JoinType for each, such as [INNER, OUTER, OUTER]",
+        ),
+        (
+            {"joinType": "iner"},
+            "there is no joinType 'iner'; there are 'inner', 'left', 'right', 'full', and a list of "
+            "JoinType.INNER or JoinType.OUTER for each stream; did you mean 'inner'?",
+        ),
+        ({"joinType": [INNER, OUTER]}, "joinType lists 2 JoinTypes for 3 streams"),
+        (
+            {"joinType": [INNER, "left", OUTER]},
+            "joinType is 'inner', 'left', 'right', 'full' or a list of JoinTypes, not [<JoinType.INNER: 'inner'>",
+        ),
+        ({"joinType": None}, "joinType is 'inner', 'left', 'right', 'full' or a list of JoinTypes, not None"),
+        (
+            {"mode": "preserved"},
+            "there is no mode 'preserved'; there are 'compact' and 'preserve'; did you mean 'preserve'?",
+        ),
+        ({"mode": 1}, "there is no mode 1; there are 'compact' and 'preserve'"),
+        (
+            {"mode": "preserve", "outputFields": "k, a, b, c"},
+            "outputFields names 4 fields (k, a, b, c) for 6: (k0 bigint, v0 string, k1 bigint, v1 string, k2 bigint, ",
+        ),
+    ],
+)
+def test_a_wrong_join(topology: TridentTopology, streams: list[Stream], given: dict[str, Any], says: str) -> None:
+    kind, message = fails(lambda: topology.join(streams, KEYS, **given))
+    assert kind is TopologyError
+    assert says in message
+
+
+def test_names_that_meet_in_preserved_fields_ask_for_others(topology: TridentTopology) -> None:
+    a, b = stream("k long, x string", "a", topology), stream("k long, y string", "b", topology)
+    kind, message = fails(lambda: a.join(b, "k", mode="preserve"))
+    assert kind is DuplicateFieldError
+    assert "a-b/0:join(k): field 'k' comes twice in (k, x, k, y); name the fields with outputFields" in message
+
+
+def test_maps_are_no_keys(topology: TridentTopology) -> None:
+    a, b = stream("k map<string,int>", "a", topology), stream("k map<string,int>", "b", topology)
+    kind, message = fails(lambda: a.join(b, "k"))
+    assert kind is TypeDeclarationError
+    assert "field 'k' is map<string,int>: maps cannot be compared" in message
+
+
+def test_types_and_modes_are_written_in_more_than_one_way(topology: TridentTopology, streams: list[Stream]) -> None:
+    a, b, _ = streams
+    same: list[Any] = ["left", [INNER, OUTER], ("inner", "outer")]
+    assert {node(topology.join([a, b], ["k0", "k1"], joinType=kind)).outer for kind in same} == {(False, True)}
+    for kind in (OUTER, "full", "outer"):
+        assert node(topology.join(streams, KEYS, joinType=kind)).outer == (True, True, True)
+    for mode in (JoinOutFieldsMode.PRESERVE, "preserve"):
+        made = topology.join(streams, KEYS, "a, b, c, d, e, f", [INNER, OUTER, INNER], mode)
+        assert made.fields == ("a", "b", "c", "d", "e", "f")
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "says"),
+    [
+        ("inner", "compact", "on (k0) = (k1), within ONE batch"),
+        ("left", "compact", "left on (k0) = (k1), within ONE batch"),
+        ("right", "preserve", "right on (k0) = (k1), all fields kept, within ONE batch"),
+        ("full", "compact", "full on (k0) = (k1), within ONE batch"),
+    ],
+)
+def test_a_join_explains_itself(streams: list[Stream], kind: str, mode: str, says: str) -> None:
+    made = streams[0].join(streams[1], "k0", otherKeys="k1", joinType=kind, mode=mode)
+    assert about(node(made)) == says
+    assert says in made.draw("mermaid")
+
+
+def test_a_join_of_many_says_who_may_be_missing(topology: TridentTopology, streams: list[Stream]) -> None:
+    made = topology.join(streams, KEYS, joinType=[INNER, OUTER, INNER])
+    assert about(node(made)) == "inner, outer, inner on (k0) = (k1) = (k2), within ONE batch"
+
+
+def test_a_wrong_source_field(topology: TridentTopology, streams: list[Stream]) -> None:
+    a, b, _ = streams
+    kind, message = fails(lambda: a.merge(b, sourceField="v0"))
+    assert kind is DuplicateFieldError
+    assert "s0-s1/0:merge: output field 'v0' is a field of the merge already: (k0 bigint, v0 string)" in message
+    message = fails(lambda: a.merge(b, sourceField=True))[1]  # type: ignore[arg-type]
+    assert "sourceField is the name of one more field, such as 'source', not True" in message
+    assert a.merge(b, sourceField="from").fields == ("k0", "v0", "from")
