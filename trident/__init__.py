@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from trident.base.errors import FailedException, TridentError
     from trident.operations.aggregators import CombinerAggregator, ReducerAggregator
     from trident.operations.builtin_aggregators import Count, Max, Min, Sum
-    from trident.operations.builtin_functions import Debug, FilterNull, MapGet, SnapshotGet, TupleCollectionGet, expr
+    from trident.operations.builtin_filters import Equals, FilterNull, Negate
+    from trident.operations.builtin_functions import Debug, MapGet, SnapshotGet, TupleCollectionGet, expr
+    from trident.operations.context import OperationContext
     from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater, TridentCollector
     from trident.operations.joining import JoinOutFieldsMode, JoinType
     from trident.operations.tuples import TridentTuple
@@ -44,7 +46,10 @@ _HOMES = {
     "MapGet": "trident.operations.builtin_functions",
     "SnapshotGet": "trident.operations.builtin_functions",
     "TupleCollectionGet": "trident.operations.builtin_functions",
-    "FilterNull": "trident.operations.builtin_functions",
+    "FilterNull": "trident.operations.builtin_filters",
+    "Equals": "trident.operations.builtin_filters",
+    "Negate": "trident.operations.builtin_filters",
+    "OperationContext": "trident.operations.context",
     "Debug": "trident.operations.builtin_functions",
     "expr": "trident.operations.builtin_functions",
     "active": "trident.runtime.registry",
@@ -61,6 +66,7 @@ __all__ = [
     "CombinerAggregator",
     "Count",
     "Debug",
+    "Equals",
     "FailedException",
     "Filter",
     "FilterNull",
@@ -71,6 +77,8 @@ __all__ = [
     "MapGet",
     "Max",
     "Min",
+    "Negate",
+    "OperationContext",
     "QueryFunction",
     "ReducerAggregator",
     "SnapshotGet",

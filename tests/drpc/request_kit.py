@@ -10,7 +10,8 @@ from trident.compiler.program import RequestPlan
 from trident.compiler.stages import cut_nodes
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import Sum
-from trident.operations.builtin_functions import FilterNull, MapGet
+from trident.operations.builtin_filters import FilterNull
+from trident.operations.builtin_functions import MapGet
 from trident.operations.functions import Call, Operation, Query
 from trident.plan.nodes import Aggregate, Each, Filter, Map, Node, PersistentAggregate, RequestSource, StateQuery
 

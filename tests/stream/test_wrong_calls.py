@@ -484,7 +484,7 @@ def test_tuples_behind_a_state_or_of_a_request_cannot_be_shown(topology: Trident
         ("select", "'Stream' has no verb 'select'; use project('field')"),
         ("count", "use aggregate(Count(), 'count'), or persistentAggregate for a state"),
         ("line", "'line' is a field: name it in a verb, such as project('line')"),
-        ("xyz", "'Stream' has no verb 'xyz'; it has aggregate, draw, each, explain, fields, filter, "),
+        ("xyz", "'Stream' has no verb 'xyz'; it has aggregate, "),
     ],
 )
 def test_a_verb_that_is_not_there(s: Stream, name: str, says: str) -> None:

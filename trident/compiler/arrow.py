@@ -28,7 +28,7 @@ class ArrowEngine:
         """Nothing is held."""
 
 
-StageFunction = Callable[[Mapping[int, Columns], Callable[[], None]], StageResult]
+StageFunction = Callable[[Mapping[int, Columns], Callable[[], None], int], StageResult]
 
 
 class ArrowSlot:
@@ -49,7 +49,7 @@ class ArrowSlot:
             if self._cancelled.is_set():
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled")
 
-        return self._stages[stage.number](read, check)
+        return self._stages[stage.number](read, check, attempt.txid)
 
     def cancel(self) -> None:
         """Stop after the operation that is running."""
@@ -84,8 +84,8 @@ def _compiled(stage: Stage) -> StageFunction:
         ends.setdefault(effect, [])
     evaluation = Evaluation(ends, stage.inputs)
 
-    def run(read: Mapping[int, Columns], check: Callable[[], None]) -> StageResult:
-        work = Run(read, check=check)
+    def run(read: Mapping[int, Columns], check: Callable[[], None], txid: int) -> StageResult:
+        work = Run(read, check=check, txid=txid)
         found = evaluation.run(work)
         results = {}
         for output in stage.outputs:

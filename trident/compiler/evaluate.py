@@ -11,9 +11,22 @@ from trident.compiler.columns import Columns, concat
 from trident.compiler.failures import Where
 from trident.compiler.folds import FoldSpec, fold_columns
 from trident.compiler.joins import joined, merged
-from trident.compiler.kernels import kernel, work_of
+from trident.compiler.kernels import Work, kernel, work_of
 from trident.compiler.needs import needs
+from trident.compiler.placing import (
+    PARTITION,
+    batch_place,
+    by_fields,
+    in_one,
+    in_order,
+    is_placed,
+    parts,
+    repartitioned,
+    spread,
+)
+from trident.compiler.prepared import prepared, wants_life
 from trident.compiler.queries import Read, answering
+from trident.operations.context import OperationContext
 from trident.plan.nodes import (
     Aggregate,
     Debug,
@@ -21,9 +34,11 @@ from trident.plan.nodes import (
     Merge,
     Node,
     PersistentAggregate,
+    Repartition,
     StateQuery,
     sources_of,
 )
+from trident.plan.partitions import partition_counts, stays
 
 Native = Callable[[Node, Columns, Columns], Columns]
 """Runs one node that only Spark can run: the node, its tuples, and one row a request of the hidden fields."""
@@ -40,6 +55,7 @@ class Run:
     debug: dict[str, pa.Table] = field(default_factory=dict)
     check: Callable[[], None] = lambda: None
     """Called between steps; raises where the run was cancelled."""
+    txid: int = 1
 
 
 Step = Callable[[Sequence[Columns], Run], Columns]
@@ -59,7 +75,10 @@ class Evaluation:
         self._hidden = hidden
         self._native = native
         nodes = between(list(ends), self._starts)
-        self._needs = needs(nodes, {id(node): names for node, names in ends.items()}, hidden)
+        self._counts = partition_counts(nodes, self._starts)
+        self._placed = is_placed(nodes, self._counts)
+        carried = (*hidden, PARTITION) if self._placed else hidden
+        self._needs = needs(nodes, {id(node): names for node, names in ends.items()}, carried)
         self._steps = [
             (id(node), [id(source) for source in sources_of(node)], self._step(node))
             for node in nodes
@@ -69,20 +88,44 @@ class Evaluation:
     def run(self, run: Run) -> dict[int, Columns]:
         """What leaves each node, by the node's id."""
         found = dict(run.inputs)
+        if self._placed:
+            found = {at: spread(columns, self._counts.get(at)) for at, columns in found.items()}
         for at, sources, step in self._steps:
             run.check()
             found[at] = step([found[source] for source in sources], run)
         return found
 
     def _step(self, node: Node) -> Step:
+        step = self._meaning(node)
+        if not self._placed or (stays(node) and not isinstance(node, Merge)):
+            return step
+        count = self._counts[id(node)]
+        return lambda sources, run: self._brought(node, step(sources, run), count, run)
+
+    def _brought(self, node: Node, columns: Columns, count: int | None, run: Run) -> Columns:
+        """What leaves a node that brings tuples from elsewhere, in its partitions."""
+        match node:
+            case Repartition():
+                return columns
+            case Merge():
+                return in_order(columns)
+            case Aggregate(group=group) if group:
+                return by_fields(columns, group, arrow_schema(node.schema), count)
+            case Aggregate():
+                return in_one(columns, batch_place(run.txid, count or 1))
+        return spread(columns, count)
+
+    def _meaning(self, node: Node) -> Step:
         after = frozenset(self._needs[id(node)])
         work = work_of(node)
         if work is not None:
-            apply = kernel(work, after)
-            return lambda sources, run: apply(sources[0])
+            return self._working(node, work, after)
         match node:
+            case Repartition():
+                return self._repartitioning(node)
             case Merge():
-                return lambda sources, run: merged(node, sources, self._hidden)
+                hidden = (*self._hidden, PARTITION) if self._placed else self._hidden
+                return lambda sources, run: merged(node, sources, hidden)
             case Join():
                 return lambda sources, run: joined(node, sources, self._hidden, after)
             case Debug():
@@ -93,6 +136,27 @@ class Evaluation:
                 answer = answering(node)
                 return lambda sources, run: answer(sources[0], _asked(run))
         return self._native_step(node)
+
+    def _working(self, node: Node, work: Work, after: frozenset[str]) -> Step:
+        apply = kernel(work, after)
+        if not wants_life([work]):
+            return lambda sources, run: apply(sources[0])
+        count = self._counts[id(node)]
+
+        def living(sources: Sequence[Columns], run: Run) -> Columns:
+            done = []
+            for place, part in parts(sources[0]):
+                with prepared([work], OperationContext(place, count)) as (ready,):
+                    done.append(kernel(ready, after)(part))
+            return concat(done) if done else apply(sources[0])
+
+        return living
+
+    def _repartitioning(self, node: Repartition) -> Step:
+        if not self._placed:
+            return lambda sources, run: sources[0]
+        before, count = self._counts[id(node.source)], self._counts[id(node)]
+        return lambda sources, run: repartitioned(node, sources[0], before, count, run.txid)
 
     def _native_step(self, node: Node) -> Step:
         native = self._native

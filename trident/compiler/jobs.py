@@ -58,6 +58,7 @@ class StageJob:
         files: FileFolder | None,
         large: frozenset[str],
         few: frozenset[str],
+        txid: int,
     ) -> None:
         self._stage = stage
         self._layout = layout
@@ -67,6 +68,7 @@ class StageJob:
         self._files = files
         self._large = large
         self._few = few
+        self._txid = txid
         self._results: dict[str, Result] = {}
         self._debug: dict[str, pa.Table] = {}
         self._lowering: Lowering | None = None
@@ -78,7 +80,7 @@ class StageJob:
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
         """Begin to make the others from them."""
-        self._lowering = lowering = Lowering(self._layout, self._starts, profile, self._learned)
+        self._lowering = lowering = Lowering(self._layout, self._starts, profile, self._learned, self._txid)
         for node, given in inputs.items():
             if self._layout.readers.get(id(node), 0) > 1 and not _cheap(given):
                 lowering.keep_start(node)

@@ -15,7 +15,7 @@ from trident.compiler.calls import action, emitter, predicate
 from trident.compiler.columns import Columns
 from trident.compiler.failures import Where
 from trident.operations.functions import Operation
-from trident.plan.nodes import Each, Filter, Map, Node, PartitionBy, Peek, Project
+from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project
 
 Kernel = Callable[[Columns], Columns]
 """Tuples in, tuples out."""
@@ -47,7 +47,7 @@ def work_of(node: Node) -> Work | None:
             return Work("filter", Where(node.step, operation.site, inputs), operation, pa.schema([]))
         case Peek(inputs=inputs, action=operation) if not operation.call.native:
             return Work("peek", Where(node.step, operation.site, inputs), operation, pa.schema([]))
-        case Project() | PartitionBy():
+        case Project() | ParallelismHint():
             return Work("project", Where(node.step, node.site), None, arrow_schema(node.schema))
     return None
 

@@ -11,17 +11,17 @@ from trident.compiler.failures import Where
 from trident.compiler.kernels import Work, work_of
 from trident.compiler.needs import needs
 from trident.compiler.program import Stage
-from trident.operations.builtin_functions import FilterNull
+from trident.operations.builtin_filters import FilterNull
 from trident.plan.nodes import (
     Aggregate,
     Debug,
     Filter,
     Node,
-    PartitionBy,
     PersistentAggregate,
     StateQuery,
     sources_of,
 )
+from trident.plan.partitions import Counts, partition_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,17 @@ class Layout:
     nodes: tuple[Node, ...]
     readers: Mapping[int, int]
     needed: Mapping[int, set[str]]
+    partitions: Counts
 
     def names(self, node: Node) -> list[str]:
         """The fields that leave a node, in its order. One at least: Spark carries no row without a column."""
         needed = self.needed[id(node)]
         return [name for name in node.schema.names if name in needed] or node.schema.names[:1]
+
+    @property
+    def placed(self) -> bool:
+        """Whether anybody said how many partitions there are: then these are there, whatever is in them."""
+        return any(count is not None for count in self.partitions.values())
 
     def shared(self, node: Node) -> bool:
         """Whether several read what leaves this node. A Debug passes its source's tuples on, so these are shared."""
@@ -48,7 +54,7 @@ class Layout:
         works: list[Work] = []
         below, first = node, True
         while id(below) not in self.starts and (first or not self.shared(below)):
-            work = None if isinstance(below, PartitionBy) else work_of(below)
+            work = work_of(below)
             if work is None or (is_filter_null(below) and not self._after_python(below)):
                 break
             works.insert(0, work)
@@ -81,7 +87,8 @@ def layout(ends: Mapping[Node, Iterable[str]], starts: Iterable[Node], captured:
     for debug in captured:
         above = readers[id(debug)] > 0
         readers[id(debug.source)] += 1 if above else 0
-    return Layout(start_ids, tuple(nodes), readers, needs(nodes, {id(node): names for node, names in ends.items()}))
+    needed = needs(nodes, {id(node): names for node, names in ends.items()})
+    return Layout(start_ids, tuple(nodes), readers, needed, partition_counts(nodes, start_ids))
 
 
 def stage_ends(stage: Stage) -> dict[Node, list[str]]:

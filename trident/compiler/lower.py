@@ -7,6 +7,7 @@ knows them, else partial folds, a shuffle by key and a merge.
 import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.errors import PySparkException
@@ -15,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from trident.base.types import arrow_schema, select
+from trident.compiler import places
 from trident.compiler.aggregates import aggregated, meeting
 from trident.compiler.evaluate import fold_spec
 from trident.compiler.expressions import Expressions, Learned, analysed
@@ -22,9 +24,11 @@ from trident.compiler.join_frames import joined
 from trident.compiler.kernels import compile_chain
 from trident.compiler.layout import Layout, is_filter_null
 from trident.compiler.names import all_quoted, cast, plain, quoted
+from trident.compiler.placing import batch_place, choice_of
+from trident.compiler.prepared import wants_life
 from trident.compiler.sessions import Profile, is_connect, view_of
 from trident.compiler.tails import Tail
-from trident.compiler.worker import Chain, Partial
+from trident.compiler.worker import Chain, Life, Partial
 from trident.plan.nodes import (
     Aggregate,
     Debug,
@@ -34,23 +38,41 @@ from trident.plan.nodes import (
     Map,
     Merge,
     Node,
-    PartitionBy,
+    ParallelismHint,
     PersistentAggregate,
+    Placing,
     Project,
+    Repartition,
+    StateStep,
     Transform,
 )
+from trident.plan.partitions import stays
 
 
 class Lowering:
     """One attempt's DataFrames, by node. `starts` are the first ones (by id); a Tail is a source that Python reads."""
 
     def __init__(
-        self, layout: Layout, starts: Mapping[int, DataFrame | Tail], profile: Profile, learned: Learned
+        self,
+        layout: Layout,
+        starts: Mapping[int, DataFrame | Tail],
+        profile: Profile,
+        learned: Learned,
+        txid: int = 1,
     ) -> None:
         self.layout = layout
         self.profile = profile
-        self._frames = {at: start for at, start in starts.items() if not isinstance(start, Tail)}
-        self._readers = {at: start for at, start in starts.items() if isinstance(start, Tail)}
+        self._txid = txid
+        self._frames: dict[int, DataFrame] = {}
+        self._readers: dict[int, Tail] = {}
+        for at, start in starts.items():
+            count = layout.partitions.get(at)
+            if count is not None:
+                self._frames[at] = places.spread(start.frame() if isinstance(start, Tail) else start, count)
+            elif isinstance(start, Tail):
+                self._readers[at] = start
+            else:
+                self._frames[at] = start
         self._folds: dict[int, Tail] = {}
         self._expressions = Expressions(learned)
         self._kept: list[tuple[DataFrame, str | None]] = []
@@ -59,11 +81,22 @@ class Lowering:
         """What leaves this node: the fields that anybody reads, and perhaps more."""
         found = self._frames.get(id(node))
         if found is None:
-            found = self._readers[id(node)].frame() if id(node) in self._readers else self._lowered(node)
+            found = self._readers[id(node)].frame() if id(node) in self._readers else self._placed(node)
             if self.layout.shared(node):
                 found = self._keep(found.select(*all_quoted(self.layout.names(node))))
             self._frames[id(node)] = found
         return found
+
+    def _placed(self, node: Node) -> DataFrame:
+        """What leaves a node, in as many partitions as anybody said where it brings tuples from elsewhere."""
+        found, count = self._lowered(node), self.layout.partitions[id(node)]
+        if count is None or stays(node) or isinstance(node, Repartition | StateStep):
+            return found
+        if isinstance(node, Aggregate):
+            if not node.group:
+                return places.in_one(found, batch_place(self._txid, count), count)
+            return places.by_fields(found, node.group, count)
+        return places.spread(found, count)
 
     def keep_start(self, node: Node) -> None:
         """Read a start once, however many read it."""
@@ -105,7 +138,8 @@ class Lowering:
     def _chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
         """The same for these fields of the node. A source that Python reads is read in the same worker."""
         works, below = self.layout.chain(node)
-        reader = None if self.layout.shared(below) else self._readers.get(id(below))
+        alive = wants_life(works)
+        reader = None if self.layout.shared(below) or alive else self._readers.get(id(below))
         if not works and reader is None:
             return None
         schema = arrow_schema(select(node.schema, leaving))
@@ -113,7 +147,12 @@ class Lowering:
             return Chain(works, reader.leaving, schema, reader.function), reader.source
         _, needed = compile_chain(works, leaving)
         entering = [name for name in below.schema.names if name in needed] or below.schema.names[:1]
-        return Chain(works, arrow_schema(select(below.schema, entering)), schema), self.select(below, entering)
+        chain = Chain(works, arrow_schema(select(below.schema, entering)), schema)
+        if not alive:
+            return chain, self.select(below, entering)
+        # Spark numbers the tasks of a union through; this is the partition's number in its own frame
+        numbered = self.frame(below).selectExpr(*all_quoted(entering), f"spark_partition_id() AS {places.PLACE}")
+        return replace(chain, life=Life(self.layout.partitions[id(node)])), numbered
 
     def tail(self, node: Node) -> Tail | None:
         """The Python function that this node ends in, not yet part of a DataFrame; None where Spark's own work is
@@ -152,9 +191,9 @@ class Lowering:
                 return self._expressions.transformed(node, self.select(node.source, node.source.schema.names))
             case Project(names=names):
                 return self.frame(node.source).select(*all_quoted(names))
-            case PartitionBy(names=names):
-                return self.frame(node.source).repartition(*[F.col(name) for name in all_quoted(names)])
-            case Debug():
+            case Repartition():
+                return self._repartitioned(node)
+            case Debug() | ParallelismHint():
                 return self.frame(node.source)
             case Aggregate() | PersistentAggregate():
                 return self._aggregated(node)
@@ -191,14 +230,39 @@ class Lowering:
 
     def _folding_chain(self, node: Aggregate | PersistentAggregate) -> tuple[Chain, DataFrame] | None:
         """The Python operations before an aggregate that nobody else reads: the fold can run with them."""
-        if id(node.source) in self._frames or self.layout.shared(node.source):
+        return self._own_chain(node.source, _folded(node))
+
+    def _own_chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
+        """The Python operations that end in this node, if nobody else reads it."""
+        if id(node) in self._frames or self.layout.shared(node):
             return None
-        return self._chain(node.source, _folded(node))
+        return self._chain(node, leaving)
 
     def _aggregated(self, node: Aggregate | PersistentAggregate) -> DataFrame:
         if self.folds_in_python(node):
             return aggregated(self.folding(node).frame(), fold_spec(node), partial=True)
         return aggregated(self.frame(node.source), fold_spec(node), partial=False)
+
+    # --- partitions ------------------------------------------------------------------------------------------------
+
+    def _repartitioned(self, node: Repartition) -> DataFrame:
+        names, count = self.layout.names(node), self.layout.partitions[id(node)]
+        if node.how is Placing.CUSTOM:
+            return places.chosen(self._choosing(node, names, count or 1).frame(), names, count or 1)
+        before, own = self.layout.partitions[id(node.source)], self.profile.partitions
+        return places.repartitioned(node, self.frame(node.source), names, before, count, own, self._txid)
+
+    def _choosing(self, node: Repartition, names: list[str], count: int) -> Tail:
+        """The tuples with the partitions that the user's function chooses."""
+        choice = choice_of(node, count)
+        entering = list(dict.fromkeys([*names, *node.names]))
+        leaving = arrow_schema(select(node.schema, names)).append(choice.outputs.field(0))
+        before = self._own_chain(node.source, entering)
+        if before is not None:
+            chain, frame = before
+            return Tail(frame, replace(chain, works=(*chain.works, choice), leaving=leaving), leaving)
+        schema = arrow_schema(select(node.source.schema, entering))
+        return Tail(self.select(node.source, entering), Chain((choice,), schema, leaving), leaving)
 
     # --- several sources -------------------------------------------------------------------------------------------
 
@@ -216,7 +280,9 @@ class Lowering:
                 same = plain(come.dataType) == plain(field.dataType)
                 items.append(_item(come, field, same))
             parts.append(self.frame(source).selectExpr(*items))
-        return reduce(lambda left, right: left.unionAll(right), parts)
+        union = reduce(lambda left, right: left.unionAll(right), parts)
+        count = self.layout.partitions[id(node)]
+        return union if count is None else places.side_by_side(union, count)
 
     def _joined(self, node: Join) -> DataFrame:
         needed = [self.layout.needed[id(source)] for source in node.sources]

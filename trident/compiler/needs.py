@@ -13,9 +13,9 @@ from trident.plan.nodes import (
     Map,
     Merge,
     Node,
-    PartitionBy,
     Peek,
     PersistentAggregate,
+    Repartition,
     StateQuery,
     sources_of,
 )
@@ -37,12 +37,14 @@ def entering(node: Node, after: set[str]) -> list[set[str]]:
     """What a node reads of each of its sources, if these fields are needed of what leaves it."""
     work = work_of(node)
     if work is not None:
-        return [work.before(after) | (set(node.names) if isinstance(node, PartitionBy) else set())]
+        return [work.before(after)]
     match node:
         case Each(inputs=inputs, outputs=outputs) | StateQuery(inputs=inputs, outputs=outputs):
             return [(after - set(outputs.names)) | set(inputs)]
         case Filter(inputs=inputs) | Peek(inputs=inputs) | Debug(inputs=inputs):
             return [after | set(inputs)]
+        case Repartition(names=names):
+            return [after | set(names)]
         case Map(inputs=inputs):
             return [set(inputs)]
         case Aggregate(group=group, inputs=inputs) | PersistentAggregate(group=group, inputs=inputs):

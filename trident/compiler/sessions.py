@@ -38,11 +38,13 @@ RELEASE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How a batch of some size is best run. `together`: whether all tasks run in the driver's own process."""
+    """How a batch of some size is best run. `together`: whether all tasks run in the driver's own process. `placed`:
+    whether partitions have to be there though nothing is in them."""
 
     small: bool
     partitions: int
     together: bool = True
+    placed: bool = False
 
     @property
     def confs(self) -> dict[str, str | None]:
@@ -52,6 +54,23 @@ class Profile:
             "spark.sql.shuffle.partitions": str(self.partitions),
             "spark.sql.leafNodeDefaultParallelism": str(self.partitions) if self.small else None,
         }
+
+    @property
+    def without(self) -> dict[str, tuple[str, ...]]:
+        """Rules of Spark's that a run's session does not follow, by the conf that lists such rules: they make of a plan
+        over nothing a plan without partitions."""
+        return {conf: rules if self.placed else () for conf, rules in _PRUNING.items()}
+
+
+_PRUNING = {
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation",
+        "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+    ),
+    "spark.sql.adaptive.optimizer.excludedRules": (
+        "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
+    ),
+}
 
 
 class Confs:
@@ -65,15 +84,26 @@ class Confs:
     def apply(self, profile: Profile) -> None:
         """Set the session up for a batch."""
         for key, value in profile.confs.items():
-            if key not in self._own:
-                self._own[key] = self._set[key] = self._session.conf.get(key, None)
-            wanted = self._own[key] if value is None else value
-            if self._set[key] != wanted:
-                if wanted is None:
-                    self._session.conf.unset(key)
-                else:
-                    self._session.conf.set(key, wanted)
-                self._set[key] = wanted
+            self._apply(key, self._known(key) if value is None else value)
+        for key, rules in profile.without.items():
+            if rules or key in self._own:
+                own = self._known(key)
+                self._apply(key, ",".join([*filter(None, [own]), *rules]) or None)
+
+    def _known(self, key: str) -> str | None:
+        """What the session said before we did."""
+        if key not in self._own:
+            self._own[key] = self._set[key] = self._session.conf.get(key, None)
+        return self._own[key]
+
+    def _apply(self, key: str, wanted: str | None) -> None:
+        self._known(key)
+        if self._set[key] != wanted:
+            if wanted is None:
+                self._session.conf.unset(key)
+            else:
+                self._session.conf.set(key, wanted)
+            self._set[key] = wanted
 
 
 def run_session(spark: SparkSession) -> SparkSession:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from trident.compiler.layout import check_travels, layout, stage_ends
 from trident.compiler.native import SparkSteps
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.requests import Answer, compile_request
-from trident.compiler.sessions import Confs, Sizes, active_session_kept, released, run_session
+from trident.compiler.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
 from trident.compiler.spark_errors import translated
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
@@ -116,11 +117,13 @@ class SparkSlot:
         large = self._sizes.large(name, stage)
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
         few = self._sizes.few(name, stage)
-        job = StageJob(stage, self._layouts[stage.number], self._learned, files, large if files else frozenset(), few)
+        found = self._layouts[stage.number]
+        written = large if files else frozenset[str]()
+        job = StageJob(stage, found, self._learned, files, written, few, attempt.txid)
         with active_session_kept():
-            self._confs.apply(self._sizes.profile(name, stage, _rows(inputs)))
+            self._confs.apply(self._profile(stage, inputs))
             job.read(inputs, self.session, scratch)
-            profile = self._sizes.profile(name, stage, _rows(inputs))  # a source may know only now
+            profile = self._profile(stage, inputs)  # a source may know only now
             self._confs.apply(profile)
             try:
                 job.lower(inputs, profile)
@@ -132,6 +135,10 @@ class SparkSlot:
                 job.release()
         self._sizes.ran(name, stage, result, time.perf_counter() - began)
         return StageResult(result.results, _rows(inputs), result.debug)
+
+    def _profile(self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table]) -> Profile:
+        profile = self._sizes.profile(self._group.name, stage, _rows(inputs))
+        return replace(profile, placed=self._layouts[stage.number].placed)
 
     def _check(self) -> None:
         if self._cancelled.is_set():

@@ -5,6 +5,7 @@ Each is made anew for every batch and pickled with its plan's functions; the txi
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 
@@ -13,6 +14,8 @@ from trident.compiler.columns import Columns
 from trident.compiler.failures import WorkerFailure, encoded
 from trident.compiler.folds import Fold, FoldSpec, quick_merge, quick_partial
 from trident.compiler.kernels import Work, compile_chain
+from trident.compiler.prepared import prepared
+from trident.operations.context import OperationContext
 from trident_spouts.workers import settle
 
 Batches = Iterator[pa.RecordBatch]
@@ -75,6 +78,14 @@ class Then:
 
 
 @dataclass(frozen=True, slots=True)
+class Life:
+    """That operations of a chain have a beginning and an end, and how many partitions there are. What enters then ends
+    with the number of the partition."""
+
+    partitions: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
     """Adjacent Python operations as one function over a partition."""
 
@@ -83,15 +94,31 @@ class Chain:
     leaving: pa.Schema
     before: Callable[[Batches], Batches] | None = None
     """What gives the batches that enter, where that runs in the same worker: a source's reader."""
+    life: Life | None = None
 
     def __call__(self, batches: Batches) -> Batches:
         return guarded(self._run, batches)
 
     def columns(self, batches: Batches) -> Iterator[Columns]:
         """What leaves the chain, batch by batch."""
+        if self.life is not None:
+            yield from self._alive(batches, self.life)
+            return
         apply, _ = compile_chain(self.works, self.leaving.names)
         for batch in batches if self.before is None else self.before(batches):
             yield apply(Columns.of(batch, self.entering))
+
+    def _alive(self, batches: Batches, life: Life) -> Iterator[Columns]:
+        """The same with operations that are prepared before the first tuple; a partition without any has no life."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return
+        (*_, place) = first.columns
+        with prepared(self.works, OperationContext(place[0].as_py(), life.partitions)) as works:
+            apply, _ = compile_chain(works, self.leaving.names)
+            for batch in chain((first,), filled):
+                yield apply(Columns.of(batch.select(self.entering.names), self.entering))
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for columns in self.columns(batches):

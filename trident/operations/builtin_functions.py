@@ -1,11 +1,11 @@
-"""FilterNull, Debug, expr, and what reads states: MapGet, SnapshotGet, TupleCollectionGet."""
+"""Debug, expr, and what reads states: MapGet, SnapshotGet, TupleCollectionGet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trident.base.errors import TopologyError
-from trident.operations.functions import Filter, TridentCollector
+from trident.operations.functions import TridentCollector
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,6 @@ def expr(text: str) -> Expression:
     if not isinstance(text, str) or not text.strip():
         raise TopologyError(f"expr takes a SQL expression as text, such as expr('upper(line)'), not {text!r}")
     return Expression(text)
-
-
-@dataclass(frozen=True)
-class FilterNull(Filter):
-    """Keeps the tuples in which no input field is null.
-
-    Meaning: ``org.apache.storm.trident.operation.builtin.FilterNull``.
-
-    >>> FilterNull().isKeep((1, None)), FilterNull().isKeep((1, 0))
-    (False, True)
-    """
-
-    def isKeep(self, tuple: Any) -> bool:
-        return all(value is not None for value in tuple)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,9 @@ class Function:
     Each emission gives one tuple, the input tuple's fields with the emitted values behind; no emission drops the tuple.
     Meaning: ``org.apache.storm.trident.operation.Function``. An optional attribute ``outputType`` (DDL, "string" or
     "string, long") declares the types where the output fields do not. It must be picklable: it runs on Spark's workers.
+    An optional ``prepare(context)`` is called before the first tuple of a partition, with an `OperationContext`, and an
+    optional ``cleanup()`` after the last, for each batch anew and on a copy: what is costly to make is better kept in
+    a module of its own, where a worker finds it again.
 
     >>> class Split(Function):
     ...     outputType = "string"
@@ -70,7 +73,7 @@ class Function:
 class Filter:
     """What decides whether a tuple stays: subclass it where a plain callable is not enough.
 
-    Meaning: ``org.apache.storm.trident.operation.Filter``.
+    Meaning: ``org.apache.storm.trident.operation.Filter``. It may have a ``prepare`` and a ``cleanup``, as a `Function`.
 
     >>> class Long(Filter):
     ...     def isKeep(self, tuple):

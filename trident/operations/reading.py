@@ -13,6 +13,7 @@ from trident.base.names import brief
 from trident.base.step import Step
 from trident.operations.annotations import Returns, read_returns, type_of
 from trident.operations.builtin_functions import Expression
+from trident.operations.context import has_life
 from trident.operations.functions import Call, Operation
 from trident.operations.outputs import shown
 
@@ -88,7 +89,12 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
         bind(target.isKeep, 1, "isKeep is called with one TridentTuple", step)
     elif call is Call.FUNCTION:
         bind(target.execute, 2, "execute is called with a TridentTuple and a collector", step)
-    elif call is Call.TUPLE:
+    if has_life(target) and not call.native:
+        bind(getattr(target, "prepare", _nothing_to), 1, "prepare is called with one OperationContext", step)
+        bind(getattr(target, "cleanup", _nothing_to), 0, "cleanup is called without arguments", step)
+    if call in (Call.FILTER, Call.FUNCTION):
+        return
+    if call is Call.TUPLE:
         fitting = _takes(target, len(names)) and len(names) != 1
         hint = f"; name the fields to give it one argument a field: {', '.join(names)!r}" if fitting else ""
         bind(target, 1, f"it is called with one TridentTuple of all fields{hint}", step)
@@ -102,6 +108,10 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
             f"it is called with one Column a field ({', '.join(names)})",
             step,
         )
+
+
+def _nothing_to(*_: object) -> None:
+    """In the place of a method that is not there."""
 
 
 def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:

@@ -15,6 +15,7 @@ from trident.plan.nodes import (
     PartitionPersist,
     PersistentAggregate,
     PersistentReduce,
+    Repartition,
     RequestSource,
     SpoutSource,
     StateQuery,
@@ -65,6 +66,8 @@ def about(node: Node) -> str:
             )
         case StateQuery(inputs=inputs, updated=updated):
             return f"asks state {updated.state.name}" + (f" by {', '.join(inputs)}" if inputs else "")
+        case Repartition(names=names) if names:
+            return f"by {', '.join(names)}"
         case Merge():
             return "within ONE batch"
         case Join():

@@ -3,6 +3,7 @@
 Nodes are compared by identity: a stream used twice is one node with two readers.
 """
 
+import enum
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,12 +111,36 @@ class Transform(Node):
     frames: tuple[tuple[str, Any], ...]
 
 
+class Placing(enum.Enum):
+    """Which partition a tuple goes to."""
+
+    SHUFFLE = "shuffle"
+    LOCAL_OR_SHUFFLE = "localOrShuffle"
+    FIELDS = "partitionBy"
+    BROADCAST = "broadcast"
+    GLOBAL = "global_"
+    BATCH_GLOBAL = "batchGlobal"
+    IDENTITY = "identityPartition"
+    CUSTOM = "partition"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class PartitionBy(Node):
-    """The same tuples, equal values of these fields in one partition."""
+class Repartition(Node):
+    """The same tuples in other partitions. `names` are the fields that decide (FIELDS) or that `function` sees
+    (CUSTOM)."""
 
     source: Node
-    names: tuple[str, ...]
+    how: Placing
+    names: tuple[str, ...] = ()
+    function: Operation | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParallelismHint(Node):
+    """The same tuples; `count` partitions from the last repartitioning before to the next one behind."""
+
+    source: Node
+    count: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,23 +1,50 @@
-"""Where tuples go: partitionBy, groupBy."""
+"""Where tuples go: shuffle, partitionBy, broadcast and their like, and how many partitions there are."""
 
 from typing import TYPE_CHECKING, cast
 
-from trident.base.names import FieldsLike
+from trident.base.errors import TopologyError
+from trident.base.names import FieldsLike, check_name
+from trident.operations.functions import Call
+from trident.operations.reading import bind, read_operation
 from trident.plan import nodes, rules
+from trident.plan.nodes import Placing
 from trident.stream.base import StreamBase
+from trident.stream.call import read_arguments
 
 if TYPE_CHECKING:
     from trident.stream.grouped import GroupedStream
     from trident.stream.stream import Stream
 
+_PARTITION = "partition([inputFields,] function)"
+
 
 class RepartitionVerbs(StreamBase):
-    """Verbs that say which tuples meet."""
+    """Verbs that say which tuples meet, and in how many places."""
 
     __slots__ = ()
 
+    def shuffle(self) -> "Stream":
+        """Spread the tuples evenly over the partitions.
+
+        Meaning: ``org.apache.storm.trident.Stream.shuffle``.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog", "cat"]]))
+        >>> words.shuffle().parallelismHint(4)
+        Stream(words/2:parallelismHint(4): word string)
+        """
+        return self._placed(Placing.SHUFFLE)
+
+    def localOrShuffle(self) -> "Stream":
+        """Leave the tuples where they are if there are as many partitions already as are asked for; else spread them.
+
+        Meaning: ``org.apache.storm.trident.Stream.localOrShuffle``.
+        """
+        return self._placed(Placing.LOCAL_OR_SHUFFLE)
+
     def partitionBy(self, *fields: FieldsLike) -> "Stream":
-        """Bring tuples with equal values of these fields into one partition.
+        """Bring tuples with equal values of these fields into one partition, in every batch the same.
 
         Meaning: ``org.apache.storm.trident.Stream.partitionBy``.
 
@@ -27,10 +54,12 @@ class RepartitionVerbs(StreamBase):
         >>> words.partitionBy("word")
         Stream(words/1:partitionBy: word string, n bigint)
         """
-        step = self._step("partitionBy")
+        step = self._step(Placing.FIELDS.value)
         names = self._named(fields, step)
-        rules.chosen(self.schema, names, step)
-        return self._then(nodes.PartitionBy(self._node, names, step=step.label, site=step.called, schema=self.schema))
+        rules.group_keys(rules.chosen(self.schema, names, step), step)
+        return self._then(
+            nodes.Repartition(self._node, Placing.FIELDS, names, step=step.label, site=step.called, schema=self.schema)
+        )
 
     def groupBy(self, *fields: FieldsLike) -> "GroupedStream":
         """Take the tuples with equal values of these fields as one group for what comes next. Nulls are one group.
@@ -49,3 +78,104 @@ class RepartitionVerbs(StreamBase):
         names = self._named(fields, step)
         rules.group_keys(rules.chosen(self.schema, names, step), step)
         return GroupedStream(cast("Stream", self), names)
+
+    def broadcast(self) -> "Stream":
+        """Give every tuple to every partition: as many copies of it as there are. Without a `parallelismHint` that is
+        one. Meaning: ``org.apache.storm.trident.Stream.broadcast``.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog", "cat"]]))
+        >>> len(words.broadcast().parallelismHint(3).take(10))
+        6
+        """
+        return self._placed(Placing.BROADCAST)
+
+    def global_(self) -> "Stream":
+        """Bring all tuples of all batches to the first partition.
+
+        Meaning: ``org.apache.storm.trident.Stream.global``; Python keeps that word for itself.
+        """
+        return self._placed(Placing.GLOBAL)
+
+    def batchGlobal(self) -> "Stream":
+        """Bring all tuples of a batch to one partition: the same at every attempt, another one for another batch.
+
+        Meaning: ``org.apache.storm.trident.Stream.batchGlobal``.
+        """
+        return self._placed(Placing.BATCH_GLOBAL)
+
+    def identityPartition(self) -> "Stream":
+        """Leave every tuple in its partition: as many partitions behind this step as before it.
+
+        Meaning: ``org.apache.storm.trident.Stream.identityPartition``.
+        """
+        return self._placed(Placing.IDENTITY)
+
+    def partition(self, *args: object, inputFields: FieldsLike | None = None, function: object = None) -> "Stream":
+        """Bring every tuple where your own function says.
+
+        It is called with one positional argument an input field (without input fields: with one TridentTuple of all
+        fields) and the number of partitions behind them, and gives an index from 0 on, or a list of them: a copy goes
+        to each. Without a `parallelismHint` there is one partition.
+        Meaning: ``org.apache.storm.trident.Stream.partition`` with a ``CustomStreamGrouping``.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> numbers = TridentTopology().newStream("numbers", FixedBatchSpout("n long", [[1, 2, 3]]))
+        >>> numbers.partition("n", lambda n, partitions: n % partitions).parallelismHint(2)
+        Stream(numbers/2:parallelismHint(2): n bigint)
+        """
+        call = read_arguments(self._step(Placing.CUSTOM.value), _PARTITION, args, {"function": function}, inputFields)
+        step = call.step
+        inputs = self._inputs(call.inputs, step)
+        operation, _ = read_operation(call.operation, step, tuples=call.inputs is None)
+        if operation.call not in (Call.VALUES, Call.TUPLE):
+            raise step.error(TopologyError, f"partition takes a plain callable; write {_PARTITION}")
+        if operation.many:
+            raise step.error(TopologyError, "it gives its partitions one by one; return an index, or a list of them")
+        given = 1 if operation.call is Call.TUPLE else len(inputs)
+        what = "one TridentTuple" if operation.call is Call.TUPLE else f"one argument a field ({', '.join(inputs)})"
+        bind(operation.target, given + 1, f"it is called with {what} and the number of partitions", step)
+        return self._then(
+            nodes.Repartition(
+                self._node, Placing.CUSTOM, inputs, operation, step=step.label, site=step.called, schema=self.schema
+            )
+        )
+
+    def parallelismHint(self, count: int) -> "Stream":
+        """Have exactly so many partitions, from the last repartitioning before this step to the next one behind it.
+
+        Where one stretch is given several hints, the greatest holds. Tuples of a spout are spread anew.
+        Meaning: ``org.apache.storm.trident.Stream.parallelismHint``, where it is the number of tasks.
+        """
+        step = self._step(f"parallelismHint({count})")
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise step.error(TopologyError, f"parallelismHint takes a number of partitions from 1 on, not {count!r}")
+        return self._then(
+            nodes.ParallelismHint(self._node, count, step=step.label, site=step.called, schema=self.schema)
+        )
+
+    def name(self, name: str) -> "Stream":
+        """Call the steps from here on so, in errors, events and pictures; they are counted anew.
+
+        Meaning: ``org.apache.storm.trident.Stream.name``.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> numbers = TridentTopology().newStream("numbers", FixedBatchSpout("n long", [[1, 2, 3]]))
+        >>> numbers.name("even").filter("n", lambda n: n % 2 == 0)
+        Stream(even/0:filter(<lambda>): n bigint)
+        """
+        from trident.stream.stream import Stream
+
+        step = self._step("name")
+        try:
+            check_name("a stream", name)
+        except TopologyError as error:
+            raise step.error(TopologyError, str(error)) from None
+        return Stream(self._register, self._node, name)
+
+    def _placed(self, how: Placing) -> "Stream":
+        step = self._step(how.value)
+        return self._then(nodes.Repartition(self._node, how, step=step.label, site=step.called, schema=self.schema))
