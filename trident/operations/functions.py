@@ -73,7 +73,7 @@ class Function:
 class Filter:
     """What decides whether a tuple stays: subclass it where a plain callable is not enough.
 
-    Meaning: ``org.apache.storm.trident.operation.Filter``. It may have a ``prepare`` and a ``cleanup``, as a `Function`.
+    Meaning: ``org.apache.storm.trident.operation.Filter``. It may have ``prepare`` and ``cleanup``, as a `Function`.
 
     >>> class Long(Filter):
     ...     def isKeep(self, tuple):
