@@ -12,7 +12,6 @@ from functools import reduce
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from trident.base.types import arrow_schema, select
