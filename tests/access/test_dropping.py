@@ -66,6 +66,22 @@ def test_a_state_that_a_driver_holds_is_not_touched(
         assert fed.running.state("counts")["a"] == 2
 
 
+@pytest.mark.parametrize("place", ["redis", "own"])
+def test_a_state_that_is_looked_for_in_the_wrong_place_is_not_forgotten(
+    tmp_path: Path, shared_redis: RedisServer, place: str
+) -> None:
+    own = [BackingMapState.opaque(functools.partial(SqliteMap, str(tmp_path / name))) for name in ("right", "wrong")]
+    state: Any = RedisMapState.opaque(shared_redis.url) if place == "redis" else own[0]
+    wrong: dict[str, Any] = {"url": shared_redis.url, "prefix": "other"} if place == "redis" else {"factory": own[1]}
+    counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path / "c")
+    with pytest.raises(StateError, match="the log knows state 'counts' of topology 'wc', and there is none at .*say"):
+        dropState("wc", "counts", tmp_path / "c", **wrong)
+    assert [each.name for each in listStates(tmp_path / "c")] == ["counts"]
+    counted(counting(fixed(["a"], ["a"]), state), checkpointLocation=tmp_path / "c")
+    with openState("wc", "counts", **({"url": shared_redis.url} if place == "redis" else {"factory": own[0]})) as view:
+        assert view["a"] == 2
+
+
 def test_force_fences_a_driver_out_that_then_writes_nothing_any_more(
     tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,7 +191,9 @@ def test_without_a_log_force_drops_and_a_log_that_knows_better_refuses_the_next_
         dropState("wc", "counts", url=shared_redis.url, force=True)
     with pytest.raises(StateLostError):
         counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
-    dropState("wc", "counts", tmp_path, url=shared_redis.url)  # a refused start gives the log back
+    with pytest.raises(StateError, match=r"there is none at redis://.*If it is gone there already, .*force it"):
+        dropState("wc", "counts", tmp_path, url=shared_redis.url)  # a refused start gives the log back
+    dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
     counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
 
 

@@ -267,6 +267,8 @@ def test_a_combiner_of_ones_own_must_be_given_where_batches_are_to_be_combined(t
     message = r"'counts': its snapshot stands at txid 0, the log is at 1.*only Longest knows.*aggregator=Longest\(\)"
     with pytest.raises(StateShapeError, match=message):
         openState("wc", "counts", tmp_path)
+    with pytest.raises(TopologyError, match=r"aggregator=Longest is a class; give an instance, Longest\(\)"):
+        openState("wc", "counts", tmp_path, aggregator=Longest)
     with pytest.raises(StateShapeError, match="state 'counts' was made by Longest, not by Sum"):
         openState("wc", "counts", tmp_path, aggregator=Sum())
     with openState("wc", "counts", tmp_path, aggregator=Longest()) as counts:
@@ -332,6 +334,30 @@ def test_what_is_not_there_is_told_with_what_is(tmp_path: Path, shared_redis: Re
 def test_a_place_that_is_none_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TopologyError, match=message):
         openState("wc", "counts", **options)
+
+
+def test_a_state_in_memory_is_found_where_a_server_is_named_too(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where both places stand in the environment. What is on the server is read there."""
+    states = {"there": RedisMapState.opaque(shared_redis.url)}
+    counted(counting(fixed(["a"], ["a"]), None, **states), checkpointLocation=tmp_path / "c")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for where in (tmp_path / "c", "~/c", f"file://{tmp_path}/c"):  # as start takes it
+        for name in ("counts", "there"):
+            with openState("wc", name, where, url=shared_redis.url) as view:
+                assert view["a"] == 2
+    with pytest.raises(StateError, match="no state 'three' of topology 'wc' at redis://"):
+        openState("wc", "three", tmp_path / "c", url=shared_redis.url)
+
+
+def test_a_folder_without_its_log_hints_at_a_log_in_redis(tmp_path: Path, shared_redis: RedisServer) -> None:
+    log = RedisLog(shared_redis.url, requireDurable=False)
+    counted(counting(fixed(["a"])), checkpointLocation=tmp_path, log=log)
+    with pytest.raises(LogError, match=r"no topology 'wc' under .*wc is there, and has no log: .* say log= too"):
+        openState("wc", "counts", tmp_path)
+    with openState("wc", "counts", tmp_path, url=shared_redis.url, log=log) as view:
+        assert view["a"] == 1
 
 
 def test_a_lost_snapshot_file_is_named(tmp_path: Path) -> None:

@@ -141,7 +141,22 @@ def test_drop_asks_and_leaves_alone_what_a_driver_holds(
     assert declined.exit_code == 1 and "Delete state 'counts' of topology 'wc' for good?" in declined.stderr
     assert lines(trident_("get", "wc", "counts", "dog")) == [{"key": "dog", "value": 1}]
     assert trident_("drop", "wc", "counts", input="y\n").exit_code == 0
-    assert lines(trident_("list")) == []
+    assert lines(trident_("list")) == [] and trident_("list").stderr == "no states there\n"
+
+
+def test_a_slip_in_the_place_is_told(trident_: Run, tmp_path: Path) -> None:
+    counted(counting(fixed(["dog"])), checkpointLocation=tmp_path)
+    gone = tmp_path / "cehckpoint"
+    assert trident_("list", "--checkpoint", gone).stderr == f"no states: there is no folder {gone}\n"
+    assert f"there is no folder {gone} to write" in refused(trident_("export", "wc", "counts", gone / "counts.csv"))
+
+
+def test_a_state_in_memory_is_read_though_a_server_stands_in_the_environment(
+    trident_: Run, tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIDENT_REDIS_URL", shared_redis.url)
+    counted(counting(fixed(["dog"])), checkpointLocation=tmp_path)
+    assert lines(trident_("get", "wc", "counts", "dog")) == [{"key": "dog", "value": 1}]
 
 
 def test_it_is_a_program(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def dropState(
     """Delete one state and let its log forget it: the next start of its topology founds it anew, from there on.
 
     Give the place of the log, and for a state that is not in memory also where it lies (`url` or `factory`). May be
-    repeated after any failure.
+    repeated after any failure; where the state went and its log still knows it, with `force`.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def dropState(
     Raises
     ------
     StateError
-        There is no such state, or a driver holds it: it runs, or was killed. Nothing was touched.
+        There is no such state, or not at that place, or a driver holds it: it runs, or was killed. Nothing was touched.
     TopologyActiveError
         The topology runs in this process.
     """
@@ -84,9 +84,25 @@ def dropState(
             f"a driver holds topology {topology!r} (epoch {holder.epoch if holder else 0}): it runs, or it was killed. "
             f"Stop it first; if no driver runs any more, or to fence it out, force it. Nothing was touched"
         )
+    if elsewhere and not in_memory and not force:
+        _demand_there(place, topology, state)
     writing = place.take(topology)
     with contextlib.closing(writing):
         _drop(place, writing, topology, state, elsewhere, held)
+
+
+def _demand_there(place: Place, topology: str, state: str) -> None:
+    """A log must not forget a state because somebody looked for it in the wrong place, where it then stays."""
+    store = _store(place, topology, state)
+    if store is not None:
+        with contextlib.closing(store):
+            if store.report().identity is not None:
+                return
+    where = repr(place.factory) if place.url is None else f"{place.address.shown} under the prefix {place.prefix!r}"
+    raise StateError(
+        f"the log knows state {state!r} of topology {topology!r}, and there is none at {where}: say where it lies. If "
+        f"it is gone there already, as after a drop that was interrupted, force it. Nothing was touched"
+    )
 
 
 def _drop(place: Place, log: TransactionLog, topology: str, state: str, elsewhere: bool, held: bool) -> None:

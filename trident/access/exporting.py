@@ -33,7 +33,9 @@ def export_state(view: StateView, path: str | Path, format: str | None = None, r
     if form not in FORMATS:
         raise StateError(f"{target.name}: {form or 'no suffix'} is no format; accepted are {', '.join(FORMATS)}")
     if target.exists() and not replace:
-        raise StateError(f"the file {target} is there already; nothing was written")
+        raise StateError(f"the file {target} is there already, and was left as it is; --overwrite takes its place")
+    if not target.parent.is_dir():
+        raise StateError(f"there is no folder {target.parent} to write {target.name} to")
     table = view.toArrow()
     aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:

@@ -17,7 +17,7 @@ from trident.runtime.reading import Isolation
 from trident.runtime.state_view import Described
 from trident.runtime.statics import NoHome
 from trident_state.fingerprint import Fingerprint, read_fingerprint
-from trident_state.redis.found import find_state
+from trident_state.redis.found import FoundState, find_state
 from trident_state.store import Combine, StateFactory, StateIdentity, StateKind, StateShape, replacing
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def openState(
         The same `RedisLog` as `start` was given, where the log of that state in memory is in Redis.
     url, prefix
         For a state in Redis: as `RedisMapState` takes them (also ``env:NAME`` and ``file:path``). How it is laid out
-        stands there.
+        stands there. With a `checkpointLocation` too, a state that is not there is looked for in the checkpoint.
     factory
         For a store of your own: what stood in the topology, ``BackingMapState.opaque(...)``.
     aggregator
@@ -98,7 +98,10 @@ def openState(
     check_name("state", state)
     place = read_place(checkpointLocation, log, url, prefix, factory)
     if url is not None:
-        followed, told, kind = _on_server(place, topology, state)
+        found = find_state(place.address, place.prefix, topology, state)
+        if found is None and place.keeps(topology, state):
+            return _in_memory(place, topology, state, aggregator, isolation)
+        followed, told, kind = _on_server(place, found, topology, state)
         output = _output(told)
     elif factory is not None:
         followed, told, kind = _in_own_store(factory, topology, state)
@@ -145,8 +148,9 @@ def _in_memory(place: Place, topology: str, state: str, aggregator: Any, isolati
         raise
 
 
-def _on_server(place: Place, topology: str, state: str) -> tuple[FollowedStore, Fingerprint, StateKind]:
-    found = find_state(place.address, place.prefix, topology, state)
+def _on_server(
+    place: Place, found: FoundState | None, topology: str, state: str
+) -> tuple[FollowedStore, Fingerprint, StateKind]:
     if found is None:
         raise StateError(
             f"no state {state!r} of topology {topology!r} at {place.address.shown} under the prefix {place.prefix!r}; "
@@ -192,6 +196,8 @@ def _presenting(told: Fingerprint, state: str, aggregator: Any) -> Callable[[Any
     """The aggregator's ``present``, if it is the one that made the state."""
     if aggregator is None:
         return None
+    if isinstance(aggregator, type):
+        raise TopologyError(f"aggregator={aggregator.__name__} is a class; give an instance, {aggregator.__name__}()")
     given = aggregator_name(aggregator)
     if given != told.aggregator:
         raise StateShapeError(f"state {state!r} was made by {told.aggregator}, not by {given}")

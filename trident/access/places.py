@@ -1,5 +1,6 @@
 """Where states are looked for: a checkpoint (and a log in Redis), a server, or a store of somebody's own."""
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from trident.base.errors import LogError, TopologyError
 from trident.base.names import check_name
 from trident.log import RedisLog
 from trident.runtime.log import LogReading, TransactionLog
+from trident.runtime.options import folder
 from trident.runtime.sqlite_log import SqliteLog
 from trident.runtime.start import LOG_FILE
 from trident_state.redis.address import Address, check_url
@@ -38,8 +40,25 @@ class Place:
         path = self.folder(topology) / LOG_FILE
         if not path.exists():
             there = ", ".join(repr(name) for name in self.topologies()) or "none"
-            raise LogError(f"no topology {topology!r} under {self.checkpoint} (there is {there})")
+            raise LogError(
+                f"no topology {topology!r} under {self.checkpoint} (there is {there}){self._elsewhere(topology)}"
+            )
         return SqliteLog(path, topology, reading=True)
+
+    def keeps(self, topology: str, state: str) -> bool:
+        """Whether this is the checkpoint of a state in memory of that name."""
+        if self.checkpoint is None:
+            return False
+        try:
+            log = self.look(topology)
+        except LogError:
+            return False
+        with contextlib.closing(log):
+            return bool(log.manifest(state))
+
+    def _elsewhere(self, topology: str) -> str:
+        folder = self.folder(topology)
+        return f"; {folder} is there, and has no log: if that is in Redis, say log= too" if folder.is_dir() else ""
 
     def take(self, topology: str) -> TransactionLog:
         """The topology's log, to be written."""
@@ -78,5 +97,5 @@ def read_place(
         raise TopologyError("url= and factory= say the same thing twice; give one")
     if url is not None:
         check_url(url)
-    checkpoint = None if checkpointLocation is None else Path(checkpointLocation).absolute()
+    checkpoint = None if checkpointLocation is None else folder(checkpointLocation)
     return Place(checkpoint, log, url, prefix, factory)

@@ -1,6 +1,7 @@
 """``trident state list|get|scan|export|drop``."""
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import click
@@ -34,6 +35,11 @@ def state() -> None:
 def list_(topology: str | None, form: str | None, **place: Any) -> None:
     """The states there are, of all topologies or one."""
     found = listStates(topology=topology, **read_places(**place))
+    if not found:
+        folder = place["checkpoint"]
+        gone = folder is not None and not Path(folder).is_dir()
+        click.echo(f"no states: there is no folder {folder}" if gone else "no states there", err=True)
+        return
     show([each.asDict() for each in found], list(StateInfo.__dataclass_fields__), form)
 
 
@@ -121,10 +127,7 @@ def drop(topology: str, name: str, force: bool, yes: bool, **place: Any) -> None
 def _opened(
     topology: str, name: str, latest: bool, place: dict[str, Any]
 ) -> contextlib.AbstractContextManager[OpenedState]:
-    where = read_places(**place)
-    if where["url"] is not None:  # it lies there; the checkpoint that the environment may name is its log's
-        where |= {"checkpointLocation": None, "log": None}
-    return openState(topology, name, isolation="latest" if latest else "committed", **where)
+    return openState(topology, name, isolation="latest" if latest else "committed", **read_places(**place))
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
