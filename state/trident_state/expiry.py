@@ -29,17 +29,20 @@ Cutoff = int | npt.NDArray[np.int64]
 class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is forgotten as of a state's marker (`cutoff`) and as of the batch before it (`before`).
 
-    `last` is the last batch, `marks` are some before it, all with their times.
+    `last` is the last batch, `marks` are some before it, all with their times; `shift` is what is added to a batch's
+    own time (milliseconds) since a clock was set back far.
     """
 
     cutoff: int = 0
     before: int = 0
     last: Mark | None = None
     marks: tuple[Mark, ...] = ()
+    shift: int = 0
 
     def after(self, txid: int, time: float | None, ttl: float | None, where: str) -> "Expiry":
         """As batch `txid`, planned at `time` (seconds since 1970), leaves it. Without a time to live nothing new passes
-        away. A time before that of an earlier batch counts as that one's: clocks that go back bring nothing back.
+        away. A time before that of an earlier batch counts as that one's: clocks that go back bring nothing back. One
+        that goes back by more than a time to live was wrong before, or is now: time goes on from there, by its steps.
 
         >>> expiry = Expiry()
         >>> for txid, time in enumerate([100.0, 101.0, 109.0, 110.5], start=1):
@@ -51,15 +54,17 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             return msgspec.structs.replace(self, before=self.cutoff)
         if time is None:
             raise StateValueError(f"{where}: batch {txid} has no time, and values here live for {ttl:g} seconds")
-        now, life = round(1000 * time), max(1, round(1000 * ttl))
-        marks = self.marks
+        now, life = round(1000 * time) + self.shift, max(1, round(1000 * ttl))
+        marks, shift = self.marks, self.shift
         if self.last is not None:
+            if now < self.last[0] - life:
+                shift += self.last[0] - now
             now = max(now, self.last[0])
             if not marks or now - marks[-1][0] >= life / _MARKS:
                 marks = (*marks, self.last)
         gone = [mark for mark in marks if mark[0] <= now - life]
         cutoff = max(self.cutoff, gone[-1][1]) if gone else self.cutoff
-        return Expiry(cutoff, self.cutoff, (now, txid), marks[len(gone) :])
+        return Expiry(cutoff, self.cutoff, (now, txid), marks[len(gone) :], shift)
 
     def upto(self, cutoff: int) -> "Expiry":
         """As a batch leaves it after which everything up to this txid is forgotten."""
@@ -76,7 +81,8 @@ def kept(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cutoff) -> pa.A
     >>> kept(pa.array([10, 20, 30]), np.array([4, 5, 6]), 4).to_pylist()
     [None, 20, 30]
     """
-    if not len(txids) or np.max(cutoff) <= 0 or np.all(txids > cutoff):
+    nothing = cutoff <= 0 if isinstance(cutoff, int) else np.max(cutoff, initial=0) <= 0
+    if nothing or np.all(txids > cutoff):
         return values
     return pc.if_else(pa.array(txids > cutoff), values, pa.scalar(None, values.type))
 

@@ -6,10 +6,12 @@ and, per key, the triple (txid, prev, value). The rule of values stands in ``doc
 """
 
 import enum
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -71,7 +73,7 @@ class StateShape:
     value: pa.DataType
     combine: Combine
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """What must not change between restarts, readable: key types, value type, aggregator."""
         return write_fingerprint(self.keys, self.value, self.combine.name)
@@ -108,12 +110,19 @@ class Update:
     keys: a table of the state's key fields, one row a key (one row and no column for a global value).
     deltas: one value a row, of the state's value type.
     time: when the batch was planned (seconds since 1970), the same at every replay; None where nobody needs it.
+    ttl: how long values live (seconds) by the rule that the batch was frozen under, infinity for ever; None: by the
+    store's own.
     """
 
     txid: int
     keys: pa.Table
     deltas: pa.Array
     time: float | None = None
+    ttl: float | None = None
+
+    def life(self, own: float | None) -> float | None:
+        """How long values live as of this batch; None: for ever. `own`: by the rule of the store."""
+        return own if self.ttl is None else None if math.isinf(self.ttl) else self.ttl
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +217,21 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Forgetful(Protocol):
+    """A store whose values may pass away: an update that reads before it writes must not find what its own batch is to
+    find gone."""
+
+    def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
+        """What batch `txid`, planned at `time`, finds of these keys: values as of the batch before it, without those
+        that pass away with it."""
+        ...
+
+    def scan_for(self, txid: int, time: float) -> Iterator[pa.Table]:
+        """The same of all entries, as `Store.scan` gives them."""
+        ...
 
 
 class StateFactory(Protocol):

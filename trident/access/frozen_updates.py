@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from trident.compiler.engine import FrozenFiles
 from trident.compiler.freeze import read_frozen
-from trident.runtime.frozen import thaw
+from trident.runtime.frozen import life_of, thaw
 from trident.runtime.log import LogReading
 from trident_state.store import Update
 
@@ -22,17 +22,17 @@ def frozen_update(log: LogReading, folder: Path, group: str, state: str, txid: i
         if state in frozen:
             found = thaw(frozen[state], f"group {group!r}, batch {txid}, {state!r}")
             tables = list(read_frozen(folder, found)) if isinstance(found, FrozenFiles) else [found]
-            return _update(log, group, txid, pa.concat_tables([found.schema.empty_table(), *tables]))
+            return _update(log, group, txid, pa.concat_tables([found.schema.empty_table(), *tables]), life_of(found))
         stage += 1
     if stage == 1:
         raise LookupError(f"batch {txid} of group {group!r}")
     return None
 
 
-def _update(log: LogReading, group: str, txid: int, table: pa.Table) -> Update:
+def _update(log: LogReading, group: str, txid: int, table: pa.Table, life: float) -> Update:
     last = table.num_columns - 1
     planned = log.plan(group, txid)
     values = table.column(last).combine_chunks()
     if isinstance(values, pa.ChunkedArray):
         values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-    return Update(txid, table.select(list(range(last))).combine_chunks(), values, planned[1] if planned else None)
+    return Update(txid, table.select(list(range(last))).combine_chunks(), values, planned[1] if planned else None, life)

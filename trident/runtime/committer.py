@@ -3,6 +3,7 @@
 Synchronous and without a clock: every call may be repeated after any failure.
 """
 
+import math
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from trident.compiler.updates import RunUpdate, compile_update
 from trident.plan.nodes import Emitted, Node, StateQuery, StateUpdate, StateWriter
 from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_known
-from trident.runtime.frozen import FrozenOutput, freeze, thaw
+from trident.runtime.frozen import FrozenOutput, freeze, life_of, thaw, with_life
 from trident.runtime.lives import demand_this_log, of_another_life
 from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.stored import AsOf
@@ -130,7 +131,7 @@ class Committer:
         if stage.runs:
             attempt = TransactionAttempt(txid, 0, self.lease.epoch)
             results.update(self.run_stage(stage, {node: given[node] for node in stage.inputs}, attempt).results)
-        results.update(self._updated(stage, txid, given))
+        results = self.living({**results, **self._updated(stage, txid, given)})
         self.log.freeze_stage(
             self.lease, self.group.name, txid, stage.number, {name: freeze(r) for name, r in results.items()}
         )
@@ -145,7 +146,9 @@ class Committer:
             step = output.step
             if not isinstance(step, StateUpdate) or self.births[step.state.name].txid >= txid:
                 continue  # a state that was born after this batch gets nothing of it
-            stored = AsOf(self.stores[step.state.name], txid - 1, partial(self.heal, step.state.name, txid - 1))
+            name = step.state.name
+            time = self._time(txid) if name in self._lives else None
+            stored = AsOf(self.stores[name], txid - 1, partial(self.heal, name, txid - 1), time)
             made = self._compiled(step)(given[step.source], stored, txid)
             results[output.name] = made.puts
             if step in emitting and made.emitted is not None:
@@ -237,18 +240,22 @@ class Committer:
     # --- small things ----------------------------------------------------------------------------------------
 
     def _update(self, state: str, txid: int, result: Result) -> Update:
-        table = self._whole(result).combine_chunks()
+        life, table = life_of(result), self._whole(result).combine_chunks()
         values = table.column(table.num_columns - 1).combine_chunks()
         keys = table.select(list(range(table.num_columns - 1)))
         if isinstance(values, pa.ChunkedArray):
             values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-        return Update(txid, keys, values, self._time(txid) if state in self._timed else None)
+        return Update(txid, keys, values, None if math.isinf(life) else self._time(txid), life)
+
+    def living(self, results: Mapping[str, Result]) -> dict[str, Result]:
+        """Results that are about to be frozen, with how long each state's values live."""
+        return {name: with_life(result, self._lives.get(name)) for name, result in results.items()}
 
     @cached_property
-    def _timed(self) -> set[str]:
-        """The states that ask when a batch was planned."""
-        states = (step.state for step in self.group.states)
-        return {state.name for state in states if getattr(state.factory, "ttlSecs", None) is not None}
+    def _lives(self) -> dict[str, float]:
+        """How long the values of those states live whose values pass away."""
+        lives = {step.state.name: getattr(step.state.factory, "ttlSecs", None) for step in self.group.states}
+        return {name: float(life) for name, life in lives.items() if life is not None}
 
     def _time(self, txid: int) -> float:
         """When a batch was planned: logged with its plan, hence the same at every replay."""

@@ -1,7 +1,8 @@
 """Frozen results as bytes: Arrow IPC with LZ4, small ones inside the log row, large ones by reference to files."""
 
+import math
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import pyarrow as pa
@@ -43,6 +44,26 @@ def freeze(result: Result) -> FrozenOutput:
         writer.write_table(result)
     body = sink.getvalue().to_pybytes()
     return FrozenOutput(body, False, result.num_rows, zlib.crc32(body))
+
+
+_LIFE = b"trident.ttlSecs"
+
+
+def with_life(result: Result, ttl: float | None) -> Result:
+    """A state's result with how long values live by the rule that it is frozen under (seconds; None: for ever): what a
+    batch does is the same at every replay, also under a driver with another rule."""
+    if ttl is None:
+        return result
+    told = {_LIFE: repr(float(ttl)).encode()}
+    if isinstance(result, FrozenFiles):
+        return replace(result, schema=result.schema.with_metadata(told))
+    return result.replace_schema_metadata(told)
+
+
+def life_of(result: Result) -> float:
+    """How long values live by the rule that a result was frozen under, in seconds; infinity: for ever."""
+    told = (result.schema.metadata or {}).get(_LIFE)
+    return math.inf if told is None else float(told)
 
 
 def thaw(output: FrozenOutput, where: str) -> Result:

@@ -9,7 +9,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trident.base.attempt import Lease, TransactionAttempt
@@ -283,6 +283,7 @@ class GroupRun:
             stage = self.group.stages[0]
             inputs = {node: _nothing(node) if given is None else given for node, given in emissions.items()}
             result = self._slots.run(stage, inputs, attempt)
+            result = replace(result, results=self._committer.living(result.results))
             reach("run.after")
             outputs = {name: freeze(part) for name, part in result.results.items()}
             positions = self._sources.after(action.previous, action.plan, emissions)

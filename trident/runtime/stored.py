@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident.base.errors import StateRecoveringError
-from trident_state.store import Store
+from trident_state.store import Forgetful, Store
 
 _ROWS = 10_000
 """Keys in one question to a store: a server answers others in between."""
@@ -14,11 +14,13 @@ _ROWS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Reads in the commit turn, in which nobody else writes. `heal` brings a store up that turns out to be behind."""
+    """Reads in the commit turn, in which nobody else writes. `heal` brings a store up that turns out to be behind.
+    `time`: when the next batch was planned, where what passes away with it is to be gone; else None."""
 
     store: Store
     txid: int
     heal: Callable[[], None]
+    time: float | None = None
 
     def read(self, keys: pa.Table) -> pa.Array:
         """One stored value a row, null where there is none."""
@@ -31,13 +33,22 @@ class AsOf:
     def scan(self) -> Iterator[pa.Table]:
         """All entries: the key fields, then the value."""
         try:
-            return iter(list(self.store.scan(self.txid)))
+            return iter(list(self._scan()))
         except StateRecoveringError:
             self.heal()
-            return self.store.scan(self.txid)
+            return self._scan()
+
+    def _scan(self) -> Iterator[pa.Table]:
+        if self.time is not None and isinstance(self.store, Forgetful):
+            return self.store.scan_for(self.txid + 1, self.time)
+        return self.store.scan(self.txid)
 
     def _read(self, keys: pa.Table) -> pa.Array:
         if keys.num_rows <= _ROWS:
-            return self.store.read(keys, self.txid).values
-        parts = (self.store.read(keys.slice(at, _ROWS), self.txid) for at in range(0, keys.num_rows, _ROWS))
-        return pa.concat_arrays([part.values for part in parts])
+            return self._part(keys)
+        return pa.concat_arrays([self._part(keys.slice(at, _ROWS)) for at in range(0, keys.num_rows, _ROWS)])
+
+    def _part(self, keys: pa.Table) -> pa.Array:
+        if self.time is not None and isinstance(self.store, Forgetful):
+            return self.store.read_for(keys, self.txid + 1, self.time)
+        return self.store.read(keys, self.txid).values

@@ -17,7 +17,11 @@ class Forgetting:
 
     def after(self, expiry: Expiry, update: Update) -> Expiry:
         """What is nothing to this batch."""
-        return expiry.after(update.txid, update.time, self._ttl, self._where)
+        return expiry.after(update.txid, update.time, update.life(self._ttl), self._where)
+
+    def found_by(self, expiry: Expiry, txid: int, time: float) -> int:
+        """Up to which txid everything is nothing to a batch that is about to be made."""
+        return expiry.after(txid, time, self._ttl, self._where).cutoff
 
     def bounded(self, expiry: Expiry, entries: Entries, txid: int) -> Expiry:
         """What is nothing once batch `txid` is written: where there are more than `most` keys, the least recently

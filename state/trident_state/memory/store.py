@@ -272,8 +272,10 @@ class MemoryStore:
         return True
 
     def _has_room(self, entries: Entries, change: _Change) -> bool:
+        if self._max_bytes is None:
+            return True
         growth = entries.growth(change.encoded, change.before, change.after)
-        return self._max_bytes is None or growth <= 0 or entries.bytes + growth <= self._max_bytes
+        return growth <= 0 or entries.bytes + growth <= self._max_bytes
 
     def _demand_room(self, entries: Entries, change: _Change) -> None:
         if not self._has_room(entries, change):
@@ -291,7 +293,7 @@ class MemoryStore:
                 f"for {len(encoded)} keys; the state holds {self._shape.value}"
             )
         ordered = np.sort(hashes)
-        if np.any(ordered[1:] == ordered[:-1]) and len(encoded.unique()) != len(encoded):
+        if (ordered[1:] == ordered[:-1]).any() and len(encoded.unique()) != len(encoded):
             raise StateValueError(f"{self._where}: batch {update.txid} names a key twice; nothing of it was applied")
 
     def _encoded(self, keys: pa.Table) -> tuple[pa.Array, Hashes]:
@@ -321,23 +323,36 @@ class MemoryStore:
         slots = entries.index.keys.find(encoded, hashes)
         return Found(self._visible(entries, slots, asOf), marker if asOf is None or not self._versioned else asOf)
 
-    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+    def scan(self, asOf: int | None, pageRows: int = 10_000, time: float | None = None) -> Iterator[pa.Table]:
         self._ready()
         self._demand_reached(asOf)
         entries = self._ready()
         keys = entries.index.keys
         for page in pages(keys, pageRows):
-            values = self._visible(entries, page, asOf)
+            values = self._visible(entries, page, asOf, time)
             there = values.is_valid()
             stored = keys.stored[page].filter(there).cast(pa.binary())
             if len(stored):
                 yield decode_keys(stored, self._shape.keys).append_column("value", values.filter(there))
 
-    def _visible(self, entries: Entries, slots: Slots | slice, asOf: int | None) -> pa.Array:
+    def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
+        encoded, hashes = self._encoded(keys)
+        self._demand_reached(txid - 1)
+        entries = self._ready()
+        return self._visible(entries, entries.index.keys.find(encoded, hashes), txid - 1, time)
+
+    def scan_for(self, txid: int, time: float) -> Iterator[pa.Table]:
+        return self.scan(txid - 1, time=time)
+
+    def _visible(self, entries: Entries, slots: Slots | slice, asOf: int | None, time: float | None = None) -> pa.Array:
+        """`time`: of the batch after `asOf`, to which these values are to be what it finds."""
         with self._triples:
             triples = entries.take(slots)
             marker, expiry = self._marker, self._expiry
-        values = kept(entries.value.unpack(triples.values), triples.txids, expiry.as_of(asOf, marker))
+        cutoff = expiry.as_of(asOf, marker)
+        if time is not None and asOf is not None and asOf == marker:
+            cutoff = self._forgetting.found_by(expiry, asOf + 1, time)
+        values = kept(entries.value.unpack(triples.values), triples.txids, cutoff)
         if asOf is None or triples.prevs is None:
             return values
         if marker is not None and marker > asOf + 1:

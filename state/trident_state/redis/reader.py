@@ -63,8 +63,11 @@ class Reader:
                     f"from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
                 )
 
-    def read(self, keys: Placement, asOf: int | None, lease: Lease | None) -> tuple[pa.Array, int]:
-        """The values of these keys, in their order, and as of which txid. `lease`: what the fence must be, if known."""
+    def read(
+        self, keys: Placement, asOf: int | None, lease: Lease | None, cutoff: int | None = None
+    ) -> tuple[pa.Array, int]:
+        """The values of these keys, in their order, and as of which txid. `lease`: what the fence must be, if known.
+        `cutoff`: what has passed away, if not what had as of that txid."""
         fields, names = Arguments(keys.keys), keys.layout.packed_buckets
         parts, as_ofs = [pa.nulls(0, self._shape.value)], list[int]()
         for chunk in keys.chunks(slice(0, len(keys)), READ_KEYS) if len(keys) else [None]:
@@ -73,15 +76,22 @@ class Reader:
             metas, replies = self._snapshot(keys.layout, reads)
             as_ofs.append(self._check(keys.layout, metas, asOf, lease))
             found = [record for reply in replies for record in reply]
-            cutoff = self._cutoff(metas, asOf, [(bucket // keys.layout.per_group, n) for bucket, n in _counted(runs)])
-            parts.append(self._values(unpacked(self._records, found, self._where), asOf, cutoff))
+            sizes = [(bucket // keys.layout.per_group, n) for bucket, n in _counted(runs)]
+            gone = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
+            parts.append(self._values(unpacked(self._records, found, self._where), asOf, gone))
         return pa.concat_arrays(parts), min(as_ofs)
 
     def scan(
-        self, layout: Layout, asOf: int | None, lease: Lease | None, rows: int, turns: list[int] | None = None
+        self,
+        layout: Layout,
+        asOf: int | None,
+        lease: Lease | None,
+        rows: int,
+        turns: list[int] | None = None,
+        cutoff: int | None = None,
     ) -> Iterator[pa.Table]:
         """All entries, page by page. With `turns` each page is as of what was committed when it was read; the txid is
-        put there before the page is given."""
+        put there before the page is given. `cutoff`: as for `read`."""
         schema = pa.schema([*self._shape.keys, pa.field("value", self._shape.value)])
         waiting = deque((bucket, b"0") for bucket in range(layout.buckets))
         seen: dict[int, set[bytes]] = {}
@@ -109,7 +119,8 @@ class Reader:
                     seen.pop(bucket, None)
                 entries += pairs
                 sizes.append((bucket // layout.per_group, len(pairs)))
-            page = self._page(schema, entries, asOf, self._cutoff(metas, asOf, sizes))
+            gone = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
+            page = self._page(schema, entries, asOf, gone)
             for start in range(0, page.num_rows, rows):
                 yield page.slice(start, rows)
 

@@ -142,8 +142,9 @@ class RedisStore:
             deltas = update.deltas.take(pa.array(placed.order))
             before = self._expiry_at(update.txid - 1)
             expiry = None
-            if before is not None and (self._ttl is not None or before.cutoff > 0):
-                expiry = before.after(update.txid, update.time, self._ttl, self._where)
+            life = update.life(self._ttl)
+            if before is not None and (life is not None or before.cutoff > 0):
+                expiry = before.after(update.txid, update.time, life, self._where)
             written = self._writer.write(Task(lease, update.txid, placed, deltas, values, expiry))
             if before is not None:
                 self._passed = {update.txid: expiry or before}
@@ -209,10 +210,24 @@ class RedisStore:
 
         return self._with_layout(attempt)
 
-    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+    def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
+        placed, cutoff = place(self._encoded(keys), self._layout()), self._found_by(txid, time)
+        values, _ = self._reader.read(placed, txid - 1, self._lease, cutoff)
+        return values.take(_inverse(placed.order))
+
+    def scan_for(self, txid: int, time: float) -> Iterator[pa.Table]:
+        return self.scan(txid - 1, cutoff=self._found_by(txid, time))
+
+    def _found_by(self, txid: int, time: float) -> int | None:
+        """Up to which txid everything is nothing to a batch that is about to be made."""
+        with self._writing:
+            before = self._expiry_at(txid - 1)
+        return None if before is None else before.after(txid, time, self._ttl, self._where).cutoff
+
+    def scan(self, asOf: int | None, pageRows: int = 10_000, cutoff: int | None = None) -> Iterator[pa.Table]:
         layout = self._with_layout(lambda layout: self._reader.current(layout))
         try:
-            yield from self._reader.scan(layout, asOf, self._lease, pageRows)
+            yield from self._reader.scan(layout, asOf, self._lease, pageRows, cutoff=cutoff)
         except LayoutChanged:
             self._known = None
             raise SnapshotMovedError(f"{self._where} was dropped and created again while it was scanned") from None

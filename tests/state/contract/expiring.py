@@ -1,6 +1,7 @@
 """Values that live for a time: told by the times of the batches, the same at every replay, in reads as of one txid."""
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -85,11 +86,51 @@ class ExpiryContract:
     ) -> None:
         setting = Setting(place.living(TTL), kind)
         store = setting.started()
-        for txid, time in enumerate([5e9, 5e9 + 10, 100.0, 200.0, 5e9 + 63], start=1):  # far ahead, far back
+        for txid, time in enumerate([5e9, 5e9 + 10, 5e9 - 50, 5e9 - 40, 5e9 + 63], start=1):
             put(setting, store, txid, time, {txid: txid})
         assert entries(store, 5) == {(f"w{n}",): n for n in range(1, 6)}, "none is older than the batch before it"
         put(setting, store, 6, 5e9 + 64, {})
         assert sorted(entries(store, 6).values()) == [2, 3, 4, 5]
+
+    @every_versioned_kind
+    def test_a_clock_that_was_far_ahead_does_not_keep_values_for_ever(self, place: Any, kind: StateKind) -> None:
+        """What it let pass away early is gone; from then on time goes by the batches' steps again."""
+        setting = Setting(place.living(TTL), kind)
+        store = setting.started()
+        for txid, time in enumerate([1000.0, 5e9, 1002.0, 1034.0, 1065.0], start=1):
+            put(setting, store, txid, time, {txid: txid})
+        assert sorted(entries(store, 5).values()) == [2, 3, 4, 5]
+        put(setting, store, 6, 1066.0, {})
+        assert sorted(entries(store, 6).values()) == [4, 5], "those of the batch that was ahead, and right behind it"
+
+    @every_versioned_kind
+    @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
+    def test_a_batch_brings_the_rule_that_it_was_frozen_under(
+        self, place: Any, kind: StateKind, combine: Combine
+    ) -> None:
+        setting = Setting(place.living(TTL), kind, combine=combine)
+        store = setting.started()
+        put(setting, store, 1, 1000.0, {1: 1, 2: 1})
+        for txid, time, life in ((2, 1200.0, math.inf), (3, 1300.0, 1000.0)):
+            update = replace(setting.update(txid, {1: 1}), time=time, ttl=life)
+            store.apply(FIRST, update)
+        assert entries(store, 3) == {("w1",): 3, ("w2",): 1}
+        put(setting, store, 4, 1300.5, {2: 1})
+        assert entries(store, 4) == {("w1",): 3, ("w2",): 1}, "and the store's own where it brings none"
+
+    @every_versioned_kind
+    def test_what_an_update_reads_before_it_is_written_is_what_its_batch_finds(
+        self, place: Any, kind: StateKind
+    ) -> None:
+        setting = Setting(place.living(TTL), kind)
+        store: Any = setting.started()
+        put(setting, store, 1, 1000.0, {1: 10, 2: 20})
+        put(setting, store, 2, 1050.0, {2: 1})
+        keys = setting.update(3, {1: 0, 2: 0, 3: 0}).keys
+        assert store.read_for(keys, 3, 1063.0).to_pylist() == [10, 21, None]
+        assert store.read_for(keys, 3, 1064.0).to_pylist() == [None, 21, None]
+        assert [row["value"] for page in store.scan_for(3, 1064.0) for row in page.to_pylist()] == [21]
+        assert setting.read(store, [1, 2], 2) == [10, 21], "for readers it is there until that batch is committed"
 
     @every_versioned_kind
     def test_a_replay_finds_what_the_first_try_found(self, place: Any, kind: StateKind) -> None:
