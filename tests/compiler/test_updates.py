@@ -354,6 +354,15 @@ def test_a_state_without_key_fields_says_what_to_declare() -> None:
         updated(misuse(lambda s: s.multiGet(["a"])), Before("value long"), ("a", 1), keyFields=None)
 
 
+def test_a_misspelt_method_is_told_with_those_there_are() -> None:
+    with pytest.raises(
+        UserFunctionError, match="the state has no 'multiGett'; did you mean 'multiGet'.*it has multiGet, "
+    ):
+        updated(misuse(lambda s: s.multiGett(["a"])), NOTHING, ("a", 1))
+    with pytest.raises(UserFunctionError, match="the state has no 'gett'; did you mean 'get'.*it has get, set, update"):
+        updated(misuse(lambda s: s.gett()), Before("value long"), ("a", 1), keyFields=None)
+
+
 def test_a_state_object_is_good_for_one_call() -> None:
     kept: list[Any] = []
     updated(misuse(kept.append), NOTHING, ("a", 1))
@@ -408,5 +417,7 @@ def test_what_is_emitted_must_be_what_is_declared() -> None:
     expected = r"update \(test_updates.py:\d+\) emitted 'x' \(str\) for field 'n', declared bigint"
     with pytest.raises(UserFunctionError, match=expected):
         updated(update, NOTHING, ("a", 1), outputFields="n long")
-    with pytest.raises(UserFunctionError, match=r"raised ValueError: emit was given 1 value\(s\), declared are 0"):
+    with pytest.raises(
+        UserFunctionError, match=r"emit was given 1 value\(s\), declared are 0: .*; name what .* outputFields"
+    ):
         updated(update, NOTHING, ("a", 1))

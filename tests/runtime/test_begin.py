@@ -8,7 +8,7 @@ import pytest
 
 import trident
 from tests.support.server import RedisServer
-from trident import Count, Sum, TridentTopology
+from trident import Count, Sum, TridentTopology, dropState
 from trident.base.errors import (
     CodeChangedError,
     StateAheadError,
@@ -51,6 +51,13 @@ def test_a_state_that_was_flushed_is_lost_and_said_so(tmp_path: Path, shared_red
     shared_redis.client.flushall()
     with pytest.raises(StateLostError, match=r"'counts' is gone.*txid 2 knows that it was born at 0.*topology\.reset"):
         fed(shared_redis.url, tmp_path, "c")
+    with pytest.raises(
+        StateLostError, match=r"RedisMapState\.opaque\('redis.*other'\).*If it lies elsewhere.*dropState.*force=True"
+    ):
+        fed(shared_redis.url, tmp_path, "c", prefix="other")
+    dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
+    assert fed(shared_redis.url, tmp_path, "c") == {"c": 1}
+    shared_redis.client.flushall()
     assert shared_redis.client.dbsize() == 0
 
 

@@ -107,10 +107,11 @@ def refusal(topology: TridentTopology, checkpoint: Path) -> str:
     return str(caught.value)
 
 
-def ways(checkpoint: Path) -> str:
+def ways(checkpoint: Path, home: str) -> str:
+    place = "" if home == "memory" else ", url= or factory= (where it lies)"
     return (
         f"Give the new one another name= (this one stays, and openState reads it); or let it begin anew from the next "
-        f"batch with dropState('t', 'counts', checkpointLocation='{checkpoint}'); or topology.reset('t', "
+        f"batch with dropState('t', 'counts', checkpointLocation='{checkpoint}'{place}); or topology.reset('t', "
         f"checkpointLocation='{checkpoint}') drops log and states together. To keep its values, export them first "
         f"(trident state export)"
     )
@@ -126,11 +127,11 @@ def test_every_change_is_told_and_refused_before_anything_is_touched(
     epoch = trident.listStates(checkpoint)[0].epoch
     for what, (changed, declares) in CHANGES.items():
         told = refusal(changed(kept.kind("opaque")), checkpoint)
-        golden = f"state 'counts' holds {WAS}, the topology declares {declares}. {ways(checkpoint)}"
+        golden = f"state 'counts' holds {WAS}, the topology declares {declares}. {ways(checkpoint, home)}"
         assert told == golden, what
     for kind in ("transactional", "nonTransactional"):
         told = refusal(kept_by("word", Sum(), kept.kind(kind)), checkpoint)
-        assert told == f"state 'counts' is opaque, the topology declares it {kind}. {ways(checkpoint)}"
+        assert told == f"state 'counts' is opaque, the topology declares it {kind}. {ways(checkpoint, home)}"
     assert trident.listStates(checkpoint)[0].epoch == epoch, "a refused start took the log"
     start_local(kept_by("word", Sum(), kept.kind("opaque")), name="t", checkpointLocation=checkpoint).stop()
 

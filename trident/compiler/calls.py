@@ -85,7 +85,10 @@ class ListCollector:
         if not isinstance(values, list | tuple):
             raise TypeError(f"emit takes a list with one value a field, not {short(values)}: write emit([...])")
         if len(values) != self._width:
-            raise ValueError(f"emit was given {len(values)} value(s), declared are {self._width}: {short(values)}")
+            hint = "" if self._width else "; name what is emitted in outputFields"
+            raise ValueError(
+                f"emit was given {len(values)} value(s), declared are {self._width}: {short(values)}{hint}"
+            )
         self.emitted.append(tuple(values))
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import StateClosedError, StateKeyError, StateValueError
+from trident.base.names import did_you_mean
 from trident.base.values import NotAccepted, to_python, type_name
 from trident.compiler.columns import Column, Columns, concat
 from trident.compiler.failures import Where, short
@@ -213,7 +214,7 @@ class MapOverlay:
                 f"{self._overlay.about(name)} is for a state of one global value, and this one has the key fields "
                 f"({', '.join(self._keys.names)}): write multiGet, multiPut, multiUpdate or multiRemove"
             )
-        raise AttributeError(name)
+        raise _no_such(name, "multiGet", "multiPut", "multiUpdate", "multiRemove", "getTuples")
 
 
 class ValueOverlay:
@@ -249,4 +250,8 @@ class ValueOverlay:
                 f"{self._overlay.about(name)} is for a state with key fields, and this one has none: declare them, "
                 "such as partitionPersist(..., keyFields='word'), or write get, set or update"
             )
-        raise AttributeError(name)
+        raise _no_such(name, "get", "set", "update")
+
+
+def _no_such(name: str, *methods: str) -> AttributeError:
+    return AttributeError(f"the state has no {name!r}{did_you_mean(name, methods)}; it has {', '.join(methods)}")

@@ -133,7 +133,7 @@ def _state(node: HeldState) -> list[str]:
     lasts = {
         "process": "ends with the process",
         "checkpoint": "survives with a checkpointLocation",
-        "server": "survives on its server",
+        "server": "survives in its store",
     }[node.state.factory.survives]
     return [
         f"  {guarantee.state}: {guarantee.kind.value}, {guarantee.store}; ({keys}) -> {value}",

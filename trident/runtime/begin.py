@@ -28,7 +28,7 @@ from trident.runtime.lives import demand_this_life
 from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.same_shape import demand_same_shape
 from trident.runtime.settings import Settings
-from trident_state.store import StateIdentity, Store, StoreReport
+from trident_state.store import StateFactory, StateIdentity, Store, StoreReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _demand_ours(
             f"(uuid {log.uuid}): the checkpoint was removed, moved or mixed up. "
             f"Start with the checkpointLocation (or log=) that belongs to it, or {settings.way_out}"
         )
-    demand_same_shape(name, report, program.shapes[name], step.state.factory.kind, settings)
+    demand_same_shape(name, report, program.shapes[name], step.state.factory, settings)
 
 
 def _births(
@@ -175,15 +175,22 @@ def _births(
                     f"{group.name!r}, whose txids are others; give it another name=, or {settings.way_out}"
                 )
             if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
-                raise StateLostError(
-                    f"state {name!r} is gone or in parts gone from its store, and the log at txid {frozen} knows "
-                    f"that it was born at {birth.txid}. Restore the store from a copy, or {settings.way_out}"
-                )
+                raise _lost(name, frozen, birth, step.state.factory, settings)
             if birth is not None:
                 demand_this_life(name, report, birth, settings)
             _demand_not_ahead(name, report, frozen, settings)
             births[name] = birth or Birth(group.name, frozen, lease.epoch)
     return births
+
+
+def _lost(name: str, frozen: int, birth: Birth, factory: StateFactory, settings: Settings) -> StateLostError:
+    force = " and force=True" if factory.survives == "server" else ""
+    return StateLostError(
+        f"state {name!r} is gone or in parts gone from {factory!r}, and the log at txid {frozen} knows that it was "
+        f"born at {birth.txid}. If it lies elsewhere (another server, database, prefix, kind of store), declare it so; "
+        f"else restore the store from a copy; or let it begin anew from the next batch with "
+        f"{settings.drop(name, factory.survives)}{force}; or {settings.way_out}"
+    )
 
 
 def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: TransactionLog, lease: Lease) -> None:

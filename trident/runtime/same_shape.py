@@ -3,20 +3,21 @@
 from trident.base.errors import StateShapeError
 from trident.runtime.settings import Settings
 from trident_state.fingerprint import Fingerprint, read_fingerprint
-from trident_state.store import StateKind, StateShape, StoreReport
+from trident_state.store import StateFactory, StateShape, StoreReport
 
 
-def demand_same_shape(name: str, report: StoreReport, shape: StateShape, kind: StateKind, settings: Settings) -> None:
+def demand_same_shape(
+    name: str, report: StoreReport, shape: StateShape, factory: StateFactory, settings: Settings
+) -> None:
     """Refuse other keys, another value type, another aggregator, another kind than is stored."""
+    kind, ways = factory.kind, _ways(name, factory, settings)
     if report.fingerprint is not None and report.fingerprint != shape.fingerprint:
         raise StateShapeError(
             f"state {name!r} holds {report.fingerprint}, the topology declares {shape.fingerprint} "
-            f"({_changed(report.fingerprint, shape.fingerprint)}). {_ways(name, settings)}"
+            f"({_changed(report.fingerprint, shape.fingerprint)}). {ways}"
         )
     if report.kind is not None and report.kind is not kind:
-        raise StateShapeError(
-            f"state {name!r} is {report.kind.value}, the topology declares it {kind.value}. {_ways(name, settings)}"
-        )
+        raise StateShapeError(f"state {name!r} is {report.kind.value}, the topology declares it {kind.value}. {ways}")
 
 
 def _changed(stored: str, declared: str) -> str:
@@ -41,11 +42,9 @@ def _parts(was: Fingerprint, now: Fingerprint) -> list[str]:
     return parts
 
 
-def _ways(name: str, settings: Settings) -> str:
-    where = "" if not settings.lasting else f", checkpointLocation={str(settings.folder.parent)!r}"
-    where += "" if settings.log is None else f", log={settings.log!r}"
+def _ways(name: str, factory: StateFactory, settings: Settings) -> str:
     return (
         f"Give the new one another name= (this one stays, and openState reads it); or let it begin anew from the next "
-        f"batch with dropState({settings.name!r}, {name!r}{where}); or {settings.way_out}. To keep its values, export "
+        f"batch with {settings.drop(name, factory.survives)}; or {settings.way_out}. To keep its values, export "
         f"them first (trident state export)"
     )

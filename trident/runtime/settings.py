@@ -45,6 +45,14 @@ class Settings:
     @property
     def way_out(self) -> str:
         """What gives log and states up, as messages say it."""
+        return f"topology.reset({', '.join([repr(self.name), *self._places])}) drops log and states together"
+
+    def drop(self, state: str, survives: str) -> str:
+        """What lets one state begin anew, as messages say it. `survives`: what its factory's states outlive."""
+        place = ["url= or factory= (where it lies)"] if survives == "server" else []
+        return f"dropState({', '.join([repr(self.name), repr(state), *self._places, *place])})"
+
+    @property
+    def _places(self) -> list[str]:
         places = [f"checkpointLocation={str(self.folder.parent)!r}"] if self.lasting or self.log is None else []
-        places += [f"log={self.log!r}"] if self.log is not None else []
-        return f"topology.reset({self.name!r}, {', '.join(places)}) drops log and states together"
+        return places + ([f"log={self.log!r}"] if self.log is not None else [])

@@ -24,11 +24,13 @@ class MemoryMapState:
     'checkpoint'
     """
 
-    kind: StateKind
+    kind: StateKind = None  # type: ignore[assignment]
     maxBytes: int | None = None
     ttlSecs: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.kind, StateKind):
+            raise TypeError("say the kind: MemoryMapState.opaque(), .transactional() or .nonTransactional()")
         if self.maxBytes is not None and (type(self.maxBytes) is not int or self.maxBytes <= 0):
             raise ValueError(f"maxBytes={self.maxBytes!r}: expected a positive number of bytes, or None for no limit")
         check_ttl(self.ttlSecs, self.kind)

@@ -101,7 +101,9 @@ def url_at(place: str) -> str:
 
 def check_url(url: str) -> None:
     """ValueError where this is neither a url of ours nor the place of one."""
-    if not url.startswith((*SCHEMES, *SOURCES)):
+    if not isinstance(url, str):
+        raise TypeError(f"url={url!r}: expected text, redis://host:6379/0, or env:NAME or file:path, where that stands")
+    if not url.startswith((*SCHEMES, *SOURCES)) or url in SOURCES:
         raise ValueError(
             f"url {redacted(url)!r}: expected redis://, rediss:// (TLS) or unix://, or env:NAME or file:path, "
             f"where the url stands"

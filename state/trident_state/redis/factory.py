@@ -37,7 +37,7 @@ class RedisMapState:
     """
 
     kind: StateKind
-    url: str
+    url: str = ""
     prefix: str = "trident"
     buckets: int = 1024
     groups: int = 1
@@ -48,19 +48,28 @@ class RedisMapState:
     ttlSecs: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.kind, StateKind):
+            raise TypeError("say the kind: RedisMapState.opaque(url), .transactional(url) or .nonTransactional(url)")
         check_url(self.url)
         if self.layout != "hash":
             raise ValueError(f"layout={self.layout!r}: expected 'hash'")
         if self.values not in ("packed", "json"):
             raise ValueError(f"values={self.values!r}: expected 'packed' or 'json'")
-        if not 1 <= self.groups <= self.buckets <= 2**20 or self.buckets % self.groups:
-            raise ValueError(
-                f"buckets={self.buckets}, groups={self.groups}: expected at most 1048576 buckets, "
-                f"a multiple of the number of groups"
-            )
+        self._check_numbers()
         if min(self.connectTimeout, self.socketTimeout) <= 0:
             raise ValueError("connectTimeout and socketTimeout: expected seconds, more than 0")
         check_ttl(self.ttlSecs, self.kind)
+
+    def _check_numbers(self) -> None:
+        whole = all(type(number) is int for number in (self.buckets, self.groups))
+        if whole and 1 <= self.groups <= self.buckets <= 2**20 and self.buckets % self.groups == 0:
+            return
+        fits = whole and 1 <= self.groups <= self.buckets < 2**20
+        hint = f", such as buckets={-(-self.buckets // self.groups) * self.groups}" if fits else ""
+        raise ValueError(
+            f"buckets={self.buckets!r}, groups={self.groups!r}: expected at most 1048576 buckets, "
+            f"a multiple of the number of groups{hint}"
+        )
 
     @classmethod
     def opaque(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
@@ -75,7 +84,8 @@ class RedisMapState:
         buckets
             Over how many hashes the keys are spread; fixed when the state is created (an existing state keeps its own).
         groups
-            How many parts commit by themselves, each under a hash tag of its own (Redis Cluster).
+            How many parts commit by themselves, each under a hash tag of its own (Redis Cluster); they share the
+            buckets, so of the usual 1024 it is a power of two.
         layout
             ``"hash"``: buckets of many keys, fast and small.
         values

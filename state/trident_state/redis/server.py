@@ -37,7 +37,7 @@ def check_server(info: dict[str, str], where: str, server: str) -> tuple[str, ..
     if policy != "noeviction" and not policy.startswith("volatile-"):
         raise StateError(
             f"{where}: the server at {server} may throw keys away (maxmemory-policy {policy}); "
-            f"set it to noeviction, or keep this state on another server"
+            f"set it to noeviction, or take another server"
         )
     return _warnings(info, where, server)
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.state.redis.places import NoHome
 from tests.state.redis.states import IDENTITY, SHAPE
+from trident_state.memory import MemoryMapState
 from trident_state.redis import RedisMapState
 from trident_state.redis.address import redacted
 from trident_state.store import StateFactory, StateKind
@@ -49,7 +50,11 @@ def test_a_factory_is_frozen_equal_picklable_and_tells_no_secret(make: Any, kind
         ({"url": "redis://a:1,b:x"}, "a server is host:port, several have commas"),
         ({"layout": "list"}, "layout='list': expected"),
         ({"values": "pickle"}, "values='pickle': expected 'packed' or 'json'"),
-        ({"buckets": 10, "groups": 4}, "buckets=10, groups=4: expected"),
+        ({"buckets": 10, "groups": 4}, "buckets=10, groups=4: expected .* such as buckets=12"),
+        ({"groups": 12}, "a multiple of the number of groups, such as buckets=1032"),
+        ({"buckets": "many"}, "buckets='many', groups=1: expected"),
+        ({"buckets": True}, "buckets=True"),
+        ({"url": "env:"}, "url 'env:': expected .* env:NAME"),
         ({"buckets": 0}, "buckets=0"),
         ({"groups": 0}, "groups=0"),
         ({"socketTimeout": 0}, "expected seconds"),
@@ -58,6 +63,20 @@ def test_a_factory_is_frozen_equal_picklable_and_tells_no_secret(make: Any, kind
 def test_options_that_mean_nothing_are_refused_where_they_are_written(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RedisMapState.opaque(**{"url": "redis://localhost", **options})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RedisMapState("redis://localhost"), r"say the kind: RedisMapState\.opaque\(url\)"),  # type: ignore[arg-type]
+        (lambda: RedisMapState.opaque(None), "url=None: expected text, redis://"),  # type: ignore[arg-type]
+        (lambda: MemoryMapState(), r"say the kind: MemoryMapState\.opaque\(\)"),
+        (lambda: MemoryMapState("opaque"), "say the kind"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_factory_without_its_kind_says_how_it_is_written(make: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
 
 
 @pytest.mark.parametrize(
