@@ -3,11 +3,15 @@
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.pages import blocks_of, program_of, run_page
+from trident import Count
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -35,6 +39,30 @@ def test_the_guides_streams_run_and_give_what_they_say(
     assert program.count("assert") == looked
     exec(compile("from pyspark.sql import Row\n" + program, str(page), "exec"), {"__name__": "page"})
     assert ("|jumped|" in capsys.readouterr().out) == (name == "streams.md")
+
+
+def test_the_guides_updaters_queries_and_static_states_run() -> None:
+    guide = ROOT / "docs" / "guide"
+    blocks = [*blocks_of(guide / "state.md"), *blocks_of(guide / "queries.md")]
+    shown = [next(each for each in blocks if what in each) for what in ("def spend", "newStaticState", "class Spender")]
+    page: dict[str, Any] = {}
+    exec(compile("\n".join(shown), "guide", "exec"), page)
+    page["named"].groupBy("name").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="named")
+    with start_local(page["topology"], name="guide") as running:
+        running.processAllAvailable(timeout=20)
+        assert dict(running.state("spent").items()) == {1: 23, 2: 9}
+        assert dict(running.state("large").items()) == {1: 1}
+        assert dict(running.state("named").items()) == {"ann": 1}
+        kinds = [running.drpc.execute("spender", user)[0].kind for user in (1, 2)]
+        assert kinds == ["large", "small"] and running.drpc.execute("spender", 3) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(page: Path) -> None:
+    """A | in a cell ends it, also within code: what comes after the last one is not shown."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1, table
 
 
 def test_a_pages_program_keeps_the_pages_line_numbers(tmp_path: Path) -> None:
