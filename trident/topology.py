@@ -222,8 +222,8 @@ class TridentTopology(Shown):
 
     @property
     def sinks(self) -> tuple[Node, ...]:
-        """What has an effect: the steps that update states, and those peeks and Debugs that lead to none."""
-        return (*self.states, *self._register.leaves())
+        """What has an effect: the steps that update states or write, and those peeks and Debugs that lead to none."""
+        return (*self.states, *self._register.sinks.values(), *self._register.leaves())
 
     @property
     def requests(self) -> dict[str, tuple[RequestSource, Node]]:

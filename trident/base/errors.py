@@ -186,6 +186,24 @@ class StateClosedError(StateError, RuntimeError):
     """A state object was used after the call that it was given to."""
 
 
+# --- output ------------------------------------------------------------------------------------------------------
+
+
+class OutputError(TridentError):
+    """An output did not take a batch: a function given to foreachBatch raised, a file could not be written. The batch
+    is frozen and is handed over again."""
+
+
+class OutputUnavailableError(OutputError, OSError):
+    """Where an output goes is away or full (a connection, a disk); handed over again for `commitRetrySecs`."""
+
+
+class OutputConflictError(OutputError):
+    """The place of an output holds something else than what this topology wrote there; nothing of it was touched."""
+
+    hopeless = True
+
+
 class FencedError(TridentError):
     """A later driver has taken this topology over; this one stops without writing."""
 

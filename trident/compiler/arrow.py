@@ -12,8 +12,9 @@ from trident.base.types import arrow_schema
 from trident.compiler.columns import Columns
 from trident.compiler.engine import StageResult
 from trident.compiler.evaluate import Evaluation, Run
+from trident.compiler.layout import end_of
 from trident.compiler.program import Group, Stage
-from trident.plan.nodes import Node, PersistentAggregate, StateQuery
+from trident.plan.nodes import Node, PersistentAggregate
 from trident_spouts.executor import Emission
 
 
@@ -75,7 +76,7 @@ def _compiled(stage: Stage) -> StageFunction:
     """A stage as one function."""
     ends: dict[Node, list[str]] = {}
     for output in stage.outputs:
-        entering = output.step.source if isinstance(output.step, StateQuery) else output.step
+        entering = end_of(output.step)
         names = [] if isinstance(output.step, PersistentAggregate) else output.schema.names
         ends[entering] = list(dict.fromkeys([*ends.get(entering, ()), *names]))
     for debug in stage.debugs:
@@ -89,8 +90,7 @@ def _compiled(stage: Stage) -> StageFunction:
         found = evaluation.run(work)
         results = {}
         for output in stage.outputs:
-            at = output.step.source if isinstance(output.step, StateQuery) else output.step
-            results[output.name] = found[id(at)].table(output.schema)
+            results[output.name] = found[id(end_of(output.step))].table(output.schema)
         return StageResult(results, sum(columns.rows for columns in read.values()), work.debug)
 
     return run

@@ -121,7 +121,7 @@ class StageJob:
 
         if self._files is not None and output.name in self._large:
             return self._written(output, node, self._files)
-        if isinstance(node, PersistentAggregate) and self._meets_on_driver(node, output.name):
+        if node is output.step and isinstance(node, PersistentAggregate) and self._meets_on_driver(node, output.name):
             return self._partials(output, node)
         tail = lower.tail(node)
         if tail is not None and tail.leaving.names == output.schema.names and not self._layout.shared(node):

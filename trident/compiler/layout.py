@@ -18,6 +18,7 @@ from trident.plan.nodes import (
     Filter,
     Node,
     PersistentAggregate,
+    Sink,
     StateQuery,
     sources_of,
 )
@@ -96,7 +97,7 @@ def stage_ends(stage: Stage) -> dict[Node, list[str]]:
     ends: dict[Node, list[str]] = {}
     for output in stage.outputs:
         end = end_of(output.step)
-        names = [] if isinstance(end, PersistentAggregate) else output.schema.names
+        names = [] if isinstance(output.step, PersistentAggregate) else output.schema.names
         ends[end] = list(dict.fromkeys([*ends.get(end, ()), *names]))
     for effect in stage.effects:
         ends.setdefault(effect, [])
@@ -104,8 +105,8 @@ def stage_ends(stage: Stage) -> dict[Node, list[str]]:
 
 
 def end_of(step: Node) -> Node:
-    """The node whose tuples an output holds: a query's are those that enter it."""
-    return step.source if isinstance(step, StateQuery) else step
+    """The node whose tuples an output holds: a query's and a sink's are those that enter it."""
+    return step.source if isinstance(step, StateQuery | Sink) else step
 
 
 def check_travels(stage_layout: Layout) -> None:

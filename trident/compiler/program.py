@@ -13,6 +13,7 @@ from trident.plan.nodes import (
     Emitted,
     Node,
     RequestSource,
+    Sink,
     SpoutSource,
     StateQuery,
     StateStep,
@@ -32,6 +33,7 @@ class Output:
     For a StateQuery: the tuples that enter it.
     For a StateUpdate (made by the driver): the key fields, then the new value, each key once; a null is a removal.
     For an Emitted: what the updater emitted.
+    For a Sink: the tuples that enter it; what already is a table there is handed on by the driver.
     For any other node: its own tuples, carried over because a later stage reads them beside a state's new values
     (``join(stream, counts.newValuesStream())``), or because a state update does; the table enters that stage as it is.
     `updates` are then the states of the updates that alone read it; of their fields, only what these need is carried.
@@ -45,7 +47,7 @@ class Output:
     @property
     def carried(self) -> bool:
         """Whether these tuples enter no state step, but only a later stage."""
-        return not isinstance(self.step, StateStep)
+        return not isinstance(self.step, StateStep | Sink)
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -62,8 +64,9 @@ class Stage:
     `inputs`: SpoutSources in stage 1; later the steps of outputs of any earlier stage, with what the runtime made of
     each (a PersistentAggregate: its new values; a StateQuery: the answered tuples; a carried node: its own table).
     `outputs` are what the engine makes. `effects` are leaves without a state that run for what their functions do.
-    `updates` are what the driver makes, from the tuples that enter StateUpdates and the states themselves: no engine
-    runs for them, and they are frozen with the outputs. A stage may have only one of all these.
+    `updates` are what the driver makes, from the tuples that enter StateUpdates and the states themselves, or of
+    tables that enter Sinks: no engine runs for them, and they are frozen with the outputs. A stage may have only one of
+    all these.
     """
 
     number: int
@@ -86,7 +89,7 @@ class Stage:
     @property
     def reads(self) -> tuple[Node, ...]:
         """What it needs of earlier stages, and the spouts in stage 1."""
-        entering = [output.step.source for output in self.updates if isinstance(output.step, StateUpdate)]
+        entering = [output.step.source for output in self.updates if isinstance(output.step, StateUpdate | Sink)]
         return tuple(dict.fromkeys([*self.inputs, *entering]))
 
 
@@ -103,6 +106,11 @@ class Group:
     def states(self) -> tuple[StateWriter, ...]:
         """The steps that write, in stage order."""
         return tuple(o.step for s in self.stages for o in s.frozen if isinstance(o.step, StateWriter))
+
+    @property
+    def sinks(self) -> tuple[Output, ...]:
+        """What leaves the topology, in stage order."""
+        return tuple(o for s in self.stages for o in s.frozen if isinstance(o.step, Sink))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError
 from trident.compiler.engine import StageResult
 from trident.compiler.expressions import Learned
+from trident.compiler.frames import SparkFrames
 from trident.compiler.freeze import reachable
 from trident.compiler.jobs import FileFolder, StageJob
 from trident.compiler.layout import check_travels, layout, stage_ends
@@ -68,6 +69,10 @@ class SparkEngine:
     def compile_request(self, plan: RequestPlan) -> Answer:
         """A DRPC function; what has no Python form in it is a Spark job for each such step."""
         return compile_request(plan, None if plan.python else self._steps)
+
+    def frames(self) -> SparkFrames:
+        """What makes DataFrames of frozen rows, in a session of its own."""
+        return SparkFrames(self._spark, self._checkpoint)
 
     def close(self) -> None:
         """Give back what is ours; the session that was given stays open."""

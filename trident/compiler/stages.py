@@ -20,6 +20,7 @@ from trident.plan.nodes import (
     Peek,
     PersistentReduce,
     RequestSource,
+    Sink,
     SpoutSource,
     StateQuery,
     StateUpdate,
@@ -112,12 +113,13 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
     stages = []
     for number in range(1, max(level.values(), default=0) + 1):
         mine = [node for node in nodes if level[id(node)] == number]
-        here = [node for node in mine if not isinstance(node, StateUpdate | Emitted)]
-        ends = [node for node in here if _is_state(node)] + [node for node in here if id(node) in carried]
+        here = [node for node in mine if not _of_the_driver(node)]
+        ends = [node for node in here if _is_state(node) or isinstance(node, Sink)]
+        ends += [node for node in here if id(node) in carried]
         outputs = tuple(_output(names[id(node)], node, carried.get(id(node), [])) for node in ends)
         debugs = tuple(node for node in here if isinstance(node, Debug))
-        effects = tuple(node for node in here if id(node) not in read and not _is_state(node) and _acts(node))
-        updates = tuple(_output(names[id(n)], n) for n in mine if isinstance(n, StateUpdate | Emitted))
+        effects = tuple(node for node in here if id(node) not in read and node not in ends and _acts(node))
+        updates = tuple(_output(names[id(n)], n) for n in mine if _of_the_driver(n))
         if outputs or debugs or effects or updates:
             stages.append(Stage(number, _inputs(here, level), outputs, debugs, effects, updates))
     return tuple(stages)
@@ -134,6 +136,11 @@ def _level(node: Node, level: Mapping[int, int]) -> int:
 
 def _is_state(node: Node) -> bool:
     return isinstance(node, StateWriter | StateQuery | Emitted)
+
+
+def _of_the_driver(node: Node) -> bool:
+    """Whether the driver makes this output, from tables that it has in the commit turn anyway."""
+    return isinstance(node, StateUpdate | Emitted) or (isinstance(node, Sink) and _is_state(node.source))
 
 
 def _asks_a_writer(node: Node) -> bool:
@@ -170,12 +177,15 @@ def _inputs(here: list[Node], level: Mapping[int, int]) -> tuple[Node, ...]:
 
 def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[int, str]:
     """Names that are unique in a group and stable over restarts: the state's, "<state>?<n>" for a query, "<state>>" for
-    what an updater emits, "<state>|" for what enters an update, "<step>|" for what else is carried."""
+    what an updater emits, "<state>|" for what enters an update, "<sink>!" for what enters a sink, "<step>|" for what
+    else is carried."""
     names: dict[int, str] = {}
     asked: dict[str, int] = {}
     for node in nodes:
         if isinstance(node, StateWriter):
             names[id(node)] = node.state.name
+        elif isinstance(node, Sink):
+            names[id(node)] = f"{node.name}!"
         elif isinstance(node, Emitted):
             names[id(node)] = f"{node.source.state.name}>"
         elif isinstance(node, StateQuery):

@@ -8,6 +8,7 @@ from trident.plan.nodes import (
     Aggregate,
     Each,
     Filter,
+    ForeachBatch,
     HeldState,
     Join,
     Merge,
@@ -68,6 +69,8 @@ def about(node: Node) -> str:
             return f"asks state {updated.state.name}" + (f" by {', '.join(inputs)}" if inputs else "")
         case Repartition(names=names) if names:
             return f"by {', '.join(names)}"
+        case ForeachBatch():
+            return f"output {node.name}, each batch at least once, always the same"
         case Merge():
             return "within ONE batch"
         case Join():

@@ -4,6 +4,7 @@ Nodes are compared by identity: a stream used twice is one node with two readers
 """
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -240,6 +241,25 @@ class StateQuery(Node):
 
 StateStep = StateWriter | StateQuery
 """Where a stage ends: what enters it is frozen, or read from a state, in the commit turn."""
+
+
+# --- what leaves the topology ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeachBatch(Node):
+    """Every batch's tuples, frozen, handed to a user's function in the commit turn: at least once, always the same.
+    `frame`: as a DataFrame, else as an Arrow table. `name` is its identity within the topology."""
+
+    source: Node
+    name: str
+    function: Callable[..., object]
+    function_site: CallSite
+    frame: bool
+
+
+Sink = ForeachBatch
+"""Where tuples leave the topology, in the commit turn, after every state holds the batch."""
 
 
 # --- several sources, always within one batch --------------------------------------------------------------------

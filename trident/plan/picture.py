@@ -10,6 +10,7 @@ from trident.plan.nodes import (
     Aggregate,
     Debug,
     Each,
+    ForeachBatch,
     HeldState,
     Join,
     Merge,
@@ -173,7 +174,7 @@ def _fields(node: Node) -> str:
     match node:
         case Each(outputs=outputs) | StateQuery(outputs=outputs):
             return f"+ {ddl(outputs)}"
-        case Peek() | Debug():
+        case Peek() | Debug() | ForeachBatch():
             return ""
     before = [source.schema for source in sources_of(node)]
     return (
@@ -203,6 +204,6 @@ def _kind(node: Node) -> Kind:
             return "query"
         case Merge() | Join():
             return "meeting"
-        case Peek() | Debug():
+        case Peek() | Debug() | ForeachBatch():
             return "effect"
     return "step"

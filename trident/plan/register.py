@@ -10,6 +10,7 @@ from trident.plan.nodes import (
     Node,
     Peek,
     RequestSource,
+    Sink,
     SpoutSource,
     StateWriter,
     StaticState,
@@ -26,6 +27,7 @@ class Register:
         self.functions: dict[str, RequestSource] = {}
         self.states: dict[str, StateWriter] = {}
         self.statics: dict[str, StaticState] = {}
+        self.sinks: dict[str, Sink] = {}
         self.emitted: dict[Node, Emitted] = {}
         """What updaters emit, by their step: one stream of new values, however often it is asked for."""
         self._nodes: list[Node] = []
@@ -43,6 +45,8 @@ class Register:
             self.streams[node.stream] = node
         elif isinstance(node, RequestSource):
             self.functions[node.function] = node
+        elif isinstance(node, Sink):
+            self.sinks[node.name] = node
         elif isinstance(node, StaticState):
             self.statics[node.state.name] = node
         elif isinstance(node, StateWriter):
@@ -61,6 +65,15 @@ class Register:
             place = self.statics[name].site.place
             raise step.error(DuplicateNameError, f"state {name!r} is a static one ({place}); give this another name=")
 
+    def check_free_sink(self, name: str, step: Step) -> None:
+        """Refuse a second sink of one name."""
+        if name in self.sinks:
+            first = self.sinks[name]
+            raise step.error(
+                DuplicateNameError,
+                f"an output {name!r} is there already, {first.step} ({first.site.place}); give this one another name=",
+            )
+
     def ends(self) -> list[Node]:
         """Every step that no other reads, with an effect or without."""
         read = {id(source) for node in self._nodes for source in sources_of(node)}
@@ -69,7 +82,8 @@ class Register:
     def leaves(self) -> tuple[Node, ...]:
         """Steps with an effect of their own (peek, Debug) that lead to no state and no answer: they run, too."""
         effects = [node for node in self._nodes if isinstance(node, Peek | Debug)]
-        covered = {id(node) for node in walk(*self.states.values())} | {id(node) for node in self._answering()}
+        ending = [*walk(*self.states.values(), *self.sinks.values()), *self._answering()]
+        covered = {id(node) for node in ending}
         for effect in effects:
             covered |= {id(node) for node in walk(*sources_of(effect))}
         return tuple(effect for effect in effects if id(effect) not in covered)

@@ -15,21 +15,24 @@ import pyarrow as pa
 from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.errors import (
     CodeChangedError,
+    FencedError,
     LogCorruptError,
     StateBehindError,
     StateLostError,
     StateRecoveringError,
 )
+from trident.base.values import conform
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.freeze import read_frozen
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.updates import RunUpdate, compile_update
-from trident.plan.nodes import Emitted, Node, StateQuery, StateUpdate, StateWriter
+from trident.plan.nodes import Emitted, Node, Sink, StateQuery, StateUpdate, StateWriter
 from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_known
 from trident.runtime.frozen import FrozenOutput, freeze, life_of, thaw, with_life
 from trident.runtime.lives import demand_this_log, of_another_life
 from trident.runtime.log import Birth, TransactionLog
+from trident.runtime.sinks import HandOver, no_sinks
 from trident.runtime.stored import AsOf
 from trident.runtime.threads import Threads
 from trident_state.store import Applied, Store, Update
@@ -47,6 +50,14 @@ class Written:
     written: int = 0
 
 
+@dataclass(slots=True)
+class Turn:
+    """What a commit turn did, for progress: by state, and the rows that each output took."""
+
+    states: dict[str, Written] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
+
+
 @dataclass
 class Committer:
     """Commits one group's batches. `stores` are acquired under `lease`; `births` is what the log knows of them."""
@@ -60,22 +71,36 @@ class Committer:
     side_by_side: Threads
     run_stage: RunStage
     answer: AnswerQuery
+    hand_over: HandOver = no_sinks
     healed: list[tuple[str, int, int]] = field(default_factory=list)
     _updates: dict[StateUpdate, RunUpdate] = field(default_factory=dict)
 
-    def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> dict[str, Written]:
+    def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> Turn:
         """Apply batch `txid` and log COMMITTED. `first`: the first stage's results where they are still at hand."""
         reach("commit.before")
-        written: dict[str, Written] = {}
+        turn = Turn()
         given: dict[Node, pa.Table] = {}
+        leaving: list[tuple[Sink, Result]] = []
         for stage in self.group.stages:
             results = self._results(stage, txid, first if stage.number == 1 else None, given)
-            given |= self._apply(stage, txid, results, written, self._feeds(stage, txid))
+            given |= self._apply(stage, txid, results, turn.states, self._feeds(stage, txid))
+            leaving += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
         reach("commit.states.after")
+        for sink, result in leaving:
+            turn.outputs[sink.name] = self._leave(sink, result, txid)
         reach("committed.before")
         self.log.committed(self.lease, self.group.name, txid)
         reach("committed.after")
-        return written
+        return turn
+
+    def _leave(self, sink: Sink, result: Result, txid: int) -> int:
+        """Hand a batch's tuples over to an output, after every state holds it; gives how many there are."""
+        if self.log.lease() != self.lease:  # an output has no fence of its own
+            raise FencedError("the log was taken over by another driver; this one stops")
+        reach("output.before")
+        self.hand_over(sink, result, txid)
+        reach("output.after")
+        return result.num_rows if isinstance(result, pa.Table) else sum(file.rows for file in result.files)
 
     def heal(self, state: str, upto: int) -> None:
         """Bring a store that was rewound up to batch `upto`, from the frozen batches."""
@@ -144,6 +169,8 @@ class Committer:
         results: dict[str, pa.Table] = {}
         for output in stage.updates:
             step = output.step
+            if isinstance(step, Sink):
+                results[output.name] = conform(given[step.source], output.schema)
             if not isinstance(step, StateUpdate) or self.births[step.state.name].txid >= txid:
                 continue  # a state that was born after this batch gets nothing of it
             name = step.state.name

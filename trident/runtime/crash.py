@@ -40,14 +40,18 @@ POINTS = (
 )
 """Every point, in the order in which a batch meets them."""
 
+OUTPUT_POINTS = ("output.before", "output.after")
+"""Points that only a batch with an output meets."""
+
 VARIABLE = "TRIDENT_CRASH_AT"
 
 
 class _Trap:
     def __init__(self, text: str) -> None:
         point, _, count = text.partition(":")
-        if text and point not in POINTS:
-            raise ValueError(f"{VARIABLE}={text!r}: no such point; the points are {', '.join(POINTS)}")
+        if text and point not in (*POINTS, *OUTPUT_POINTS):
+            there = ", ".join((*POINTS, *OUTPUT_POINTS))
+            raise ValueError(f"{VARIABLE}={text!r}: no such point; the points are {there}")
         self.point = point
         self.left = int(count or 1)
 

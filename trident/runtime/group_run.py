@@ -18,6 +18,8 @@ from trident.base.errors import (
     FailedException,
     FencedError,
     LogError,
+    OutputError,
+    OutputUnavailableError,
     StateBehindError,
     StateFullError,
     StateRecoveringError,
@@ -30,7 +32,7 @@ from trident.compiler.program import Group
 from trident.plan.nodes import Node
 from trident.runtime import events as on
 from trident.runtime.alone import explained
-from trident.runtime.committer import Committer, Written
+from trident.runtime.committer import Committer, Turn
 from trident.runtime.coordinator import Coordinator, History, Rules, Status
 from trident.runtime.crash import reach
 from trident.runtime.deadlines import Deadlines
@@ -49,7 +51,7 @@ from trident_spouts.executor import Emission
 
 logger = logging.getLogger(__name__)
 
-PASSING = (StateUnavailableError, StateFullError, StateRecoveringError, StateBehindError)
+PASSING = (StateUnavailableError, StateFullError, StateRecoveringError, StateBehindError, OutputUnavailableError)
 """Commit errors that may go away by themselves."""
 
 _PATIENCE = 10.0
@@ -341,11 +343,11 @@ class GroupRun:
         began = self._clock.monotonic()
         try:
             self.gate.wait(txid)
-            written = self._committer.commit(txid, self._at_hand.get(txid))
+            turn = self._committer.commit(txid, self._at_hand.get(txid))
             self.committed = txid
             self.waiting_for = None
             self._stage_failures = 0
-            self._finish_batch(txid, written, began)
+            self._finish_batch(txid, turn, began)
             self.post(on.Committed(txid))
         except (FencedError, LogError) as error:
             self._break(error)
@@ -361,19 +363,21 @@ class GroupRun:
         self.post(on.Broken(explained(error, self._log, self._lease)))
 
     def _passing(self, error: BaseException) -> bool:
-        """Whether repeating a commit may help: a store that is away, or an engine that failed a later stage."""
+        """Whether repeating a commit may help: a store that is away, an engine that failed a later stage, an output
+        that did not take the batch."""
         if isinstance(error, PASSING):
             return True
-        if isinstance(error, TridentError) and not isinstance(error, FailedException | BatchTimeoutError):
+        again = isinstance(error, FailedException | BatchTimeoutError | OutputError)
+        if isinstance(error, TridentError) and (error.hopeless or not again):
             return False
         self._stage_failures += 1
         return self._stage_failures < self._settings.maxAttempts
 
-    def _finish_batch(self, txid: int, written: dict[str, Written], began: float) -> None:
+    def _finish_batch(self, txid: int, turn: Turn, began: float) -> None:
         self._at_hand.pop(txid, None)
         self._queue.put(lambda: self._forget(txid))
         self._trace.phase(self.group.name, txid, "commit", self._clock.monotonic() - began)
-        self._trace.committed(self.group.name, txid, written)
+        self._trace.committed(self.group.name, txid, turn)
 
     def _forget(self, txid: int) -> None:
         """Nothing of the attempts up to `txid` matters any more."""

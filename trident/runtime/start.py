@@ -34,6 +34,7 @@ from trident.runtime.owner import demand_log_there, demand_own_folder
 from trident.runtime.running import RunningTopology, remove
 from trident.runtime.session import session_for
 from trident.runtime.settings import Settings
+from trident.runtime.sinks import HandOver, Outlets, no_sinks
 from trident.runtime.slots import Slots
 from trident.runtime.sources import Sources
 from trident.runtime.sqlite_log import SqliteLog
@@ -146,12 +147,15 @@ def _start(
             {"name": settings.name, "id": log.uuid, "runId": running.runId}, settings.clock, running.progress.tell
         )
         runs: dict[str, GroupRun] = {}
+        outlets: list[Outlets] = []
 
         for group in program.groups:
             sources = Sources(group.spouts)
             undo.append(sources.close)
+            outlets.append(_outlets(group, settings, begun, engine))
+            undo.append(outlets[-1].close)
             runs[group.name] = _group_run(
-                group, settings, log, begun, engine, pool, sources, trace, running, statics=statics
+                group, settings, log, begun, engine, pool, sources, trace, running, statics=statics, outlets=outlets[-1]
             )
         watch = Watch(runs, begun.stores, log, begun.lease)
 
@@ -163,6 +167,8 @@ def _start(
                 last.callback(_give_back, log, begun.lease)
                 last.callback(engine.close)
                 last.callback(close_statics, statics)
+                for each in outlets:
+                    last.callback(each.close)
                 close_all(begun.stores)
 
         def drpc(commits: RunCommits) -> LocalDRPC:
@@ -194,11 +200,13 @@ def _group_run(
     running: RunningTopology,
     threads: MakeThreads = Threads,
     statics: Mapping[str, Readable] | None = None,
+    outlets: HandOver = no_sinks,
 ) -> GroupRun:
     slots = Slots(lambda: engine.slot(group), settings.folder / SCRATCH)
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
+    answers = _answers(stores, statics or {})
     committer = Committer(
-        group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, _answers(stores, statics or {})
+        group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, answers, outlets
     )
     history = begun.histories[group.name]
     committer.sweep()
@@ -206,6 +214,13 @@ def _group_run(
         committer.heal(state, max(history.committed, begun.births[state].txid))
     ended = running._group_ended
     return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, ended, threads)
+
+
+def _outlets(group: Group, settings: Settings, begun: Begun, engine: Engine) -> Outlets:
+    """The group's outputs, opened."""
+    history = begun.histories[group.name]
+    found = history.committed + len(history.frozen)
+    return Outlets(group, engine, settings.folder, settings.folder / SCRATCH, found)
 
 
 def _answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> AnswerQuery:

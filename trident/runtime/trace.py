@@ -13,7 +13,7 @@ import pyarrow as pa
 from trident.base.attempt import TransactionAttempt
 from trident.base.clock import Clock
 from trident.compiler.engine import StageResult
-from trident.runtime.committer import Written
+from trident.runtime.committer import Turn
 
 logger = logging.getLogger(__name__)
 debug_logger = logging.getLogger("trident.debug")
@@ -80,7 +80,7 @@ class Trace:
         event = self._event(group, attempt)
         self._tell(event | {"event": "failed", "phase": phase, "error": f"{type(error).__name__}: {error}"})
 
-    def committed(self, group: str, txid: int, written: Mapping[str, Written]) -> None:
+    def committed(self, group: str, txid: int, turn: Turn) -> None:
         """A batch is committed: its event goes out."""
         with self._lock:
             known = self._open.pop((group, txid), None)
@@ -93,8 +93,10 @@ class Trace:
             "event": "committed",
             "numInputRows": known.rows,
             "durationMs": durations,
-            "states": {name: {"keys": w.keys, "written": w.written} for name, w in written.items()},
+            "states": {name: {"keys": w.keys, "written": w.written} for name, w in turn.states.items()},
         }
+        if turn.outputs:
+            event["outputs"] = {name: {"rows": rows} for name, rows in turn.outputs.items()}
         self._tell(event)
 
     def _event(self, group: str, attempt: TransactionAttempt) -> dict[str, Any]:

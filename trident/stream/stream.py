@@ -4,12 +4,15 @@ from trident.stream.aggregate import AggregateVerbs
 from trident.stream.combine import CombineVerbs
 from trident.stream.look import LookVerbs
 from trident.stream.map import MapVerbs
+from trident.stream.output import OutputVerbs
 from trident.stream.persist import PersistVerbs
 from trident.stream.query import QueryVerbs
 from trident.stream.repartition import RepartitionVerbs
 
 
-class Stream(MapVerbs, RepartitionVerbs, AggregateVerbs, PersistVerbs, QueryVerbs, CombineVerbs, LookVerbs):
+class Stream(
+    MapVerbs, RepartitionVerbs, AggregateVerbs, PersistVerbs, QueryVerbs, CombineVerbs, OutputVerbs, LookVerbs
+):
     """A description of what happens to every batch; `TridentTopology.newStream` begins one.
 
     Immutable: each verb gives a new stream, and a stream may be used as often as you like. Nothing runs before

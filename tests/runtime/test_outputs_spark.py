@@ -1,0 +1,68 @@
+"""Batches handed over as DataFrames: small ones and large ones, from every stage."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from trident import Count, TridentTopology
+from trident.base.errors import OutputError
+from trident.compiler.spark import SparkEngine
+from trident.errors import LogCorruptError
+from trident.runtime.start import start_on
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+
+pytestmark = pytest.mark.spark
+
+WORDS = [["a", "b", "a"], [], ["b"]]
+
+
+def started(topology: TridentTopology, spark: SparkSession, checkpoint: Path, inline: int = 32 << 20) -> Any:
+    return start_on(
+        lambda settings: SparkEngine(spark, settings.files, inline), topology, name="t", checkpointLocation=checkpoint
+    )
+
+
+def test_the_tuples_and_the_new_values_of_every_batch_come_as_dataframes(spark: SparkSession, tmp_path: Path) -> None:
+    found: dict[str, list[Any]] = {"loud": [], "totals": [], "plain": []}
+
+    def into(name: str) -> Any:
+        def take(df: DataFrame, txid: int, attempt: int) -> None:
+            assert df.sparkSession is not spark
+            found[name].append((txid, sorted(tuple(row) for row in df.collect())))
+
+        return take
+
+    topology = TridentTopology()
+    stream = topology.newStream("words", FixedBatchSpout("word string", WORDS))
+    stream.foreachBatch(into("plain"), name="plain")
+    stream.each("word", lambda w: w.upper(), "loud string").foreachBatch(into("loud"), name="loud")
+    counts = stream.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    counts.newValuesStream().foreachBatch(into("totals"), name="totals")
+    with started(topology, spark, tmp_path) as running:
+        running.processAllAvailable(timeout=60)
+    assert found["plain"] == [(1, [("a",), ("a",), ("b",)]), (2, []), (3, [("b",)])]
+    assert found["loud"] == [(1, [("a", "A"), ("a", "A"), ("b", "B")]), (2, []), (3, [("b", "B")])]
+    assert found["totals"] == [(1, [("a", 2), ("b", 1)]), (2, []), (3, [("b", 2)])]
+
+
+def test_a_large_batch_is_read_where_it_was_frozen_and_checked_there(spark: SparkSession, tmp_path: Path) -> None:
+    seen: list[tuple[int, int, int]] = []
+
+    def count(df: DataFrame, txid: int, attempt: int) -> None:
+        if txid == 3:
+            (file,) = list((tmp_path / "t" / "frozen").rglob("*-3-*/*.arrow"))[:1]
+            file.write_bytes(file.read_bytes()[:-1] + b"x")
+        seen.append((txid, df.count(), df.selectExpr("sum(n)").first()[0]))  # type: ignore[index]
+
+    topology = TridentTopology()
+    rows = [[(n,) for n in range(start, start + 3000)] for start in (0, 3000, 6000)]
+    topology.newStream("numbers", FixedBatchSpout("n long", rows)).foreachBatch(count)
+    running = started(topology, spark, tmp_path, inline=100)
+    with pytest.raises((OutputError, LogCorruptError), match="damaged"):
+        running.processAllAvailable(timeout=60)
+    running.stop()
+    assert seen == [(1, 3000, sum(range(3000))), (2, 3000, sum(range(3000, 6000)))]
+    assert list((tmp_path / "t" / "frozen").rglob("*-2-*/*.arrow")), "the second batch was written by the workers"

@@ -1,0 +1,84 @@
+"""Outputs as they are written: names, errors where they stand, how they are explained and drawn."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.topologies import stream
+from trident import Stream, TridentTopology
+from trident.errors import DuplicateNameError, TopologyError
+
+
+def take(batch: Any, txid: int, attempt: int) -> None: ...
+
+
+def short(batch: Any) -> None: ...
+
+
+async def later(batch: Any, txid: int, attempt: int) -> None: ...
+
+
+def yielding(batch: Any, txid: int, attempt: int) -> Any:
+    yield batch
+
+
+@pytest.fixture
+def s() -> Stream:
+    return stream("line string, n long")
+
+
+CALLS: list[tuple[Callable[[Stream], object], str]] = [
+    (
+        lambda s: s.foreachBatch("take"),  # type: ignore[arg-type]
+        "lines/1:foreachBatch: 'take' is no callable; write foreachBatch(function, name=...)",
+    ),
+    (
+        lambda s: s.foreachBatch(short),  # type: ignore[arg-type]
+        "lines/1:foreachBatch(short): short(batch: Any) does not fit: it is called as function(batch, txid, attempt), "
+        "with a DataFrame and two numbers [short (test_output.py:",
+    ),
+    (
+        lambda s: s.foreachArrow(short),  # type: ignore[arg-type]
+        "lines/1:foreachArrow(short): short(batch: Any) does not fit: it is called as function(batch, txid, attempt), "
+        "with an Arrow table and two numbers",
+    ),
+    (lambda s: s.foreachBatch(later), "lines/1:foreachBatch(later): it is called, and what it returns means nothing"),
+    (lambda s: s.foreachArrow(yielding), "it is called, and what it returns means nothing: give a plain function"),
+    (lambda s: s.foreachBatch(take, name="a/b"), "lines/1:foreachBatch(take): "),
+]
+
+
+@pytest.mark.parametrize(("call", "says"), CALLS)
+def test_a_wrong_call_of_an_output(s: Stream, call: Callable[[Stream], object], says: str) -> None:
+    with pytest.raises(TopologyError) as raised:
+        call(s)
+    assert says in str(raised.value)
+    assert str(raised.value).endswith(f"called at test_output.py:{call.__code__.co_firstlineno}]") or "a/b" in says
+
+
+def test_two_outputs_need_two_names(s: Stream) -> None:
+    s.foreachBatch(take)
+    with pytest.raises(DuplicateNameError) as raised:
+        s.foreachBatch(take)
+    assert "an output 'lines.foreachBatch' is there already, lines/1:foreachBatch(take) (test_output.py:" in str(
+        raised.value
+    )
+    assert s.foreachBatch(take, name="second") is s, "the stream goes on as it was"
+
+
+def test_requests_have_no_output() -> None:
+    asked = TridentTopology().newDRPCStream("ask")
+    with pytest.raises(TopologyError, match="DRPC requests leave as the function's answer, and nowhere else"):
+        asked.foreachBatch(take)
+
+
+def test_an_output_is_explained_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    topology = TridentTopology()
+    lines = stream("line string", topology=topology)
+    lines.each("line", len, "n long").foreachBatch(take, name="out")
+    topology.explain()
+    said = capsys.readouterr().out
+    assert "lines/2:foreachBatch(take)" in said and "output out, each batch at least once, always the same" in said
+    assert "stage 1: lines/0 -> out!" in said
+    assert "foreachBatch(take)" in topology.draw("mermaid") and "output out" in topology.draw("mermaid")
