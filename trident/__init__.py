@@ -53,6 +53,8 @@ _HOMES = {
     "Debug": "trident.operations.builtin_functions",
     "expr": "trident.operations.builtin_functions",
     "active": "trident.runtime.registry",
+    "publishedFiles": "trident.output",
+    "readParquet": "trident.output",
     "openState": "trident.access.opening",
     "listStates": "trident.access.listing",
     "dropState": "trident.access.dropping",
@@ -97,6 +99,8 @@ __all__ = [
     "expr",
     "listStates",
     "openState",
+    "publishedFiles",
+    "readParquet",
 ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from trident.base.types import ddl
-from trident.plan.guarantee import guarantee_of
+from trident.plan.guarantee import guarantee_of, promise_of
 from trident.plan.nodes import (
     Aggregate,
     Each,
@@ -22,6 +22,7 @@ from trident.plan.nodes import (
     StateQuery,
     StateWriter,
     StaticState,
+    WriteParquet,
     sources_of,
     walk,
 )
@@ -71,6 +72,8 @@ def about(node: Node) -> str:
             return f"by {', '.join(names)}"
         case ForeachBatch():
             return f"output {node.name}, each batch at least once, always the same"
+        case WriteParquet():
+            return f"output {node.name}, into {node.path}: {promise_of(node).value}"
         case Merge():
             return "within ONE batch"
         case Join():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trident.base.errors import GuaranteeError
-from trident.plan.nodes import Node, SpoutSource, StateWriter, walk
+from trident.plan.nodes import Node, SpoutSource, StateWriter, WriteParquet, walk
 from trident_spouts.executor import SpoutKind
 from trident_state.store import StateKind
 
@@ -69,7 +69,7 @@ def guarantee_of(node: StateWriter) -> Guarantee:
     """The guarantee of the state that this step updates."""
     spouts = tuple((each.stream, each.spout.kind) for each in walk(node) if isinstance(each, SpoutSource))
     factory = node.state.factory
-    weakest = min((kind for _, kind in spouts), key=_WEAKEST.index, default=SpoutKind.TRANSACTIONAL)
+    weakest = _weakest(node)
     promise = _promise(weakest, factory.kind)
     fenced = getattr(factory, "fenced", True) or promise is not Promise.EXACTLY_ONCE
     forgets: str = getattr(factory, "forgets", "")
@@ -85,6 +85,11 @@ def guarantee_of(node: StateWriter) -> Guarantee:
     )
 
 
+def promise_of(node: WriteParquet) -> Promise:
+    """What is promised for the batches that this output publishes: as for a state, because each is published once."""
+    return _promise(_weakest(node), StateKind.OPAQUE)
+
+
 def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
     """The guarantees of all states updated below these nodes."""
     return tuple(guarantee_of(node) for node in walk(*roots) if isinstance(node, StateWriter))
@@ -93,11 +98,22 @@ def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
 def demand_exactly_once(topology: HasSinks) -> None:
     """Refuse a topology in which a state is promised less than exactly-once; the error names each and the way out."""
     weak = [guarantee for guarantee in guarantees(topology.sinks) if not guarantee.exactlyOnce]
+    for node in walk(*topology.sinks):
+        if isinstance(node, WriteParquet) and promise_of(node) is not Promise.EXACTLY_ONCE:
+            raise GuaranteeError(
+                f"requireExactlyOnce=True, and output {node.name} ({node.step}) is promised less: "
+                f"{promise_of(node).value}; take a transactional or opaque spout"
+            )
     if weak:
         lines = [
             f"  {each.state} ({each.kind.value}, {each.store}) {_from(each)}: {each}; {_way_out(each)}" for each in weak
         ]
         raise GuaranteeError("requireExactlyOnce=True, and these states are promised less:\n" + "\n".join(lines))
+
+
+def _weakest(node: Node) -> SpoutKind:
+    kinds = [each.spout.kind for each in walk(node) if isinstance(each, SpoutSource)]
+    return min(kinds, key=_WEAKEST.index, default=SpoutKind.TRANSACTIONAL)
 
 
 def _promise(spout: SpoutKind, state: StateKind) -> Promise:

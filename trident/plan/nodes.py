@@ -258,7 +258,18 @@ class ForeachBatch(Node):
     frame: bool
 
 
-Sink = ForeachBatch
+@dataclass(frozen=True, slots=True, eq=False)
+class WriteParquet(Node):
+    """Every batch's tuples as Parquet files in a folder of its own below `path`, visible all at once. `partitions` are
+    the fields whose values name folders below it. `name` is its identity within the topology."""
+
+    source: Node
+    name: str
+    path: str
+    partitions: tuple[str, ...]
+
+
+Sink = ForeachBatch | WriteParquet
 """Where tuples leave the topology, in the commit turn, after every state holds the batch."""
 
 

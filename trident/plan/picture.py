@@ -25,6 +25,7 @@ from trident.plan.nodes import (
     StateQuery,
     StateWriter,
     StaticState,
+    WriteParquet,
     sources_of,
     walk,
 )
@@ -174,7 +175,7 @@ def _fields(node: Node) -> str:
     match node:
         case Each(outputs=outputs) | StateQuery(outputs=outputs):
             return f"+ {ddl(outputs)}"
-        case Peek() | Debug() | ForeachBatch():
+        case Peek() | Debug() | ForeachBatch() | WriteParquet():
             return ""
     before = [source.schema for source in sources_of(node)]
     return (
@@ -204,6 +205,6 @@ def _kind(node: Node) -> Kind:
             return "query"
         case Merge() | Join():
             return "meeting"
-        case Peek() | Debug() | ForeachBatch():
+        case Peek() | Debug() | ForeachBatch() | WriteParquet():
             return "effect"
     return "step"

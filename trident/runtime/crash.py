@@ -40,7 +40,7 @@ POINTS = (
 )
 """Every point, in the order in which a batch meets them."""
 
-OUTPUT_POINTS = ("output.before", "output.after")
+OUTPUT_POINTS = ("output.before", "output.staged", "output.published", "output.after")
 """Points that only a batch with an output meets."""
 
 VARIABLE = "TRIDENT_CRASH_AT"

@@ -8,6 +8,7 @@ from typing import Any
 
 from trident.base.errors import TopologyError
 from trident.base.names import did_you_mean
+from trident.base.paths import local_path
 
 _UNITS = {
     "ms": 0.001,
@@ -37,20 +38,12 @@ def folder(checkpointLocation: str | Path) -> Path:
     >>> folder("file:///data/checkpoint").as_posix()
     '/data/checkpoint'
     """
-    text = str(checkpointLocation)
-    if text.startswith("file:"):
-        text = "/" + text.removeprefix("file:").lstrip("/")
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", text)
-    if scheme:
-        raise TopologyError(
-            f"checkpointLocation={text!r}: the log needs locks and fsync, which {scheme[1]}: has not. Name a folder on "
-            "a disk of the driver; for a driver that moves, log=RedisLog(...) with states in Redis"
-        )
-    path = Path(text).expanduser().absolute()
-    there = next(each for each in (path, *path.parents) if each.exists())
-    if not there.is_dir():
-        raise TopologyError(f"checkpointLocation={text!r}: {there} is a file; name a folder")
-    return path
+    return local_path(
+        "checkpointLocation",
+        checkpointLocation,
+        "the log needs locks and fsync, which {scheme}: has not. Name a folder on a disk of the driver; for a driver "
+        "that moves, log=RedisLog(...) with states in Redis",
+    )
 
 
 def seconds(interval: str | float | None) -> float | None:

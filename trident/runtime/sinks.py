@@ -15,15 +15,14 @@ from trident.base.errors import LogError, MissingSessionError, OutputError, Outp
 from trident.compiler.engine import Engine, Result
 from trident.compiler.frames import Frames
 from trident.compiler.freeze import read_frozen
+from trident.compiler.parquet import NEVER_PASSING
 from trident.compiler.program import Group
 from trident.compiler.spark_errors import translated
-from trident.plan.nodes import ForeachBatch, Sink
+from trident.plan.nodes import ForeachBatch, Sink, WriteParquet
+from trident.runtime.parquet_outlet import ParquetOutlet, RunIdentity
 
 HandOver = Callable[[Sink, Result, int], None]
 """Gives a batch's frozen rows to an output; returns when they are there."""
-
-_NEVER_PASSING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-"""OSErrors that no patience cures: what else there is (a connection, a timeout, a full disk) may go away."""
 
 
 def no_sinks(sink: Sink, result: Result, txid: int) -> None:
@@ -42,17 +41,18 @@ class Outlet(Protocol):
 class Outlets:
     """The outputs of one group, opened for a run.
 
-    `found` is the last txid that was frozen before this run: whoever froze it may have handed it over. Raises
-    MissingSessionError where an output wants DataFrames and the engine makes none.
+    Raises MissingSessionError where an output wants DataFrames and the engine makes none, OutputError where a place
+    cannot be taken.
     """
 
-    def __init__(self, group: Group, engine: Engine, folder: Path, scratch: Path, found: int) -> None:
+    def __init__(self, group: Group, engine: Engine, folder: Path, scratch: Path, run: RunIdentity) -> None:
+        self._engine, self._folder, self._scratch, self._run = engine, folder, scratch, run
         self._frames: Frames | None = None
         self._outlets: dict[Sink, Outlet] = {}
         try:
             for output in group.sinks:
                 assert isinstance(output.step, Sink)
-                self._outlets[output.step] = self._open(output.step, engine, folder, scratch, found)
+                self._outlets[output.step] = self._open(output.step)
         except BaseException:
             self.close()
             raise
@@ -66,12 +66,24 @@ class Outlets:
         if self._frames is not None:
             self._frames.close()
 
-    def _open(self, sink: Sink, engine: Engine, folder: Path, scratch: Path, found: int) -> Outlet:
+    def _open(self, sink: Sink) -> Outlet:
+        if isinstance(sink, WriteParquet):
+            workers = self._made if hasattr(self._engine, "frames") else None
+            return ParquetOutlet(sink, self._run, self._folder, workers)
         if not sink.frame:
-            return _Handing(sink, lambda result: contextlib.nullcontext(_whole(result, folder)), found)
+            return _Handing(sink, lambda result: contextlib.nullcontext(_whole(result, self._folder)), self._run.found)
+        if not hasattr(self._engine, "frames"):
+            raise MissingSessionError(
+                f"{sink.step} ({sink.site.place}) hands DataFrames over, and there is no Spark session here; "
+                "start the topology with start(spark), or take the batches as Arrow tables with foreachArrow"
+            )
+        return _Handing(sink, self._lending(sink, self._made(), self._scratch / "outputs"), self._run.found)
+
+    def _made(self) -> Frames:
+        """The engine's DataFrames of frozen rows, made when the first output asks for them."""
         if self._frames is None:
-            self._frames = frames_of(engine, sink)
-        return _Handing(sink, self._lending(sink, self._frames, scratch / "outputs"), found)
+            self._frames = self._engine.frames()  # type: ignore[attr-defined]
+        return self._frames
 
     def _lending(self, sink: Sink, frames: Frames, scratch: Path) -> "Lend":
         @contextlib.contextmanager
@@ -82,18 +94,6 @@ class Outlets:
                 shutil.rmtree(scratch, ignore_errors=True)
 
         return lend
-
-
-def frames_of(engine: Engine, sink: Sink) -> Frames:
-    """What makes DataFrames of frozen rows on this engine."""
-    make = getattr(engine, "frames", None)
-    if make is None:
-        raise MissingSessionError(
-            f"{sink.step} ({sink.site.place}) hands DataFrames over, and there is no Spark session here; "
-            "start the topology with start(spark), or take the batches as Arrow tables with foreachArrow"
-        )
-    found: Frames = make()
-    return found
 
 
 Lend = Callable[[Result], contextlib.AbstractContextManager[Any]]
@@ -117,7 +117,7 @@ class _Handing:
                 cause = translated(error)
                 if isinstance(cause, LogError) or (isinstance(cause, TridentError) and cause.hopeless):
                     raise cause from None
-                passing = isinstance(cause, OSError) and not isinstance(cause, _NEVER_PASSING)
+                passing = isinstance(cause, OSError) and not isinstance(cause, NEVER_PASSING)
                 kind = OutputUnavailableError if passing else OutputError
                 raise _failed(where, cause, txid, attempt, kind) from error
 

@@ -21,7 +21,7 @@ from trident.compiler.queries import Reads, compile_query
 from trident.compiler.stages import cut
 from trident.drpc.local import LocalDRPC
 from trident.plan.guarantee import demand_exactly_once
-from trident.plan.nodes import StateQuery
+from trident.plan.nodes import StateQuery, WriteParquet
 from trident.runtime import events as on
 from trident.runtime import registry
 from trident.runtime.begin import Begun, begin, close_all
@@ -31,6 +31,7 @@ from trident.runtime.group_run import GroupRun
 from trident.runtime.log import TransactionLog
 from trident.runtime.options import at_least, demand_known, folder, seconds
 from trident.runtime.owner import demand_log_there, demand_own_folder
+from trident.runtime.parquet_outlet import RunIdentity
 from trident.runtime.running import RunningTopology, remove
 from trident.runtime.session import session_for
 from trident.runtime.settings import Settings
@@ -152,7 +153,7 @@ def _start(
         for group in program.groups:
             sources = Sources(group.spouts)
             undo.append(sources.close)
-            outlets.append(_outlets(group, settings, begun, engine))
+            outlets.append(_outlets(group, settings, log, begun, engine))
             undo.append(outlets[-1].close)
             runs[group.name] = _group_run(
                 group, settings, log, begun, engine, pool, sources, trace, running, statics=statics, outlets=outlets[-1]
@@ -216,11 +217,12 @@ def _group_run(
     return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, ended, threads)
 
 
-def _outlets(group: Group, settings: Settings, begun: Begun, engine: Engine) -> Outlets:
+def _outlets(group: Group, settings: Settings, log: TransactionLog, begun: Begun, engine: Engine) -> Outlets:
     """The group's outputs, opened."""
     history = begun.histories[group.name]
     found = history.committed + len(history.frozen)
-    return Outlets(group, engine, settings.folder, settings.folder / SCRATCH, found)
+    run = RunIdentity(settings.name, log.uuid, begun.lease.epoch, found)
+    return Outlets(group, engine, settings.folder, settings.folder / SCRATCH, run)
 
 
 def _answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> AnswerQuery:
@@ -276,6 +278,12 @@ def _demand_lasting(program: Program, location: str | Path | None, log: "RedisLo
     if location is not None:
         return
     for group in program.groups:
+        for output in group.sinks:
+            if isinstance(output.step, WriteParquet) and log is None:
+                raise TopologyError(
+                    f"output {output.step.name!r} ({output.step.path}) outlives this process, and without a log nobody "
+                    f"could say which batches it has: give start(..., checkpointLocation=...) or log=RedisLog(...)"
+                )
         for step in group.states:
             name, factory = step.state.name, step.state.factory
             if factory.survives == "server" and log is None:

@@ -1,14 +1,18 @@
-"""What leaves the topology: foreachBatch, foreachArrow."""
+"""What leaves the topology: foreachBatch, foreachArrow, writeParquet."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from trident.base.callsite import site_of
-from trident.base.errors import TopologyError
-from trident.base.names import brief, check_name
+from trident.base.errors import DuplicateFieldError, DuplicateNameError, TopologyError, TypeDeclarationError
+from trident.base.names import FieldsLike, brief, check_name
+from trident.base.paths import local_path
 from trident.base.step import Step
+from trident.base.types import arrow_schema, type_ddl
 from trident.operations.reading import bind, is_coroutine, is_generator
 from trident.plan import nodes, rules
+from trident.plan.parquet import names_folders, unstorable
 from trident.stream.base import StreamBase
 
 if TYPE_CHECKING:
@@ -71,6 +75,84 @@ class OutputVerbs(StreamBase):
         """
         return self._foreach("foreachArrow", function, name, frame=False)
 
+    def writeParquet(
+        self, path: "str | Path", *, partitionBy: FieldsLike | None = None, name: str | None = None
+    ) -> "Stream":
+        """Write every batch as Parquet files, exactly once, and give this stream again.
+
+        Each batch becomes a folder ``txid=7`` below `path`, which appears all at once, after every state of the batch
+        group holds the batch: whatever fails, and however often it is repeated, a reader sees all of a batch or
+        nothing of it, and never twice. Any reader of Parquet does; `trident.readParquet` and `trident.publishedFiles`
+        also make sure that nothing was changed since. Small batches are written by the driver, large ones by the
+        workers where they reach the folder.
+
+        Parameters
+        ----------
+        path : path
+            A folder on a file system that renames folders atomically: a local disk, NFS. It must be empty or not there,
+            and is this output's alone from then on. It survives `TridentTopology.reset`; after one, give another path.
+        partitionBy : str or list of str, optional
+            Fields of type string, integer, boolean or date whose values name folders below the batch's, as Hive and
+            Spark do it. `readParquet` takes their values from the files.
+        name : str, optional
+            The output's identity over restarts; ``<stream>.writeParquet`` if omitted.
+
+        Raises
+        ------
+        TypeDeclarationError
+            Where Parquet cannot hold a field.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog"]]))
+        >>> words.writeParquet("/data/words", name="words")
+        Stream(words/0:newStream(FixedBatchSpout): word string)
+        """
+        step = self._step("writeParquet")
+        check_output(self, step)
+        partitions = () if partitionBy is None else rules.known_fields(self.schema, partitionBy, step)
+        self._check_parquet(partitions, step)
+        where = _folder(path, step)
+        for other in self._register.sinks.values():
+            if isinstance(other, nodes.WriteParquet) and other.path == where:
+                raise step.error(
+                    DuplicateNameError,
+                    f"{other.step} ({other.site.place}) writes to {where} already; name another path",
+                )
+        name = output_name(self, "writeParquet", name, step)
+        node = nodes.WriteParquet(
+            self._node, name, where, partitions, step=step.label, site=step.called, schema=self.schema
+        )
+        self._register.add(self._label, node)
+        return cast("Stream", self)
+
+    def _check_parquet(self, partitions: tuple[str, ...], step: Step) -> None:
+        """Refuse fields that Parquet cannot hold, or that cannot name folders."""
+        schema = arrow_schema(self.schema)
+        wrong = unstorable(schema)
+        if wrong is not None:
+            kind = type_ddl(self.schema[wrong].dataType)
+            raise step.error(
+                TypeDeclarationError, f"field {wrong!r} is {kind}, which Parquet cannot hold; project it away"
+            )
+        taken = [name for name in schema.names if name.lower() == "txid"]
+        if taken:
+            raise step.error(
+                DuplicateFieldError,
+                f"field {taken[0]!r} is called like the folders of the batches, txid=1, txid=2: give it another name",
+            )
+        for name in partitions:
+            if not names_folders(schema.field(name).type):
+                kind = type_ddl(self.schema[name].dataType)
+                raise step.error(
+                    TypeDeclarationError,
+                    f"partitionBy field {name!r} is {kind}: string, integer, boolean and date can name folders",
+                )
+        if partitions and len(partitions) == len(schema):
+            raise step.error(TopologyError, "partitionBy names every field; leave one at least for the files")
+
     def _foreach(self, verb: str, function: Any, name: str | None, frame: bool) -> "Stream":
         step = self._step(verb)
         if not callable(function):
@@ -94,6 +176,19 @@ class OutputVerbs(StreamBase):
         )
         self._register.add(self._label, node)
         return cast("Stream", self)
+
+
+def _folder(path: object, step: Step) -> str:
+    if not isinstance(path, str | Path) or not str(path):
+        raise step.error(TopologyError, f"path={path!r}: name a folder; write writeParquet(path, partitionBy=, name=)")
+    why = (
+        "a batch is published by renaming a folder, which {scheme}: cannot do atomically. Name a folder on a file "
+        "system of the driver, or write there with foreachBatch and a table format that has transactions"
+    )
+    try:
+        return str(local_path("path", path, why))
+    except TopologyError as error:
+        raise step.error(TopologyError, str(error)) from None
 
 
 def check_output(stream: StreamBase, step: Step) -> None:
