@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.faults import updates
+from tests.faults import outputs, updates
 from tests.faults.source import NumberedSpout
 from trident import Count, Max, Sum, TridentTopology
 from trident.runtime.running import RunningTopology
@@ -36,12 +36,16 @@ class Case:
     """The server of the transaction log; None: it lies in the checkpoint."""
     updates: bool = False
     """The topology of `tests.faults.updates`, with reducers and updaters, in place of the word counts."""
+    outputs: bool = False
+    """The topology of `tests.faults.outputs`, with Parquet and a function."""
 
 
 def topology(case: Case) -> TridentTopology:
     """Two states in the first stage, one in the second, fed by the first one's new values."""
     if case.updates:
         return updates.topology(case.kind, case.total, lambda: _state(case))
+    if case.outputs:
+        return outputs.topology(case.kind, case.total, lambda: _state(case), Path(case.checkpoint))
     faults = random.Random()
 
     def sometimes(word: str) -> str:
@@ -71,11 +75,14 @@ def run(case: Case) -> dict[str, dict[str, int]]:
     """Start, process everything, and tell what the states hold."""
     with start(case) as running:
         running.processAllAvailable(timeout=300)
-        return {name: dict(running.state(name).items()) for name in states_of(case)}
+        found = {name: dict(running.state(name).items()) for name in states_of(case)}
+        return found | outputs.results(Path(case.checkpoint)) if case.outputs else found
 
 
 def states_of(case: Case) -> tuple[str, ...]:
     """The states that a case's topology writes."""
+    if case.outputs:
+        return outputs.STATES
     return updates.STATES if case.updates else ("counts", "sums", "letters")
 
 

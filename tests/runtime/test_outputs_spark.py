@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from trident import Count, TridentTopology
+from trident import Count, TridentTopology, publishedFiles, readParquet
 from trident.compiler.spark import SparkEngine
 from trident.errors import LogCorruptError
 from trident.runtime.start import start_on
@@ -64,3 +64,20 @@ def test_a_large_batch_is_read_where_it_was_frozen_and_checked_there(spark: Spar
         running.processAllAvailable(timeout=60)
     running.stop()
     assert seen == [(1, 3000, sum(range(3000))), (2, 3000, sum(range(3000, 6000)))]
+
+
+def test_large_batches_are_written_by_the_workers_and_read_back(spark: SparkSession, tmp_path: Path) -> None:
+    topology, out = TridentTopology(), tmp_path / "out"
+    rows = [[(n, f"k{n % 3}") for n in range(start, start + 1500)] for start in (0, 1500, 3000)]
+    numbers = topology.newStream("numbers", FixedBatchSpout("n long, k string", rows))
+    numbers.writeParquet(out, partitionBy="k")
+    with started(topology, spark, tmp_path / "checkpoint", inline=100) as running:
+        running.processAllAvailable(timeout=60)
+    assert list((tmp_path / "checkpoint" / "t" / "frozen").rglob("*-3-*/*.arrow")), "the last one came as files"
+    found = readParquet(spark, out)
+    assert found.dtypes == [("n", "bigint"), ("k", "string")]
+    assert sorted(tuple(row) for row in found.collect()) == sorted(row for batch in rows for row in batch)
+    assert readParquet(spark, out, afterTxid=2).count() == 1500 and readParquet(spark, out, afterTxid=3).count() == 0
+    assert len(publishedFiles(out)) >= 9
+    plain = spark.read.parquet(str(out))
+    assert plain.where("txid = 2 and k = 'k1'").count() == 500, "any other reader sees the folders as fields"

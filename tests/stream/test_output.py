@@ -82,3 +82,43 @@ def test_an_output_is_explained_and_drawn(capsys: pytest.CaptureFixture[str]) ->
     assert "lines/2:foreachBatch(take)" in said and "output out, each batch at least once, always the same" in said
     assert "stage 1: lines/0 -> out!" in said
     assert "foreachBatch(take)" in topology.draw("mermaid") and "output out" in topology.draw("mermaid")
+
+
+PARQUET: list[tuple[Callable[[Stream], object], str]] = [
+    (lambda s: s.writeParquet(""), "lines/1:writeParquet: path='': name a folder"),
+    (
+        lambda s: s.writeParquet("s3a://bucket/words"),
+        "path='s3a://bucket/words': a batch is published by renaming a folder, which s3a: cannot do atomically. Name a",
+    ),
+    (lambda s: s.writeParquet(__file__), "test_output.py is a file; name a folder"),
+    (lambda s: s.writeParquet("/x", partitionBy="lin"), "no field 'lin'; the fields are (line string, n bigint); did"),
+    (lambda s: s.writeParquet("/x", partitionBy="line, n"), "partitionBy names every field; leave one at least"),
+    (
+        lambda s: s.each("n", float, "half double").writeParquet("/x", partitionBy="half"),
+        "partitionBy field 'half' is double: string, integer, boolean and date can name folders",
+    ),
+    (
+        lambda s: s.each("n", float, "TxId double").writeParquet("/x"),
+        "field 'TxId' is called like the folders of the batches, txid=1, txid=2: give it another name",
+    ),
+    (
+        lambda s: s.each("n", lambda n: None, "took void").writeParquet("/x"),
+        "field 'took' is void, which Parquet cannot hold; project it away",
+    ),
+    (lambda s: (s.writeParquet("/x"), s.writeParquet("/x/", name="two")), "writes to /x already; name another path"),
+]
+
+
+@pytest.mark.parametrize(("call", "says"), PARQUET)
+def test_a_wrong_call_of_writeparquet(s: Stream, call: Callable[[Stream], object], says: str) -> None:
+    with pytest.raises(TopologyError) as raised:
+        call(s)
+    assert says in str(raised.value) and "called at test_output.py:" in str(raised.value)
+
+
+def test_a_parquet_output_says_where_and_what_is_promised(capsys: pytest.CaptureFixture[str]) -> None:
+    topology = TridentTopology()
+    stream("line string", topology=topology).writeParquet("/data/lines", name="archive")
+    topology.explain()
+    assert "output archive, into /data/lines: exactly-once" in capsys.readouterr().out
+    assert "output archive, into /data/lines" in topology.draw("mermaid")

@@ -1,0 +1,44 @@
+"""SIGKILL of the driver around outputs: what is published is published once, what is handed over is the same again."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults import outputs
+from tests.faults.drive import Case
+from tests.faults.zygotes import End, Zygote
+from trident.runtime.crash import OUTPUT_POINTS
+
+TOTAL = 120
+POINTS = (
+    *(f"{point}:{count}" for point in OUTPUT_POINTS for count in (8, 9)),
+    "freeze.after:5",
+    "commit.stage.frozen:5",
+    "commit.states.after:5",
+    "committed.before:5",
+    "committed.after:5",
+    "success.before:5",
+)
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote() as zygote:
+        yield zygote
+
+
+def exact(end: End) -> None:
+    assert end.error is None, end.trace
+    assert end.result == outputs.expected(TOTAL)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_batch_leaves_once_whatever_kills_the_driver(point: str, zygote: Zygote, tmp_path: Path) -> None:
+    kind = "transactional" if POINTS.index(point) % 3 == 0 else "opaque"
+    case = Case(kind, str(tmp_path), None, TOTAL, outputs=True)
+    assert zygote.run(case, point).signal == signal.SIGKILL
+    again = zygote.run(case, f"{point.partition(':')[0]}:1")  # in the recovery too, where it is met there
+    assert again.signal in (signal.SIGKILL, None), again.error
+    exact(zygote.run(case))
