@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from trident_state.redis.scripts import ACQUIRE, ALL, COMMIT, CREATE, MERGE, OPEN, PUT
+from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, MERGE, OPEN, PUT
 
 Hash = dict[bytes, bytes]
 Reply = Any
@@ -263,6 +263,23 @@ class FakeRedis:
         moved = self._write(undo, keys[0], writes, created)
         return [b"OK", moved, b"".join(answers) if argv[9] == b"1" else b""]
 
+    def _clear(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        meta = _Meta(self, keys[0])
+        refused = meta.fenced(argv)
+        if refused is not None:
+            return meta.answer(refused)
+        fields, n, went = _framed(argv[4]), 0, 0
+        for name, count in zip(keys[1:], _counts(argv[3], keys), strict=True):
+            for field in fields[n : n + count]:
+                stored = self.data.get(name, {}).get(field)
+                if stored is not None and _nothing(stored, argv[5], argv[6] == b"1", int(meta.marker or b"")):
+                    self._remove(undo, name, field)
+                    went += 1
+            n += count
+        if went:
+            self._add(undo, keys[0], b"keys", -went)
+        return [b"OK", went]
+
     def _write(self, undo: list[Undo], meta: bytes, writes: list[tuple[bytes, Hash]], created: int) -> int:
         moved = sum(len(out) for _, out in writes)
         for name, out in writes:
@@ -372,6 +389,22 @@ def _txid_of(record: bytes, json: bool) -> int | None:
     return int.from_bytes(record[1:9], "little") if len(record) > 8 else None
 
 
+def _nothing(record: bytes, form: bytes, bare: bool, done: int) -> bool:
+    """Whether a record holds nothing since before batch `done`."""
+    if form == b"json":
+        if bare:
+            return record == b"null"
+        t = _txid_of(record, json=True)
+        return t is not None and t < done and record.startswith(b'{"txid":%d,"value":null,' % t)
+    if form == b"fixed":
+        null = len(record) == (9 if bare else 25) and record[0] > 1
+    elif bare:
+        null = record == b"N"
+    else:
+        null = len(record) > 13 and record[13 + int.from_bytes(record[9:13], "little") :] == b"N"
+    return null and (bare or int.from_bytes(record[1:9], "little") < done)
+
+
 _COMMANDS: dict[bytes, Callable[[FakeRedis, list[bytes]], Reply]] = {
     b"SCRIPT": FakeRedis._load,
     b"TYPE": FakeRedis._type,
@@ -387,5 +420,6 @@ _SCRIPTS: dict[bytes, Callable[[FakeRedis, list[Undo], list[bytes], list[bytes]]
     PUT.sha: FakeRedis._put,
     MERGE.sha: FakeRedis._merge,
     COMMIT.sha: FakeRedis._commit,
+    CLEAR.sha: FakeRedis._clear,
 }
 _SHA_OF = {script.source: script.sha for script in ALL}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.simulator.fake_redis import FakeRedis
 from tests.support.server import RedisServer
-from trident_state.redis.scripts import ACQUIRE, ALL, COMMIT, CREATE, MERGE, OPEN, PUT, Script
+from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, MERGE, OPEN, PUT, Script
 
 Command = list[bytes]
 
@@ -59,7 +59,9 @@ def records(draw: st.DrawFn, number: bytes, bare: bool) -> bytes:
 
 @st.composite
 def documents(draw: st.DrawFn) -> bytes:
-    return b'{"txid":%d,"value":1}' % draw(st.integers(0, 5)) if draw(st.integers(0, 9)) else b'{"no":1}'
+    value = draw(st.sampled_from([b"1", b"null", b"null"]))
+    text = b'{"txid":%d,"value":%s,"prev":1}' % (draw(st.integers(0, 5)), value)
+    return text if draw(st.integers(0, 9)) else draw(st.sampled_from([b'{"no":1}', b"null"]))
 
 
 @st.composite
@@ -96,8 +98,17 @@ def puts(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
 
 
 @st.composite
+def clears(draw: st.DrawFn, bare: bool) -> Command:
+    keys, counts, fields = draw(chunks())
+    form = draw(st.sampled_from([b"fixed", b"fixed", b"packed", b"json"]))
+    return call(CLEAR, keys, [*draw(fences), counts, framed(fields), form, b"%d" % bare])
+
+
+@st.composite
 def commands(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
-    kind = draw(st.sampled_from("create acquire open merge merge merge put put put commit commit store read".split()))
+    kind = draw(
+        st.sampled_from("create acquire open merge merge merge put put put commit commit clear store read".split())
+    )
     fence = draw(fences)
     if kind == "create":
         return call(CREATE, [META], [*fence, *IDENTITY])
@@ -109,6 +120,8 @@ def commands(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
         return draw(merges(number, bare))
     if kind == "put":
         return draw(puts(number, bare))
+    if kind == "clear":
+        return draw(clears(bare))
     if kind == "commit":
         return call(COMMIT, [META], [*fence, draw(st.sampled_from([b"0", b"1", b"2", b"3"]))])
     if kind == "store":

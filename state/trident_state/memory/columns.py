@@ -62,6 +62,10 @@ class Column:
         """Room for so many slots. The old arrays stay as they were for whoever reads them."""
         self._data, self._valid = resized(self._data, capacity), resized(self._valid, capacity)
 
+    def there(self, count: int) -> npt.NDArray[np.bool_]:
+        """Which of the first slots hold a value; not a copy."""
+        return self._valid[:count]
+
     def take(self, slots: Slots | slice) -> Cells:
         """A copy of these slots' values."""
         if isinstance(slots, slice):
@@ -89,10 +93,11 @@ class Column:
         """Cells as an Arrow array of this type."""
         if not self.fixed:
             return pa.array(cells.data, self.kind, mask=~cells.valid, from_pandas=False)
-        stored = pa.uint8() if kinds.is_boolean(self.kind) else self.kind
         mask = None if cells.valid.all() else pa.py_buffer(np.packbits(cells.valid, bitorder="little"))
         data = pa.py_buffer(np.ascontiguousarray(cells.data))
-        return pa.Array.from_buffers(stored, len(cells), [mask, data]).cast(self.kind)
+        if kinds.is_boolean(self.kind):
+            return pa.Array.from_buffers(pa.uint8(), len(cells), [mask, data]).cast(self.kind)
+        return pa.Array.from_buffers(self.kind, len(cells), [mask, data])
 
 
 def resized(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:

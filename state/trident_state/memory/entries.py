@@ -115,9 +115,15 @@ class Entries:
             return 0
         return int(np.partition(txids, len(txids) - keep - 1)[len(txids) - keep - 1])
 
-    def without(self, forgotten: int) -> "Entries":
-        """A copy of those entries whose triple is of a later txid. These here stay as they are for who reads them."""
-        live = self.changed(forgotten)
+    def living(self, forgotten: int, removed: int) -> Slots:
+        """The slots whose triple is of a later txid than `forgotten`, and holds something or is of a later one than
+        `removed`."""
+        txids = self._txids[: len(self)]
+        there = self.value.there(len(self)) | (txids > removed)
+        return np.flatnonzero(there & (txids > forgotten) if forgotten > 0 else there)
+
+    def only(self, live: Slots) -> "Entries":
+        """A copy of the entries in these slots. These here stay as they are for who reads them."""
         fresh = Entries(self.value.kind, StateKind.NON_TRANSACTIONAL if self.prev is None else StateKind.OPAQUE)
         fresh.reserve(len(live))
         for at in range(0, len(live), _COPIED):

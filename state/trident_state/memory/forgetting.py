@@ -35,10 +35,12 @@ class Forgetting:
         """Whether to look for room: the state has grown by half since the last look."""
         return len(entries) >= self._look_at
 
-    def collected(self, entries: Entries, forgotten: int) -> Entries | None:
-        """The entries without those that no read can see any more; None where these are less than a quarter."""
-        live = len(entries) if forgotten <= 0 else len(entries.changed(forgotten))
+    def collected(self, entries: Entries, forgotten: int, removed: int) -> Entries | None:
+        """The entries without those that no read can see any more: last changed up to txid `forgotten`, or removed up
+        to txid `removed`. None where these are less than a quarter."""
+        slots = entries.living(forgotten, removed)
+        live = len(slots)
         self._look_at = max(_FROM, live + live // 2)
         if self._most is not None:
             self._look_at = min(self._look_at, max(self._most, live + live // 8))
-        return entries.without(forgotten) if 4 * live <= 3 * len(entries) else None
+        return entries.only(slots) if 4 * live <= 3 * len(entries) else None

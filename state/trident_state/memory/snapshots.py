@@ -5,6 +5,7 @@ segments behind it are taken in: each segment holds more than twice the rows of 
 them, and together they hold at most about twice as many rows as the state has keys.
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ from trident_state.memory.segments import (
     write_segment,
 )
 from trident_state.store import Home, StateIdentity, StateKind, StateShape
+
+_log = logging.getLogger("trident.state")
 
 _ROWS = 65_536
 """Entries a record batch: small enough that no call into Arrow takes long."""
@@ -131,11 +134,37 @@ class Snapshots:
         """The txid after which changed entries go into the next segment."""
         assert self._manifest is not None
         since, rows = self._manifest.txid, len(entries.changed(self._manifest.txid))
+        gone = min((segment.since for segment in self._manifest.segments if not self._there(segment)), default=since)
         for segment in reversed(self._manifest.segments):
-            if rows == 0 or segment.rows > 2 * rows:
+            if segment.since < gone and (rows == 0 or segment.rows > 2 * rows):
                 break
             since, rows = segment.since, rows + segment.rows
         return since
+
+    def _there(self, segment: Segment) -> bool:
+        """Whether a file is still as long as it was written; one that is not is written again with what it held."""
+        assert self.folder is not None
+        try:
+            there = (self.folder / segment.name).stat().st_size == segment.bytes
+        except FileNotFoundError:
+            there = False
+        if not there:
+            _log.warning(
+                "%s: file %s of its snapshot was removed or cut; it is written again", self._where, segment.name
+            )
+        return there
+
+    def whole(self) -> int:
+        """The txid up to which one file, or none at all, holds all there is; -1 where there is no snapshot."""
+        manifest = self._manifest
+        if manifest is None:
+            return -1
+        return manifest.segments[0].txid if manifest.segments else manifest.txid
+
+    def torn(self) -> bool:
+        """Whether a file that the manifest names is gone."""
+        named = self._manifest.segments if self._manifest is not None and self.folder is not None else ()
+        return not all(map(self._there, named))
 
     def write(self, cut: Cut) -> None:
         """Write a segment of this cut, publish it, and delete the segments that it takes in."""
@@ -143,14 +172,14 @@ class Snapshots:
         before = self._manifest.segments
         kept = tuple(segment for segment in before if segment.txid <= cut.since)
         if not len(cut.slots):
-            self._publish(cut.lease, cut.txid, before, cut.expiry)
-            return
-        segment = write_segment(self.folder, cut.lease, cut.since, cut.txid, _batches(cut))
-        try:
-            self._publish(cut.lease, cut.txid, (*kept, segment), cut.expiry)
-        except FencedError:
-            delete_segments(self.folder, [segment.name])
-            raise
+            self._publish(cut.lease, cut.txid, kept, cut.expiry)
+        else:
+            segment = write_segment(self.folder, cut.lease, cut.since, cut.txid, _batches(cut))
+            try:
+                self._publish(cut.lease, cut.txid, (*kept, segment), cut.expiry)
+            except FencedError:
+                delete_segments(self.folder, [segment.name])
+                raise
         delete_segments(self.folder, (former.name for former in before if former not in kept))
 
     def _publish(self, lease: Lease, txid: int, segments: tuple[Segment, ...], expiry: Expiry) -> None:

@@ -265,11 +265,16 @@ class MemoryStore:
 
     def _collect(self) -> bool:
         """Take back the room of what no read can see any more, where it is worth it."""
-        live = self._forgetting.collected(self._ready(), self._expiry.before)
+        live = self._forgetting.collected(self._ready(), self._expiry.before, self._removed())
         if live is None:
             return False
         self._entries = live  # who reads the old ones finds them as they are now
         return True
+
+    def _removed(self) -> int:
+        """Up to which txid a removed key may go: no read sees the value before it, and no file that stays holds one."""
+        before = (-1 if self._marker is None else self._marker) - 1
+        return before if self._snapshots.folder is None else min(before, self._snapshots.whole())
 
     def _has_room(self, entries: Entries, change: _Change) -> bool:
         if self._max_bytes is None:
@@ -378,13 +383,14 @@ class MemoryStore:
         return -1 if manifest is None else manifest.txid
 
     def snapshot(self) -> int:
-        """Take a snapshot now, if the state has gone on since the last one; returns `durable()`.
+        """Take a snapshot now, if the state has gone on since the last one, or a file of that is gone; returns
+        `durable()`.
 
         Waits for one under way. Raises OSError, FencedError or what the log raises.
         """
         with self._snapshotting:
             with self._writing:
-                cut = self._cut()
+                cut = self._cut(again=self._entries is not None and self._snapshots.torn())
             if cut is not None:
                 self._save(cut)
         return self.durable()
@@ -404,13 +410,22 @@ class MemoryStore:
         gone_on = self._marker is not None and self._marker > self.durable()
         return gone_on and self._entries is not None and self._fenced is None
 
-    def _cut(self) -> Cut | None:
-        """A copy of what the next segment is to hold, as of the marker; None if there is nothing to secure."""
-        if not self._dirty() or self._lease is None or self._marker is None or self._opened is not None:
+    def _cut(self, again: bool = False) -> Cut | None:
+        """A copy of what the next segment is to hold, as of the marker; None if there is nothing to secure. `again`:
+        though the state has not gone on."""
+        if (
+            not (self._dirty() or (again and self._fenced is None))
+            or self._lease is None
+            or self._marker is None
+            or self._opened is not None
+        ):
             return None
         entries = self._ready()
         since = self._snapshots.since(entries)
-        slots = entries.changed(since)
+        if since < self._snapshots.whole():  # no file stays that holds what was removed
+            slots = entries.living(since, self._marker - 1)
+        else:
+            slots = entries.changed(since)
         self._unsaved = 0
         return Cut(
             self._lease,

@@ -33,6 +33,7 @@ OPEN = _script("open")
 MERGE = _script("merge")
 PUT = _script("put")
 COMMIT = _script("commit")
+CLEAR = _script("clear")
 SWEEP = _script("sweep")
 
-ALL = (CREATE, ACQUIRE, OPEN, MERGE, PUT, COMMIT)
+ALL = (CREATE, ACQUIRE, OPEN, MERGE, PUT, COMMIT, CLEAR)

@@ -16,6 +16,8 @@ from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types, encode_keys
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.address import Address
+from trident_state.redis.clearing import AT_ONCE as CLEARED_AT_ONCE
+from trident_state.redis.clearing import Clearing
 from trident_state.redis.cluster import Servers
 from trident_state.redis.findings import Findings
 from trident_state.redis.layout import Layout
@@ -43,6 +45,9 @@ from trident_state.store import (
 _log = logging.getLogger("trident.state")
 
 Result = TypeVar("Result")
+
+_CLEARED_LATER = 4 * CLEARED_AT_ONCE
+"""Removed keys that may wait for the next look at the state; beyond, a batch clears some."""
 
 
 class RedisStore:
@@ -76,6 +81,7 @@ class RedisStore:
         self._writer = Writer(self._link, self._where, shape, kind, records)
         self._reader = Reader(self._links, self._where, shape, kind, records)
         self._ttl, self._sweeper = ttl, None if ttl is None else Sweeper(self._link, form, ttl)
+        self._clearing = Clearing(self._link, records, form, kind is StateKind.NON_TRANSACTIONAL)
         self._passed: dict[int, Expiry] | None = None
         self.warnings: tuple[str, ...] = ()
         self._checked = False
@@ -148,6 +154,13 @@ class RedisStore:
             written = self._writer.write(Task(lease, update.txid, placed, deltas, values, expiry))
             if before is not None:
                 self._passed = {update.txid: expiry or before}
+            removed = written.removed
+            if self._shape.combine.native == "put" and update.deltas.null_count:  # also of a try whose reply was lost
+                removed = encoded.filter(update.deltas.is_null())
+            if removed is not None:
+                self._clearing.note(update.txid, removed)
+                while len(self._clearing) > _CLEARED_LATER and self._clearing.clear(placed.layout, lease, update.txid):
+                    pass
         found = None
         if values:
             assert written.values is not None
@@ -175,21 +188,35 @@ class RedisStore:
     def groups_of(self) -> tuple[GroupStatus, ...]:
         layout = self._layout()
         metas = self._reader.metas(layout)
+        found = tuple(meta.status(self._where) for meta in metas)
+        markers = [-1 if group.marker is None else group.marker for group in found]
+        marker = min(markers) if min(markers) >= 0 else None
         if self._sweeper is not None and self._lease is not None:
             forgotten = min(meta.forgotten(self._where).before for meta in metas)
-            if forgotten > 0:
-                self._sweep(self._sweeper, layout, self._lease, forgotten, sum(int(meta.keys or 0) for meta in metas))
-        return tuple(meta.status(self._where) for meta in metas)
+            if forgotten > 0 and marker is not None:
+                left = self._sweeper.calls(layout, sum(int(meta.keys or 0) for meta in metas))
+                self._sweep(self._sweeper, layout, self._lease, marker, forgotten, left)
+        if self._lease is not None and marker is not None:
+            self._clear(layout, self._lease, marker)
+        return found
 
-    def _sweep(self, sweeper: Sweeper, layout: Layout, lease: Lease, forgotten: int, keys: int) -> None:
+    def _sweep(self, sweeper: Sweeper, layout: Layout, lease: Lease, marker: int, forgotten: int, left: int) -> None:
         """Take back some room, a little at a time and not while a batch is written."""
-        left = sweeper.calls(layout, keys)
         while left > 0 and self._writing.acquire(blocking=False):
             try:
-                sweeper.sweep(layout, lease, forgotten, left)
+                sweeper.sweep(layout, lease, marker, forgotten, left)
             finally:
                 self._writing.release()
             left -= AT_ONCE
+
+    def _clear(self, layout: Layout, lease: Lease, marker: int) -> None:
+        """The same of what was removed."""
+        more = len(self._clearing) > 0
+        while more and self._writing.acquire(blocking=False):
+            try:
+                more = self._clearing.clear(layout, lease, marker)
+            finally:
+                self._writing.release()
 
     def durable(self) -> int:
         """The least marker: what the server answers for, as far as its own persistence goes (see `warnings`)."""
@@ -253,6 +280,7 @@ class RedisStore:
             for group in reversed(range(findings.layout.groups)):
                 names = [findings.layout.meta(group), *map(findings.layout.bucket, findings.layout.buckets_of(group))]
                 self._link.demand(self._link.exchange([command(b"UNLINK", *names)])[0])
+            self._clearing.forget()
             self._known, self._lease, self._passed = None, None, None
 
     def close(self) -> None:

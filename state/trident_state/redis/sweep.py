@@ -31,10 +31,11 @@ class Sweeper:
         whole = max(layout.buckets, keys / FIELDS)
         return min(_MOST, math.ceil(whole * _ROUNDS / max(self._ttl, float(_ROUNDS))))
 
-    def sweep(self, layout: Layout, lease: Lease, forgotten: int, calls: int) -> int:
-        """Delete what was last changed at or before this txid, as far as so many calls come. How many went."""
+    def sweep(self, layout: Layout, lease: Lease, marker: int, forgotten: int, calls: int) -> int:
+        """Delete what was last changed at or before txid `forgotten`, as far as so many calls come, where the state has
+        not fallen back behind `marker`, as of which this was told. How many went."""
         buckets = [self._next(layout) for _ in range(min(calls, AT_ONCE, layout.buckets))]
-        fence = (lease.token.encode(), b"%d" % lease.epoch, b"0", b"%d" % forgotten)
+        fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % marker, b"%d" % forgotten)
         requests = []
         for bucket in buckets:
             names = [layout.packed_metas[bucket // layout.per_group], layout.packed_buckets[bucket]]

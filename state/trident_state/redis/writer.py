@@ -62,11 +62,13 @@ class Task:
 @dataclass(frozen=True, slots=True)
 class Written:
     """How many keys moved, and the values after the update where they were wanted, in the order of the placement;
-    `known`: all but those of groups that were at or past the txid before."""
+    `known`: all but those of groups that were at or past the txid before; `removed`: the encoded keys that hold nothing
+    after it, as far as that is known here."""
 
     moved: int
     known: Flags
     values: pa.Array | None
+    removed: pa.Array | None = None
 
 
 class Writer:
@@ -183,7 +185,7 @@ class Writer:
         values = None
         if task.wanted:
             values = pc.if_else(pa.array(moving), spread(moving, after), stored.values)
-        return Written(moved, live, values)
+        return Written(moved, live, values, keys.keys.filter(after.is_null()) if after.null_count else None)
 
     def _read(self, task: Task) -> tuple[Triples, list[int]]:
         """Open every group and read what is stored; which groups are open now."""

@@ -140,3 +140,19 @@ def test_a_time_to_live_that_means_nothing_is_refused(wrong: Any) -> None:
 def test_a_non_transactional_state_cannot_tell_the_age_of_its_values(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ttlSecs=60: a nonTransactional state keeps no txid.*take opaque or trans"):
         RedisMapState.nonTransactional("redis://localhost", ttlSecs=60)
+
+
+def test_a_server_that_fell_back_loses_nothing_to_a_look_that_was_made_before(shared_redis: RedisServer) -> None:
+    """What has passed away as of a batch that the server lost may be what that batch, applied again, begins from."""
+    with started(shared_redis.url, ttlSecs=TTL) as store:
+        store.apply(LEASE, at(1000.0, update(1, {1: 1})))
+        store.apply(LEASE, at(1001.0, update(2, {2: 2})))
+        fallen = store.groups_of()[0].marker
+        assert fallen == 2
+        layout, sweeper = store._layout(), Sweeper(store._link, "packed", TTL)
+        for _ in range(layout.buckets):  # as if this had been told at batch 4, when what batch 1 wrote was gone
+            sweeper.sweep(layout, LEASE, 4, 1, 1)
+        assert stored(shared_redis) == 2
+        for _ in range(layout.buckets):
+            sweeper.sweep(layout, LEASE, 2, 1, 1)
+        assert stored(shared_redis) == 1

@@ -1,8 +1,10 @@
 -- Delete what has passed away from a part of a bucket: no read can see it any more, and an update would begin anew.
--- KEYS: meta, bucket. ARGV: token, epoch, txid (unused), cutoff, cursor, fields to look at, 'json' or 'packed'.
+-- KEYS: meta, bucket. ARGV: token, epoch, the marker that the cutoff was told at (a server that has fallen back since
+-- then forgot less), cutoff, cursor, fields to look at, 'json' or 'packed'.
 -- Answers OK, the next cursor, how many went.
 local refused = fenced()
 if refused then return refused end
+if tonumber(marker) < tonumber(ARGV[3]) then return answer('BEHIND') end
 local cutoff, json = tonumber(ARGV[4]), ARGV[7] == 'json'
 local found = redis.call('HSCAN', KEYS[2], ARGV[5], 'COUNT', ARGV[6])
 local entries, gone, seen = found[2], {}, {}
