@@ -106,6 +106,17 @@ def test_null_keys_meet_and_a_stream_meets_itself(engine: Slots) -> None:
     )  # both sides see every tuple
 
 
+def test_tuples_of_which_no_field_is_read_are_counted(engine: Slots) -> None:
+    topology = TridentTopology()
+    a = stream(topology, "x string, k long", [("a", 1), ("b", 2)], name="a")
+    b = stream(topology, "k long, y string", [(1, "c"), (3, "d")], name="b")
+    for mode in ("compact", "preserve"):
+        both = a.join(b, "k", None if mode == "compact" else "x, k, l, y", joinType="full", mode=mode)
+        both.persistentAggregate(STATE, Count(), "count", name=mode)
+    a.merge(a, sourceField="from").persistentAggregate(STATE, Count(), "count", name="merged")
+    assert results(engine, topology) == {"compact": [(3,)], "preserve": [(3,)], "merged": [(4,)]}
+
+
 def test_a_missing_stream_makes_a_declared_field_nullable() -> None:
     topology = TridentTopology()
     a = stream(topology, "k long not null, x long not null", [], name="a")

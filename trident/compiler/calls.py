@@ -154,12 +154,14 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema) -> Callable[
             if any(hasattr(kind, "__next__") for kind in set(map(type, results))):
                 each = (result if hasattr(result, "__next__") else (result,) for result in results)
                 results, ends = _flatten(where, each, lists, rows)
-        origin = _origin(ends)
+        origin = origin_of(ends)
         if collected:
             fields = [list(values) for values in zip(*results, strict=True)] or [[] for _ in outputs]
         else:
-            fields = _spread(where, results, outputs, lists, origin)
-        columns = [_column(where, values, field, lists, origin) for values, field in zip(fields, outputs, strict=True)]
+            fields = spread(where, results, outputs, lists, origin)
+        columns = [
+            column_of(where, values, field, lists, origin) for values, field in zip(fields, outputs, strict=True)
+        ]
         return Emitted(columns, ends, len(results))
 
     return run
@@ -191,12 +193,12 @@ _NO_EMISSIONS = frozenset({str, bytes, dict})
 """One can iterate over them, but nobody means it."""
 
 
-def _origin(ends: list[int] | None) -> Callable[[int], int]:
+def origin_of(ends: list[int] | None) -> Callable[[int], int]:
     """From the place of an emission to the row that it comes from; only errors ask."""
     return (lambda at: at) if ends is None else (lambda at: bisect_right(ends, at))
 
 
-def _spread(
+def spread(
     where: Where, results: list[Any], outputs: pa.Schema, lists: Lists, origin: Callable[[int], int]
 ) -> list[list[Any]]:
     """Results, a tuple or a scalar each, as one list a field."""
@@ -238,7 +240,7 @@ def _wrong_width(where: Where, result: Any, outputs: pa.Schema, lists: Lists, ro
     return where.gave(f"{short(result)} where {len(outputs)} values are declared: ({declared})", lists, row, hint)
 
 
-def _column(where: Where, values: list[Any], field: pa.Field, lists: Lists, origin: Callable[[int], int]) -> Column:
+def column_of(where: Where, values: list[Any], field: pa.Field, lists: Lists, origin: Callable[[int], int]) -> Column:
     """The values of one output field, checked against its declared type."""
     try:
         return Column.made(values, field.type)

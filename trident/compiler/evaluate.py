@@ -26,6 +26,7 @@ from trident.compiler.placing import (
 )
 from trident.compiler.prepared import prepared, wants_life
 from trident.compiler.queries import Read, answering
+from trident.compiler.splits import part_of
 from trident.operations.context import OperationContext
 from trident.plan.nodes import (
     Aggregate,
@@ -33,6 +34,7 @@ from trident.plan.nodes import (
     Join,
     Merge,
     Node,
+    Part,
     PersistentAggregate,
     Repartition,
     StateQuery,
@@ -77,8 +79,8 @@ class Evaluation:
         nodes = between(list(ends), self._starts)
         self._counts = partition_counts(nodes, self._starts)
         self._placed = is_placed(nodes, self._counts)
-        carried = (*hidden, PARTITION) if self._placed else hidden
-        self._needs = needs(nodes, {id(node): names for node, names in ends.items()}, carried)
+        self._carried = (*hidden, PARTITION) if self._placed else hidden
+        self._needs = needs(nodes, {id(node): names for node, names in ends.items()}, self._carried)
         self._steps = [
             (id(node), [id(source) for source in sources_of(node)], self._step(node))
             for node in nodes
@@ -123,9 +125,10 @@ class Evaluation:
         match node:
             case Repartition():
                 return self._repartitioning(node)
+            case Part():
+                return lambda sources, run: part_of(node, sources[0], self._carried)
             case Merge():
-                hidden = (*self._hidden, PARTITION) if self._placed else self._hidden
-                return lambda sources, run: merged(node, sources, hidden)
+                return lambda sources, run: merged(node, sources, self._carried)
             case Join():
                 return lambda sources, run: joined(node, sources, self._hidden, after)
             case Debug():

@@ -14,8 +14,9 @@ from trident.base.types import arrow_schema
 from trident.compiler.calls import action, emitter, predicate
 from trident.compiler.columns import Columns
 from trident.compiler.failures import Where
+from trident.compiler.splits import Streams, splitting
 from trident.operations.functions import Operation
-from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project
+from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project, Split
 
 Kernel = Callable[[Columns], Columns]
 """Tuples in, tuples out."""
@@ -25,15 +26,19 @@ Kernel = Callable[[Columns], Columns]
 class Work:
     """One Python operation, as it travels to the workers: no plan, no source, only the call."""
 
-    verb: Literal["each", "filter", "map", "peek", "project"]
+    verb: Literal["each", "filter", "map", "peek", "project", "split"]
     where: Where
     operation: Operation | None
     outputs: pa.Schema
-    """What it adds (each), replaces the tuple by (map) or leaves of it (project)."""
+    """What it adds (each), replaces the tuple by (map, split) or leaves of it (project)."""
+    streams: Streams = ()
+    """What a split sends tuples to."""
 
     def before(self, after: set[str]) -> set[str]:
         """The fields that must enter, if these are needed of what leaves."""
-        return (after - set(self.outputs.names if self.verb in ("each", "map") else ())) | set(self.where.inputs)
+        return (after - set(self.outputs.names if self.verb in ("each", "map", "split") else ())) | set(
+            self.where.inputs
+        )
 
 
 def work_of(node: Node) -> Work | None:
@@ -47,6 +52,10 @@ def work_of(node: Node) -> Work | None:
             return Work("filter", Where(node.step, operation.site, inputs), operation, pa.schema([]))
         case Peek(inputs=inputs, action=operation) if not operation.call.native:
             return Work("peek", Where(node.step, operation.site, inputs), operation, pa.schema([]))
+        case Split(inputs=inputs, function=operation):
+            streams = tuple((name, arrow_schema(fields)) for name, fields in node.streams)
+            where = Where(node.step, operation.site, inputs)
+            return Work("split", where, operation, arrow_schema(node.schema), streams)
         case Project() | ParallelismHint():
             return Work("project", Where(node.step, node.site), None, arrow_schema(node.schema))
     return None
@@ -94,6 +103,8 @@ def kernel(work: Work, after: frozenset[str]) -> Kernel:
             return carried(columns)
 
         return peeked
+    if work.verb == "split":
+        return splitting(operation, where, work.streams, after)
     return _emitting(operation, work, after)
 
 

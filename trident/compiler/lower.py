@@ -38,6 +38,7 @@ from trident.plan.nodes import (
     Merge,
     Node,
     ParallelismHint,
+    Part,
     PersistentAggregate,
     Placing,
     Project,
@@ -46,6 +47,7 @@ from trident.plan.nodes import (
     Transform,
 )
 from trident.plan.partitions import stays
+from trident.plan.splitting import PLACE, own_fields
 
 
 class Lowering:
@@ -196,6 +198,8 @@ class Lowering:
                 return self.frame(node.source)
             case Aggregate() | PersistentAggregate():
                 return self._aggregated(node)
+            case Part():
+                return self._part(node)
             case Merge():
                 return self._merged(node)
             case Join():
@@ -262,6 +266,14 @@ class Lowering:
             return Tail(frame, replace(chain, works=(*chain.works, choice), leaving=leaving), leaving)
         schema = arrow_schema(select(node.source.schema, entering))
         return Tail(self.select(node.source, entering), Chain((choice,), schema, leaving), leaving)
+
+    # --- several streams of one ------------------------------------------------------------------------------------
+
+    def _part(self, node: Part) -> DataFrame:
+        wanted = set(self.layout.names(node))
+        own = own_fields(node)
+        items = [f"{quoted(inner)} AS {quoted(name)}" for inner, name in own.items() if name in wanted]
+        return self.frame(node.source).filter(f"{PLACE} = {node.place}").selectExpr(*items)
 
     # --- several sources -------------------------------------------------------------------------------------------
 

@@ -13,12 +13,14 @@ from trident.plan.nodes import (
     Map,
     Merge,
     Node,
+    Part,
     Peek,
     PersistentAggregate,
     Repartition,
     StateQuery,
     sources_of,
 )
+from trident.plan.splitting import PLACE, own_fields
 
 
 def needs(nodes: Sequence[Node], ends: Mapping[int, Iterable[str]], always: Iterable[str] = ()) -> dict[int, set[str]]:
@@ -49,13 +51,20 @@ def entering(node: Node, after: set[str]) -> list[set[str]]:
             return [set(inputs)]
         case Aggregate(group=group, inputs=inputs) | PersistentAggregate(group=group, inputs=inputs):
             return [set(group) | set(inputs)]
+        case Part():
+            return [{PLACE} | {inner for inner, name in own_fields(node).items() if name in _some(node, after)}]
         case Merge(sources=sources):
             places = [place for place, name in enumerate(node.schema.names) if name in after]
             return [{s.schema.names[place] for place in places if place < len(s.schema.names)} for s in sources]
         case Join(keys=keys):
             wanted = [set(key) for key in keys]
             for name, from_ in zip(node.schema.names, origins_of(node), strict=True):
-                for at, own in from_ if name in after else ():
+                for at, own in from_ if name in _some(node, after) else ():
                     wanted[at].add(own)
             return wanted
     return [set(source.schema.names) for source in sources_of(node)]
+
+
+def _some(node: Node, after: set[str]) -> set[str]:
+    """The fields that are needed of what leaves a node, one at least: Spark carries no row without a column."""
+    return after.intersection(node.schema.names) or set(node.schema.names[:1])

@@ -21,6 +21,7 @@ from trident.plan.nodes import (
     PersistentReduce,
     RequestSource,
     Sink,
+    Split,
     SpoutSource,
     StateQuery,
     StateUpdate,
@@ -233,7 +234,7 @@ def _acts(leaf: Node) -> bool:
 
 
 def _calls_user(node: Node) -> bool:
-    return isinstance(node, Each | Filter | Map | Peek) and work_of(node) is not None
+    return isinstance(node, Each | Filter | Map | Peek | Split) and work_of(node) is not None
 
 
 # --- requests -----------------------------------------------------------------------------------------------------

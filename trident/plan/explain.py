@@ -18,6 +18,7 @@ from trident.plan.nodes import (
     PersistentReduce,
     Repartition,
     RequestSource,
+    Split,
     SpoutSource,
     StateQuery,
     StateWriter,
@@ -26,6 +27,7 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
+from trident.plan.splitting import shown_streams
 from trident.plan.states import keys_of
 
 _WIDEST = 60
@@ -56,7 +58,7 @@ def about(node: Node) -> str:
     match node:
         case SpoutSource(spout=spout):
             return spout.kind.value
-        case Each(inputs=inputs) | Filter(inputs=inputs):
+        case Each(inputs=inputs) | Filter(inputs=inputs) | Split(inputs=inputs):
             return f"of {', '.join(inputs)}" if inputs != tuple(node.source.schema.names) else ""
         case Aggregate(group=group):
             return f"by {', '.join(group)}" if group else "over the batch"
@@ -93,6 +95,11 @@ def _join_type(node: Join) -> str:
     return f"{kind}on {keys}{', all fields kept' if node.preserve else ''}"
 
 
+def fields_of(node: Node) -> str:
+    """The fields that leave a step; of a split those of each stream."""
+    return shown_streams(node) if isinstance(node, Split) else ddl(node.schema)
+
+
 def _by_stream(nodes: Sequence[Node]) -> dict[str, list[Node]]:
     found: dict[str, list[Node]] = {}
     for node in nodes:
@@ -108,7 +115,7 @@ def _headline(label: str, first: Node) -> str:
 
 def _steps(steps: Sequence[Node], answers: Mapping[int, str]) -> list[str]:
     width = min(_WIDEST, max(len(step.step) for step in steps))
-    fields = min(_WIDEST, max(len(ddl(step.schema)) for step in steps))
+    fields = min(_WIDEST, max(len(fields_of(step)) for step in steps))
     lines = []
     before: Node | None = None
     for step in steps:
@@ -117,7 +124,7 @@ def _steps(steps: Sequence[Node], answers: Mapping[int, str]) -> list[str]:
             notes.append("<- " + ", ".join(_short(source) for source in sources_of(step)))
         if id(step) in answers:
             notes.append("is the answer")
-        line = f"  {step.step:<{width}}  {ddl(step.schema):<{fields}}  {'; '.join(note for note in notes if note)}"
+        line = f"  {step.step:<{width}}  {fields_of(step):<{fields}}  {'; '.join(note for note in notes if note)}"
         lines.append(line.rstrip())
         before = step
     return lines

@@ -297,6 +297,28 @@ class Join(Node):
     preserve: bool
 
 
+# --- one source, several streams ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split(Node):
+    """Every tuple replaced by what the function sends to the streams, which have names and fields of their own. What
+    leaves it are the tuples of all streams (`trident.plan.splitting` says how); a Part takes one stream's."""
+
+    source: Node
+    inputs: tuple[str, ...]
+    function: Operation
+    streams: tuple[tuple[str, StructType], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part(Node):
+    """The tuples of one stream of a split, the one at this place."""
+
+    source: Split
+    place: int
+
+
 def sources_of(node: Node) -> tuple[Node, ...]:
     """The nodes that this one reads."""
     if isinstance(node, Merge | Join):

@@ -14,10 +14,12 @@ from trident.plan.nodes import (
     Merge,
     Node,
     ParallelismHint,
+    Part,
     Peek,
     Placing,
     Project,
     Repartition,
+    Split,
     sources_of,
 )
 
@@ -33,7 +35,9 @@ def stays(node: Node) -> bool:
     match node:
         case Repartition(how=how):
             return how is Placing.IDENTITY
-        case Each() | Filter() | Map() | Project() | Peek() | Debug() | ParallelismHint() | Merge():
+        case Each() | Filter() | Map() | Project() | Peek() | Debug() | Split() | Part():
+            return True
+        case ParallelismHint() | Merge():
             return True
     return False
 

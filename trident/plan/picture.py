@@ -21,6 +21,7 @@ from trident.plan.nodes import (
     PersistentReduce,
     Project,
     RequestSource,
+    Split,
     SpoutSource,
     StateQuery,
     StateWriter,
@@ -175,7 +176,7 @@ def _fields(node: Node) -> str:
     match node:
         case Each(outputs=outputs) | StateQuery(outputs=outputs):
             return f"+ {ddl(outputs)}"
-        case Peek() | Debug() | ForeachBatch() | WriteParquet():
+        case Peek() | Debug() | Split() | ForeachBatch() | WriteParquet():
             return ""
     before = [source.schema for source in sources_of(node)]
     return (

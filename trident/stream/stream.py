@@ -8,10 +8,19 @@ from trident.stream.output import OutputVerbs
 from trident.stream.persist import PersistVerbs
 from trident.stream.query import QueryVerbs
 from trident.stream.repartition import RepartitionVerbs
+from trident.stream.split import SplitVerbs
 
 
 class Stream(
-    MapVerbs, RepartitionVerbs, AggregateVerbs, PersistVerbs, QueryVerbs, CombineVerbs, OutputVerbs, LookVerbs
+    MapVerbs,
+    RepartitionVerbs,
+    AggregateVerbs,
+    PersistVerbs,
+    QueryVerbs,
+    CombineVerbs,
+    SplitVerbs,
+    OutputVerbs,
+    LookVerbs,
 ):
     """A description of what happens to every batch; `TridentTopology.newStream` begins one.
 

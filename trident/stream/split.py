@@ -1,0 +1,203 @@
+"""One stream to several, by one function that runs once: split."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
+
+from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.names import FieldsLike, check_name, did_you_mean
+from trident.base.step import Step
+from trident.operations.functions import Call, Operation
+from trident.operations.outputs import OutputsLike, read_outputs
+from trident.operations.reading import check_arguments, read_operation
+from trident.plan import nodes
+from trident.plan.register import Register
+from trident.plan.splitting import shown_streams, split_schema
+from trident.stream.base import StreamBase
+from trident.stream.call import Arguments, read_arguments
+from trident.stream.shown import Shown
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+_USAGE = "split([inputFields,] function, streams={'name': 'field type, ...'})"
+_MOST = 127
+
+
+class SplitVerbs(StreamBase):
+    """The verb that makes several streams of one."""
+
+    __slots__ = ()
+
+    def split(
+        self,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        function: object = None,
+        streams: Mapping[str, OutputsLike] | None = None,
+    ) -> "SplitStreams":
+        """Send every tuple to named streams: any number of tuples to any of them, each stream with its own fields.
+
+        The function runs once for every tuple, however many of the streams are read. What it sends replaces the tuple;
+        to keep a field, send it along. Trident has no counterpart (it was asked for as STORM-68).
+
+        Parameters
+        ----------
+        inputFields : str or list of str, optional
+            The fields that the function sees, one positional argument each. Omitted: a callable gets one TridentTuple
+            of all fields.
+        function : callable or Function
+            A generator that yields ``("name", values)``, or a function that returns one such pair or a list of them:
+            the name of a stream, and a tuple of its fields' values (a scalar where it has one field). A `Function`
+            calls ``collector.emitTo("name", [values])``. A tuple of which nothing is sent is dropped.
+        streams : dict
+            The streams' names, and their fields with types: ``{"orders": "id long, price double"}``.
+
+        Returns
+        -------
+        SplitStreams
+            Its streams by name, ``parsed.orders`` or ``parsed["orders"]``; or all of them in order,
+            ``orders, errors = ...``.
+
+        Raises
+        ------
+        FieldNotFoundError, TypeDeclarationError, TopologyError
+            Where the call cannot mean anything.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> def parse(line):
+        ...     id, _, price = line.partition(" ")
+        ...     try:
+        ...         yield "orders", (int(id), float(price))
+        ...     except ValueError as error:
+        ...         yield "errors", (line, str(error))
+        >>> lines = TridentTopology().newStream("lines", FixedBatchSpout("line string", [["1 2.5", "2 free"]]))
+        >>> parsed = lines.split(
+        ...     "line", parse, streams={"orders": "id long, price double", "errors": "line string, why string"}
+        ... )
+        >>> parsed.orders.take(9)
+        [Row(id=1, price=2.5)]
+        >>> parsed["errors"]
+        Stream(lines.errors/0:errors: line string, why string)
+        """
+        step = self._step("split")
+        last = args[-1] if args else None
+        if streams is None and isinstance(last, Mapping):
+            args, streams = args[:-1], last
+        call = read_arguments(step, _USAGE, args, {"function": function}, inputFields)
+        step = call.step
+        if call.outputs is not None:
+            raise step.error(TopologyError, f"name the streams, not only fields; write {_USAGE}")
+        inputs = self._inputs(call.inputs, step)
+        operation = _operation(call, inputs)
+        declared = _declared(streams, step)
+        schema = split_schema(declared)
+        node = nodes.Split(self._node, inputs, operation, declared, step=step.label, site=step.called, schema=schema)
+        self._register.add(self._label, node)
+        return SplitStreams(self._register, node, self._label)
+
+
+class SplitStreams(Shown):
+    """The streams that `Stream.split` gives, by name."""
+
+    __slots__ = ("_label", "_node", "_parts", "_register")
+
+    def __init__(self, register: Register, node: nodes.Split, label: str) -> None:
+        self._register = register
+        self._node = node
+        self._label = label
+        self._parts: dict[str, Stream] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the streams."""
+        return tuple(name for name, _ in self._node.streams)
+
+    def __getitem__(self, name: str) -> "Stream":
+        if name not in self.names:
+            raise TopologyError(self._missing(name))
+        if name not in self._parts:
+            self._parts[name] = self._part(name)
+        return self._parts[name]
+
+    def __getattr__(self, name: str) -> "Stream":
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} has no {name!r}", name=name, obj=self)
+        if name not in self.names:
+            raise AttributeError(self._missing(name), name=name, obj=self)
+        return self[name]
+
+    def __dir__(self) -> Sequence[str]:
+        return sorted({*super().__dir__(), *self.names})
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> "Iterator[Stream]":
+        return map(self.__getitem__, self.names)
+
+    def _part(self, name: str) -> "Stream":
+        """A stream of its own, made when it is first asked for: what nobody reads is no end of the topology."""
+        from trident.stream.stream import Stream
+
+        place, label = self.names.index(name), f"{self._label}.{name}"
+        schema, step = self._node.streams[place][1], self._register.label(label, name)
+        node = nodes.Part(self._node, place, step=step, site=self._node.site, schema=schema)
+        self._register.add(label, node)
+        return Stream(self._register, node, label)
+
+    def _missing(self, name: object) -> str:
+        near = did_you_mean(name, self.names) if isinstance(name, str) else ""
+        return f"{self._node.step}: there is no stream {name!r}; the streams are {', '.join(self.names)}{near}"
+
+    def _ends(self) -> list[nodes.Node]:
+        return [part._node for part in self._parts.values()] or [self._node]
+
+    def __repr__(self) -> str:
+        return f"SplitStreams({self._node.step}: {shown_streams(self._node)})"
+
+
+def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
+    step = call.step
+    operation, returns = read_operation(call.operation, step, tuples=call.inputs is None)
+    if operation.call.native:
+        raise step.error(TopologyError, "it is Spark's own; what sends tuples to streams is a Python function")
+    if operation.call is Call.FILTER:
+        raise step.error(TopologyError, "it is a Filter; what sends tuples to streams is a function or a Function")
+    if returns.nothing:
+        raise step.error(TypeDeclarationError, "it is annotated to return None, and sends nothing")
+    check_arguments(operation, inputs, step)
+    return operation
+
+
+def _declared(streams: object, step: Step) -> tuple[tuple[str, StructType], ...]:
+    if not isinstance(streams, Mapping) or not streams:
+        what = "name the streams" if not streams else f"streams is a dict of names and fields, not {streams!r}"
+        raise step.error(TopologyError, f"{what}; write {_USAGE}")
+    if len(streams) > _MOST:
+        raise step.error(TopologyError, f"at most {_MOST} streams leave a split, not {len(streams)}")
+    return tuple((_checked(name, step), _typed(name, fields, step)) for name, fields in streams.items())
+
+
+def _checked(name: object, step: Step) -> str:
+    try:
+        return check_name("a stream", name)
+    except TopologyError as error:
+        raise step.error(TopologyError, str(error)) from None
+
+
+def _typed(name: str, fields: OutputsLike, step: Step) -> StructType:
+    step = Step(f"{step.label}, stream {name!r}", step.called, step.function)
+    declared = read_outputs(fields, step)
+    for field, typed in zip(declared.schema.fields, declared.typed, strict=True):
+        if not typed:
+            raise step.error(
+                TypeDeclarationError,
+                f"the type of field {field.name!r} is not declared: write it with the field, "
+                f"such as '{field.name} string'",
+            )
+    return declared.schema
