@@ -357,6 +357,15 @@ GUARDS = [
         "tests/runtime/test_running.py -k removed_checkpoint",
     ),
     Guard(
+        "start, another log's folder",
+        "whoever forgets where the log is begins a new one, and sweeps the snapshots that the right one names",
+        "trident/runtime/start.py",
+        "        demand_own_folder(settings, log.uuid)",
+        "        pass",
+        "tests/runtime/test_log_in_redis.py -k one_logs",
+        also=("    demand_log_there(settings, LOG_FILE)", "    pass"),
+    ),
+    Guard(
         "start, another shape",
         "sums are added to what an aggregator of another kind left",
         "trident/runtime/same_shape.py",
