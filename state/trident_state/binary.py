@@ -66,7 +66,8 @@ def with_lengths(values: pa.Array) -> pa.Array:
 
 def lengths_of(values: pa.Array) -> Offsets:
     """The length of each value in bytes."""
-    return np.diff(buffers_of(values)[1])
+    offsets = buffers_of(values)[1]
+    return offsets[1:] - offsets[:-1]
 
 
 def gathered(data: Bytes, at: Offsets, lengths: Offsets) -> pa.Array:

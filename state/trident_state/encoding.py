@@ -173,12 +173,13 @@ def integers_of(column: pa.Array) -> npt.NDArray[np.int64]:
         column = column.cast(pa.timestamp("us", kind.tz))
     elif kinds.is_duration(kind):
         column = column.cast(pa.duration("us"))
-    return numbers_of(column.cast(pa.int64()), np.int64)
+    return numbers_of(column if kinds.is_int64(kind) else column.cast(pa.int64()), np.int64)
 
 
 def numbers_of(column: pa.Array, kind: type[np.generic]) -> npt.NDArray[Any]:
     """A numeric column as NumPy numbers, null as 0."""
-    return np.ascontiguousarray(column.fill_null(0).to_numpy(zero_copy_only=False), kind)
+    full = column.fill_null(0) if column.null_count else column
+    return np.ascontiguousarray(full.to_numpy(zero_copy_only=False), kind)
 
 
 def _counted(tag: bytes, counts: pa.Array) -> pa.Array:
@@ -300,7 +301,7 @@ def of_integers(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
 def cast_or_corrupt(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Stored values as their type; StateCorruptError where one cannot be (no UTF-8, out of range)."""
     try:
-        return values.cast(kind)
+        return values if values.type == kind else values.cast(kind)
     except pa.ArrowInvalid as error:
         raise _corrupt(str(kind)) from error
 

@@ -18,6 +18,8 @@ from tests.simulator.world import World
 
 _AT_ONCE = 100
 """Seeds that a process takes."""
+_SWEPT = 20
+"""Schedules after which what they left is collected."""
 _MOST_WRONG = 10
 
 
@@ -67,16 +69,15 @@ def _spread(sizes: Counter[int]) -> str:
 
 @contextmanager
 def thrift() -> Iterator[None]:
-    """No log lines, and no collector that walks over Spark's and Arrow's modules again and again."""
+    """No log lines, and no collector that walks over Spark's and Arrow's modules again and again: `some` has what is
+    new collected."""
     logging.disable(logging.CRITICAL)
-    gc.collect()
-    gc.freeze()
     gc.disable()
     try:
         yield
     finally:
+        gc.collect(1)
         gc.enable()
-        gc.unfreeze()
         logging.disable(logging.NOTSET)
 
 
@@ -101,14 +102,15 @@ def some(seeds: range) -> Tally:
             sizes = {"faults": sum(result.faults.values()), "batches": result.batches, "drivers": result.drivers}
             for name, size in sizes.items():
                 tally.sizes.setdefault(name, Counter())[size] += 1
-            if not tally.schedules % 100:
-                gc.collect()
-                gc.freeze()  # what is left are caches
+            if not tally.schedules % _SWEPT:
+                gc.collect(0)
     return tally
 
 
 def _settle(turn: Any) -> None:
-    """One core for this process: its threads take turns, and handing over is slow from one core to another."""
+    """A core for this process, and modules that no collector looks at."""
+    gc.collect()
+    gc.freeze()
     with suppress(AttributeError, OSError):
         cores = sorted(os.sched_getaffinity(0))
         with turn.get_lock():

@@ -5,6 +5,7 @@ No decision of the library is taken here.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -13,15 +14,21 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from tests.simulator.flows import Worlds
-from trident.runtime import committer, crash, fitting, group_run, reading, slots
-from trident_state.keys import encode_keys, hash_keys
+from trident.compiler.queries import compile_query
+from trident.runtime import committer, crash, fitting, group_run, reading, slots, start
+from trident_state.binary import with_lengths
+from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory import entries as memory_entries
 from trident_state.memory import segments, snapshots
 from trident_state.memory import store as memory_store
 from trident_state.memory.segments import Segment
-from trident_state.redis import placement, writer
+from trident_state.records.forms import unpacked
+from trident_state.redis import cluster, findings, placement, reader, writer
 from trident_state.redis import store as redis_store
+from trident_state.redis.meta import parse_meta
 from trident_state.redis.placement import PUT_KEYS, place, place_distinct
+from trident_state.redis.server import parse_info
+from trident_state.redis.wire import Arguments, Blob
 
 _T = TypeVar("_T")
 
@@ -46,6 +53,54 @@ class Clock:
     @staticmethod
     def sleep(seconds: float) -> None:
         Worlds.now.scheduler.sleep(seconds)
+
+
+class Turns:
+    """In the place of `threading.RLock` where it is held at points of input and output: all stacks are one thread's, so
+    that it is the fiber's, and waited for in simulated time."""
+
+    def __init__(self) -> None:
+        self._scheduler = Worlds.now.scheduler
+        self._owner: Any = None
+        self._depth = 0
+
+    def acquire(self, blocking: bool = True) -> bool:
+        me = self._scheduler.fiber or self._scheduler
+        while self._depth and self._owner is not me:
+            if not blocking:
+                return False
+            self._scheduler.wait(lambda: not self._depth)
+        self._owner = me
+        self._depth += 1
+        return True
+
+    def release(self) -> None:
+        self._depth -= 1
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Folder:
+    """In the place of a path: names, and nothing there."""
+
+    __slots__ = ("_path", "name")
+    parent = "."
+
+    def __init__(self, name: str, above: str = "") -> None:
+        self.name, self._path = name, above + name
+
+    def __str__(self) -> str:
+        return self._path
+
+    def __truediv__(self, name: str) -> "Folder":
+        return Folder(name, f"{self._path}/")
+
+    def is_dir(self) -> bool:
+        return False
 
 
 class SegmentFiles:
@@ -130,10 +185,14 @@ def machine() -> Iterator[None]:
     """Everything that is the same for all worlds."""
     encode = _remembered(encode_keys, _of_table)
     hashed = _remembered(hash_keys, _of_array)
+    decode = _remembered(decode_keys, lambda encoded, schema: (_of_array(encoded), schema.names[0]))
+    arguments = _remembered(Arguments, _of_array)
+    unpack = _remembered(unpacked, lambda form, records, where: (type(form), *records))  # values are all longs
     put: list[tuple[Any, str, Any]] = [
         *((module, "freeze", Kept) for module in (group_run, committer)),
         *((module, "thaw", lambda kept, where: kept.table) for module in (fitting, committer)),
         (reading, "time", Clock),
+        (start, "compile_query", cache(compile_query)),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
         (snapshots, "write_segment", _write_segment),
         (snapshots, "read_segment", _read_segment),
@@ -142,12 +201,19 @@ def machine() -> Iterator[None]:
         *((module, "encode_keys", encode) for module in (redis_store, memory_store)),
         *((module, "hash_keys", hashed) for module in (placement, memory_store, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
+        (redis_store, "threading", SimpleNamespace(RLock=Turns)),
+        *((module, "parse_info", cache(parse_info)) for module in (redis_store, cluster)),
+        *((module, "parse_meta", _remembered(parse_meta, tuple)) for module in (reader, findings)),
+        *((module, "Arguments", arguments) for module in (reader, writer)),
+        *((module, "unpacked", unpack) for module in (reader, writer)),
+        *((module, "decode_keys", decode) for module in (reader, memory_store)),
+        (writer, "with_lengths", _remembered(with_lengths, _of_array)),
+        (writer, "Blob", _remembered(Blob, _of_array)),
         (redis_store, "place", _remembered(place, _of_array)),
         (redis_store, "place_distinct", _remembered(place_distinct, _of_array)),
     ]
     with ExitStack() as stack:
         for module, name, thing in put:
             stack.enter_context(patch.object(module, name, thing))
-        stack.callback(crash.listen, None)
-        crash.listen(lambda point: Worlds.now.scheduler.point(point))
+        stack.callback(crash.listen, None)  # each world listens itself
         yield

@@ -1,8 +1,8 @@
 """Who runs next: one seeded choice at a time, in a time that only moves when nothing else can.
 
-Everything of a run happens in one thread at a time. A task is called to its end, unless a seed made it a *fiber*
-beforehand: that one runs in a thread of its own which takes turns with the scheduler, so that it can be left standing
-at any point of input or output, and others (another driver, a reader) go on in between.
+Everything of a run happens in one thread. A task is called to its end, unless a seed made it a *fiber* beforehand:
+that one has a stack of its own (a greenlet) which takes turns with the scheduler, so that it can be left standing at
+any point of input or output, and others (another driver, a reader) go on in between.
 """
 
 import heapq
@@ -10,8 +10,9 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable
-from threading import Lock, Thread
 from typing import Any
+
+from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]  # it comes without types
 
 MOST_TURNS = 20_000
 
@@ -32,6 +33,8 @@ class Process:
         self.alive = True
         self.asleep_until = 0.0
         self.pools: list[Pool] = []
+        self.queued = 0
+        """Tasks that no pool began yet."""
         self.fibers: list[Fiber] = []
         self.loops: list[Callable[[float], Callable[[], None] | None]] = []
         """Each gives what it would do now, if it has something to do."""
@@ -40,37 +43,36 @@ class Process:
 
 
 class Fiber:
-    """A thread that takes turns with the scheduler."""
+    """A stack of its own that takes turns with the scheduler."""
 
     def __init__(self) -> None:
-        self._go, self._back = Lock(), Lock()
-        self._go.acquire()
-        self._back.acquire()
         self.over = True
         self.ready: Callable[[], bool] | None = None
         self.deadline = 0.0
-        self._work: Callable[[], None] = lambda: None
-        Thread(target=self._loop, name="fiber", daemon=True).start()
+        self._work: Callable[[], None] = _nothing
+        self._stack = greenlet(self._loop)
+        self._resumed_by: Any = None
 
     def begin(self, work: Callable[[], None]) -> None:
         self._work, self.over, self.ready = work, False, None
 
     def resume(self) -> None:
-        """Let it run until it pauses or is over."""
-        self._go.release()
-        self._back.acquire()
+        """Let it run until it pauses or is over; what it raises comes out here."""
+        self._resumed_by = self._stack.parent = getcurrent()
+        self._stack.switch()
 
     def pause(self) -> None:
-        """Called inside: let the scheduler go on."""
-        self._back.release()
-        self._go.acquire()
+        """Called inside: let whoever resumed it go on."""
+        self._resumed_by.switch()
 
     def _loop(self) -> None:
         while True:
-            self._go.acquire()
             self._work()
-            self.over = True
-            self._back.release()
+            self.over, self._work = True, _nothing
+            self._resumed_by.switch()
+
+
+def _nothing() -> None: ...
 
 
 _idle_fibers: list[Fiber] = []
@@ -84,6 +86,8 @@ class Scheduler:
         self.now = 0.0
         self.steps = 0
         """Points of input and output that were passed."""
+        self.alarm = 0
+        """At which of them `passed` is called, and at all later ones, until it is set anew."""
         self.turns = 0
         self.processes: list[Process] = []
         self.current: Process | None = None
@@ -127,14 +131,15 @@ class Scheduler:
         self.now += 0.0003
         if self.trace is not None:
             self.trace(f"{process.name}: {what}")
-        self.passed(process, what)
+        if self.steps >= self.alarm:
+            self.passed(process)
         fiber = self.fiber
         if still or fiber is None:
             return
         if process.asleep_until > self.now or self.random.random() < self.pausing:
             self._pause(fiber)
 
-    def passed(self, process: Process, what: str) -> None:
+    def passed(self, process: Process) -> None:
         """For whoever makes trouble."""
 
     def wait(self, until: Callable[[], bool], timeout: float | None = None) -> bool:
@@ -182,10 +187,6 @@ class Scheduler:
             self._let_time_pass()
             return
         process, thing = choices[int(self.random.random() * len(choices))]
-        self.run(process, thing)
-
-    def run(self, process: Process, thing: Callable[[], None]) -> None:
-        """Do something in a process."""
         outer = self.current, self.fiber
         self.current, self.fiber = process, None
         try:
@@ -200,7 +201,7 @@ class Scheduler:
             thing = loop(self.now)
             if thing is not None:
                 choices.append((process, thing))
-        for pool in process.pools:
+        for pool in process.pools if process.queued else ():
             if pool.work and (pool.most is None or pool.running < pool.most):
                 choices.append((process, pool.begin))
         for fiber in process.fibers:
@@ -228,8 +229,10 @@ class Scheduler:
         """Let a fiber of a process go on."""
         outer = self.current, self.fiber
         self.current, self.fiber, fiber.ready = process, fiber, None
-        fiber.resume()
-        self.current, self.fiber = outer
+        try:
+            fiber.resume()
+        finally:
+            self.current, self.fiber = outer
         if fiber.over:
             process.fibers.remove(fiber)
             _idle_fibers.append(fiber)
@@ -243,7 +246,9 @@ class Scheduler:
 
     def kill(self, process: Process) -> None:
         """The process is dead from here on; its stacks unwind without an effect."""
-        process.alive = False
+        if process.alive:
+            process.alive = False
+            self.processes.remove(process)
 
     def reap(self, process: Process) -> None:
         """Let the fibers of a dead process come to their end."""
@@ -315,12 +320,14 @@ class Pool:
             raise RuntimeError(f"{self.name}: closed, nothing more is done here")
         outcome = Outcome(self, (lambda: work(*args)) if args else work)
         self.work.append(outcome)
+        self.process.queued += 1
         return outcome
 
     def begin(self) -> None:
         """Begin the first task."""
         scheduler, outcome = self.scheduler, self.work.popleft()
         self.running += 1
+        self.process.queued -= 1
         if self._fibers and scheduler.random.random() < scheduler.in_fibers:
             scheduler.in_fiber(self.process, lambda: self._do(outcome))
         else:
@@ -337,5 +344,6 @@ class Pool:
         self._closed = True
         for outcome in self.work:
             outcome.cancel()
+        self.process.queued -= len(self.work)
         self.work.clear()
         return self.scheduler.wait(lambda: not self.running, timeout)

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 from tests.simulator import flows, patches
@@ -24,6 +23,7 @@ from trident.base.errors import (
     StateRecoveringError,
     StateUnavailableError,
 )
+from trident.runtime import crash
 from trident.runtime import events as on
 from trident.runtime.reading import consistently, read_committed
 from trident.runtime.settings import Settings
@@ -36,6 +36,8 @@ from trident_state.store import Home, StateIdentity, StateKind, StateShape, Stor
 
 KEYS = ("apple", "avocado", "banana", "blueberry")
 LETTERS = ("a", "b")
+
+_NEVER = 1 << 60
 
 READ_ERRORS = (StateRecoveringError, StateUnavailableError, StateFullError, SnapshotMovedError, FencedError)
 """What a read may meet while faults go on."""
@@ -78,9 +80,10 @@ class World:
         self.wrong: BaseException | None = None
         self.attempts: dict[TransactionAttempt, list[Any]] = {}
         self.segments = patches.SegmentFiles()
+        folder: Any = patches.Folder("nowhere")
         self.settings = Settings(
             "sim",
-            Path("nowhere"),
+            folder,
             True,
             maxSpoutPending=chance.randint(1, 3),
             maxAttempts=chance.choice((2, 3, 6)),
@@ -145,9 +148,9 @@ class World:
                 identity, shape, self.kind, home, None, self.pace, self.scheduler, lambda name, work: work()
             )
         if self.python:
-            shape = replace(shape, combine=replace(shape.combine, native=None))
+            shape = _combined_in_python(self.flow, identity.name)
         address: Any = FakeAddress(self.network)
-        layout = Layout("p", identity, self.buckets, self.groups)
+        layout = _layout(identity, self.buckets, self.groups)
         return RedisStore(identity, shape, self.kind, address, layout, self.form)
 
     # --- from start to end -------------------------------------------------------------------------------------------
@@ -157,23 +160,27 @@ class World:
         flows.Worlds.now = self
         vars(writer)["PUT_KEYS"] = self.put_keys
         scheduler = self.scheduler
+        crash.listen(scheduler.point)
         try:
             self._start_driver()
             while not self.over and self.wrong is None:
                 scheduler.step()
-                self._look()
+                if not scheduler.turns % 8:
+                    self._look()
             if self.wrong is not None:
                 raise self.wrong
         finally:
             self._close()
+            flows.Worlds.now = None
+            crash.listen(None)
         result = self.result
         result.batches, result.drivers = len(self.oracle.batches), len(self.drivers)
         result.steps = scheduler.steps
         return result
 
     def _close(self) -> None:
-        self._faults_left, self._next_fault, self._next_read = 0, 1 << 60, 1 << 60
-        for process in self.scheduler.processes:
+        self._faults_left, self._next_fault, self._next_read = 0, _NEVER, _NEVER
+        for process in [*self.scheduler.processes]:
             self.scheduler.kill(process)
             self.scheduler.reap(process)
 
@@ -226,14 +233,14 @@ class World:
 
     def _look(self) -> None:
         """Is everything there? Then read it all, stop, and perhaps look again after a restart."""
-        if self.scheduler.turns % 8 or self.scheduler.now < self._finishing:
+        if self.scheduler.now < self._finishing:
             return
         group = self.disk.groups.get(self.program.groups[0].name)
         if group is None or group.committed != group.frozen:
             return
         if not all(source.read_up(group.positions.get(name)) for name, source in self.sources.items()):
             return
-        self._faults_left, self._next_fault = 0, 1 << 60
+        self._faults_left, self._next_fault = 0, _NEVER
         self._finishing = self.scheduler.now + 0.3
         driver = next((d for d in reversed(self.drivers) if d.holds_log), self.drivers[-1])
         asleep = any(d.process.asleep_until > self.scheduler.now for d in self.drivers if d.process.alive)
@@ -389,17 +396,17 @@ class World:
         """Points of input and output until the next fault."""
         return self.scheduler.steps + 1 + int(self.chance.expovariate(1 / self.chance.choice((4, 20, 60))))
 
-    def _passed(self, process: Process, what: str) -> None:
-        steps = self.scheduler.steps
+    def _passed(self, process: Process) -> None:
+        steps, trouble = self.scheduler.steps, False
         if steps >= self._next_read:
             self._next_read = steps + self.chance.randint(10, 120)
             self._begin_read()
         if steps >= self._next_fault:
-            if self._faults_left <= 0:
-                self._next_fault = 1 << 60
-                return
-            self._faults_left -= 1
-            self._next_fault = self._gap()
+            trouble = self._faults_left > 0
+            self._faults_left -= trouble
+            self._next_fault = self._gap() if trouble else _NEVER
+        self.scheduler.alarm = min(self._next_read, self._next_fault)
+        if trouble:
             self._trouble(process)
 
     def _trouble(self, process: Process) -> None:
@@ -508,6 +515,17 @@ class World:
 
     def _file_full(self, driver: Driver) -> None:
         self.segments.full = True
+
+
+@cache
+def _combined_in_python(flow: str, state: str) -> StateShape:
+    shape = flows.program(flow).shapes[state]
+    return replace(shape, combine=replace(shape.combine, native=None))
+
+
+@cache
+def _layout(identity: StateIdentity, buckets: int, groups: int) -> Layout:
+    return Layout("p", identity, buckets, groups)
 
 
 def _scanned(snapshot: Any, state: str) -> dict[str, int | None]:

@@ -12,6 +12,8 @@ from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 
 logger = logging.getLogger(__name__)
 
+_JSON = json.JSONEncoder(allow_nan=False)
+
 
 class Sources:
     """The spout executors of one batch group."""
@@ -98,8 +100,10 @@ class Sources:
 
     def _json(self, stream: str, metadata: Metadata) -> Metadata:
         """Metadata as the log will give it back."""
+        if metadata is None:
+            return None
         try:
-            found: Metadata = json.loads(json.dumps(metadata, allow_nan=False))
+            found: Metadata = json.loads(_JSON.encode(metadata))
         except (TypeError, ValueError) as error:
             raise SpoutContractError(
                 f"spout {stream!r} gave metadata that is not JSON ({error}): {metadata!r:.200}"

@@ -17,7 +17,7 @@ from trident_state.redis.failures import Reply as Reply
 from trident_state.redis.failures import demand, is_moving
 from trident_state.redis.scripts import Script
 from trident_state.redis.slots import Slots, slot_of
-from trident_state.redis.wire import EXEC, MULTI, command
+from trident_state.redis.wire import EXEC, MULTI, load
 
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.1
@@ -123,7 +123,7 @@ class Link:
         return connection
 
     def _load(self, connection: Connection) -> None:
-        for reply in connection.ask(*[command(b"SCRIPT", b"LOAD", script.source) for script in self._scripts]):
+        for reply in connection.ask(*map(load, self._scripts)):
             demand(reply, self._servers.where, connection.server)
 
 

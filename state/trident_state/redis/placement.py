@@ -72,6 +72,8 @@ class Placement:
 
     def group(self, group: int) -> slice:
         """The rows of a group."""
+        if self.layout.groups == 1:
+            return slice(0, len(self))
         per = self.layout.per_group
         first, last = np.searchsorted(self._buckets, np.array([group * per, (group + 1) * per]))
         return slice(int(first), int(last))

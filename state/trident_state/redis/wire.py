@@ -1,6 +1,7 @@
 """Commands as the bytes that go to the server (RESP), packed by hand: redis-py takes 5 to 10 us for each."""
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import pyarrow as pa
 
@@ -22,6 +23,12 @@ def bulks(parts: Iterable[bytes]) -> bytes:
 
 
 MULTI, EXEC = command(b"MULTI"), command(b"EXEC")
+
+
+@cache
+def load(script: Script) -> bytes:
+    """The command that tells a server a script."""
+    return command(b"SCRIPT", b"LOAD", script.source)
 
 
 def call(script: Script, keys: Sequence[bytes], *args: bytes) -> bytes:
