@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from trident.operations.tuples import TridentTuple
     from trident.runtime.registry import active
     from trident.stream import GroupedStream, Stream, TridentState
+    from trident.stream.verb import verb
     from trident.topology import TridentTopology
 
 _HOMES = {
@@ -55,6 +56,7 @@ _HOMES = {
     "active": "trident.runtime.registry",
     "publishedFiles": "trident.output",
     "readParquet": "trident.output",
+    "verb": "trident.stream.verb",
     "openState": "trident.access.opening",
     "listStates": "trident.access.listing",
     "dropState": "trident.access.dropping",
@@ -101,6 +103,7 @@ __all__ = [
     "openState",
     "publishedFiles",
     "readParquet",
+    "verb",
 ]
 
 

@@ -13,7 +13,7 @@ from trident.operations.joining import JoinOutFieldsMode, JoinType, JoinTypes
 from trident.operations.outputs import OutputsLike, read_outputs
 from trident.operations.updating import held_fields
 from trident.plan import rules
-from trident.plan.explain import explain_nodes
+from trident.plan.explain import Known, explain_nodes
 from trident.plan.nodes import Emitted, Node, RequestSource, SpoutSource, StateSpec, StateWriter, StaticState, walk
 from trident.plan.register import Register
 from trident.stream import Stream
@@ -27,7 +27,7 @@ from trident_spouts.adapters.adapt import as_spout
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from trident.compiler.program import Stage
+    from trident.compiler.program import Program, Stage
     from trident.log import RedisLog
     from trident.runtime.running import RunningTopology
     from trident_spouts.executor import Spout
@@ -319,12 +319,17 @@ class TridentTopology(Shown):
     # --- looking at it --------------------------------------------------------------------------------------------
 
     def explain(self) -> None:
-        """Print every stream's steps, the batch groups and stages they run in, and what each state is promised.
+        """Print every stream's steps (who runs them: Spark itself, Python in its workers, the driver; in how many
+        partitions, where that was asked for), the batch groups and stages they run in, and what each state is promised.
 
-        Starts no JVM.
+        Starts no JVM. `Stream.explainSpark` prints what Spark makes of a stream.
         """
+        from trident.compiler.stages import cut
+        from trident.compiler.whereabouts import whereabouts
+
+        program = cut(self)
         answers = {id(leaf): function for function, (_, leaf) in self.requests.items()}
-        print(explain_nodes(self._ends(), self._stages(), answers))
+        print(explain_nodes(self._ends(), Known(answers, whereabouts(program), _stages(program))))
 
     def _ends(self) -> Sequence[Node]:
         return self._register.ends()
@@ -338,18 +343,6 @@ class TridentTopology(Shown):
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(unknown_verb(self, name), name=name, obj=self)
 
-    def _stages(self) -> list[str]:
-        """The batch groups, and what each stage of them starts from and makes."""
-        from trident.compiler.stages import cut
-
-        lines = []
-        for group in cut(self).groups:
-            lines.append(f"batch group {group.name}")
-            for stage in group.stages:
-                starts = ", ".join(node.step.partition(":")[0] for node in stage.reads)
-                lines.append(f"  stage {stage.number}: {starts} -> {_ends(stage)}")
-        return lines
-
     def _check_name(self, what: str, name: str, taken: dict[str, Any], step: Step) -> None:
         try:
             check_name(what, name)
@@ -357,6 +350,17 @@ class TridentTopology(Shown):
             raise step.error(TopologyError, str(error)) from None
         if name in taken:
             raise step.error(DuplicateNameError, f"{what} of this name begins at {taken[name].site.place} already")
+
+
+def _stages(program: "Program") -> list[str]:
+    """The batch groups, and what each stage of them starts from and makes."""
+    lines = []
+    for group in program.groups:
+        lines.append(f"batch group {group.name}")
+        for stage in group.stages:
+            starts = ", ".join(node.step.partition(":")[0] for node in stage.reads)
+            lines.append(f"  stage {stage.number}: {starts} -> {_ends(stage)}")
+    return lines
 
 
 def _ends(stage: "Stage") -> str:

@@ -101,3 +101,11 @@ def test_show_prints_a_table(lines: Stream, spark: SparkSession, capsys: pytest.
     assert capsys.readouterr().out.splitlines()[1] == "|n| line|"
     lines.map("line", lambda line: 30 * "x", "long string").show(1, truncate=8, spark=spark)
     assert capsys.readouterr().out.splitlines()[3] == "|xxxxx...|"
+
+
+def test_sparks_own_plan_on_demand(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog", "cat"]]))
+    counts = words.partitionBy("word").parallelismHint(3).groupBy("word").aggregate(Count(), "count")
+    counts.explainSpark(spark=spark)
+    plan = capsys.readouterr().out
+    assert "Physical Plan" in plan and "hashpartitioning(word" in plan and ", 3), REPARTITION_BY_NUM" in plan

@@ -2,6 +2,9 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -17,8 +20,36 @@ def _ours(file: str) -> bool:
     return file.startswith(_PACKAGE)
 
 
+_within: ContextVar[tuple[tuple[str, ...], CallSite | None]] = ContextVar("trident_within", default=((), None))
+"""The verbs that are made of verbs and are being called, outermost first, and where the outermost was."""
+
+
+@contextmanager
+def within(verb: CallSite) -> Iterator[None]:
+    """Whatever is called in here is part of this verb: its name leads, and the line that called it is the place."""
+    names, place = _within.get()
+    token = _within.set(((*names, verb.name), place or verb))
+    try:
+        yield
+    finally:
+        _within.reset(token)
+
+
+def verb_label(verb: str) -> str:
+    """A verb's name, behind those of the verbs that it is a part of.
+
+    >>> with within(CallSite("top")):
+    ...     verb_label("aggregate")
+    'top.aggregate'
+    """
+    return ".".join([*_within.get()[0], verb])
+
+
 def caller(verb: str) -> CallSite:
-    """Where the user's code called us: the innermost frame outside this package."""
+    """Where the user's code called us: the innermost frame outside this package, or the call of the verb around."""
+    _, place = _within.get()
+    if place is not None:
+        return CallSite(verb, place.file, place.line)
     frame = sys._getframe(1)
     while frame.f_back is not None and _ours(frame.f_code.co_filename):
         frame = frame.f_back

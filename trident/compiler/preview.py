@@ -2,7 +2,8 @@
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,23 +33,39 @@ def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
     No txid is used, nothing is committed, no position moves. Spark runs it where a session is given or active, or
     where an operation has no Python form; else it runs in this process.
     """
+    session = spark or SparkSession.getActiveSession()
+    if session is None and not all(map(has_python_form, walk(node))):
+        session = local_session()
+    with _first_batches(node) as emissions:
+        if session is None:
+            table = _in_python(node, emissions, n)
+        else:
+            with _in_spark(node, emissions, session) as frame:
+                table = conform(frame.limit(n).toArrow(), arrow_schema(node.schema))
+    row = Row(*node.schema.names)
+    return [row(*values) for values in zip(*[to_python(column) for column in table.columns], strict=True)]
+
+
+def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
+    """Print Spark's own plan for what leaves this node, over its spouts' first batches; nothing is run."""
+    session = spark or SparkSession.getActiveSession() or local_session()
+    with _first_batches(node) as emissions, _in_spark(node, emissions, session) as frame:
+        frame.explain(mode=mode)
+
+
+@contextmanager
+def _first_batches(node: Node) -> Iterator[Mapping[SpoutSource, Emission | None]]:
+    """The first batch of each spout below the node; None where it is idle."""
     nodes = walk(node)
     for below in nodes:
         if isinstance(below, StateStep | RequestSource):
             raise TopologyError(f"{node.step}: {below.step} has no first batch to look at; start the topology")
-    sources = [below for below in nodes if isinstance(below, SpoutSource)]
-    session = spark or SparkSession.getActiveSession()
-    if session is None and not all(map(has_python_form, nodes)):
-        session = local_session()
-    executors = {source: source.spout.open() for source in sources}
+    executors = {source: source.spout.open() for source in nodes if isinstance(source, SpoutSource)}
     try:
-        emissions = {source: _first(executor) for source, executor in executors.items()}
-        table = _in_python(node, emissions, n) if session is None else _in_spark(node, emissions, n, session)
+        yield {source: _first(executor) for source, executor in executors.items()}
     finally:
         for executor in executors.values():
             executor.close()
-    row = Row(*node.schema.names)
-    return [row(*values) for values in zip(*[to_python(column) for column in table.columns], strict=True)]
 
 
 def _first(executor: SpoutExecutor) -> Emission | None:
@@ -63,11 +80,23 @@ def _in_python(node: Node, emissions: Mapping[SpoutSource, Emission | None], n: 
     return found.table(arrow_schema(node.schema)).slice(0, n)
 
 
-def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], n: int, spark: SparkSession) -> pa.Table:
+@contextmanager
+def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], spark: SparkSession) -> Iterator[DataFrame]:
+    """What leaves the node, as a DataFrame in a session of its own."""
     session = run_session(spark)
     try:
         with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept():
-            return _collected(node, emissions, n, session, Path(scratch))
+            found = layout({node: node.schema.names}, list(emissions))
+            profile = Profile(small=True, partitions=1, placed=found.placed)
+            Confs(session).apply(profile)
+            frames: dict[int, DataFrame | Tail] = {}
+            for source, emission in emissions.items():
+                frames[id(source)] = start_of(source, _given(source, emission), session, Path(scratch))
+            lowering = Lowering(found, frames, profile, {})
+            try:
+                yield lowering.frame(node).select(*all_quoted(node.schema.names))
+            finally:
+                lowering.release()
     except Exception as error:
         better = translated(error)
         if better is error:
@@ -75,22 +104,6 @@ def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], n: i
         raise better from None
     finally:
         released(session)
-
-
-def _collected(
-    node: Node, emissions: Mapping[SpoutSource, Emission | None], n: int, session: SparkSession, scratch: Path
-) -> pa.Table:
-    profile = Profile(small=True, partitions=1)
-    Confs(session).apply(profile)
-    frames: dict[int, DataFrame | Tail] = {}
-    for source, emission in emissions.items():
-        frames[id(source)] = start_of(source, _given(source, emission), session, scratch)
-    lowering = Lowering(layout({node: node.schema.names}, list(emissions)), frames, profile, {})
-    try:
-        frame = lowering.frame(node).select(*all_quoted(node.schema.names))
-        return conform(frame.limit(n).toArrow(), arrow_schema(node.schema))
-    finally:
-        lowering.release()
 
 
 def _given(source: SpoutSource, emission: Emission | None) -> Emission | pa.Table:

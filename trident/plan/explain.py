@@ -1,6 +1,7 @@
 """A topology as text: its steps, the batch groups and stages they run in, its states and what is promised for them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from trident.base.types import ddl
 from trident.plan.guarantee import guarantee_of, promise_of
@@ -27,22 +28,31 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
+from trident.plan.partitions import partition_counts, stays
 from trident.plan.splitting import shown_streams
 from trident.plan.states import keys_of
 
 _WIDEST = 60
 
 
-def explain_nodes(roots: Sequence[Node], stages: Iterable[str] = (), answers: Mapping[int, str] | None = None) -> str:
-    """The steps below these nodes, stream by stream; then `stages` as they are; then the states.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a whole topology beside its steps. By a node's id: the DRPC function whose answer it gives, and
+    who runs it. `stages` are lines as they are printed."""
 
-    `answers` names the DRPC functions whose answer a node (by id) gives.
-    """
-    nodes = walk(*roots)
+    answers: Mapping[int, str] = field(default_factory=dict)
+    runners: Mapping[int, str] = field(default_factory=dict)
+    stages: Sequence[str] = ()
+
+
+def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
+    """The steps below these nodes, stream by stream; then the stages; then the states."""
+    nodes, known = walk(*roots), known or Known()
+    partitions = _partitions(nodes)
     lines: list[str] = []
     for label, steps in _by_stream(nodes).items():
-        lines += [_headline(label, steps[0]), *_steps(steps, answers or {})]
-    lines += stages
+        lines += [_headline(label, steps[0]), *_steps(steps, known, partitions)]
+    lines += known.stages
     updated = [node for node in nodes if isinstance(node, StateWriter)]
     asked = [node.updated for node in nodes if isinstance(node, StateQuery)]
     states = list(dict.fromkeys([*updated, *asked]))
@@ -100,6 +110,16 @@ def fields_of(node: Node) -> str:
     return shown_streams(node) if isinstance(node, Split) else ddl(node.schema)
 
 
+def _partitions(nodes: Sequence[Node]) -> dict[int, str]:
+    """How many partitions there are, where a step makes that another number than before it."""
+    counts, found = partition_counts(nodes), {}
+    for node in nodes:
+        count = counts[id(node)]
+        if count is not None and not (stays(node) and {counts[id(source)] for source in sources_of(node)} == {count}):
+            found[id(node)] = f"in {count} partition{'s' if count > 1 else ''}"
+    return found
+
+
 def _by_stream(nodes: Sequence[Node]) -> dict[str, list[Node]]:
     found: dict[str, list[Node]] = {}
     for node in nodes:
@@ -113,16 +133,16 @@ def _headline(label: str, first: Node) -> str:
     return f"stream {label}"
 
 
-def _steps(steps: Sequence[Node], answers: Mapping[int, str]) -> list[str]:
+def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -> list[str]:
     width = min(_WIDEST, max(len(step.step) for step in steps))
     fields = min(_WIDEST, max(len(fields_of(step)) for step in steps))
     lines = []
     before: Node | None = None
     for step in steps:
-        notes = [about(step)]
+        notes = [known.runners.get(id(step), ""), about(step), partitions.get(id(step), "")]
         if sources_of(step) and sources_of(step) != (before,):
             notes.append("<- " + ", ".join(_short(source) for source in sources_of(step)))
-        if id(step) in answers:
+        if id(step) in known.answers:
             notes.append("is the answer")
         line = f"  {step.step:<{width}}  {fields_of(step):<{fields}}  {'; '.join(note for note in notes if note)}"
         lines.append(line.rstrip())

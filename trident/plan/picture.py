@@ -132,16 +132,6 @@ def _clusters(nodes: Sequence[Node]) -> tuple[list[Cluster], dict[int, str]]:
     return list(found.values()), {id(node): found[root(id(node))].id for node in nodes}
 
 
-def _drawn_together(query: StateQuery, requests: set[int]) -> bool:
-    """Whether a query belongs to the batches of the state that it asks."""
-    return id(query) not in requests and not isinstance(query.updated, StaticState)
-
-
-def _alone(state: HeldState, parent: dict[int, int]) -> bool:
-    """Whether this is a static state that nobody has drawn near yet: it stands with the first who asks it."""
-    return isinstance(state, StaticState) and parent[id(state)] == id(state)
-
-
 def _cluster_title(members: Sequence[Node]) -> str:
     for node in members:
         if isinstance(node, RequestSource):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from trident.base.errors import DuplicateNameError, TopologyError
-from trident.base.step import Step
+from trident.base.step import Step, verb_label
 from trident.plan.nodes import (
     Debug,
     Emitted,
@@ -35,7 +35,7 @@ class Register:
 
     def label(self, stream: str, verb: str) -> str:
         """The name of the next step of a stream."""
-        return f"{stream}/{self._counts.get(stream, 0)}:{verb}"
+        return f"{stream}/{self._counts.get(stream, 0)}:{verb_label(verb)}"
 
     def add(self, stream: str, node: Node) -> None:
         """Take in a step, under the label that it was given."""

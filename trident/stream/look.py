@@ -64,6 +64,17 @@ class LookVerbs(StreamBase):
         self._check_visible("show")
         print(text_table(self.fields, self.take(n, spark=spark), width))
 
+    def explainSpark(self, mode: str = "simple", spark: "SparkSession | None" = None) -> None:
+        """Print the plan that Spark makes of the way here, over the spout's first batch; nothing is run.
+
+        `mode` is that of ``DataFrame.explain``: "simple", "extended", "codegen", "cost" or "formatted". A session is
+        needed; without an active one a local one is started.
+        """
+        self._check_visible("explainSpark")
+        from trident.compiler import preview
+
+        preview.explain(self._node, mode, spark=spark)
+
     def _check_visible(self, verb: str) -> None:
         if rules.is_request(self._node):
             raise TopologyError(

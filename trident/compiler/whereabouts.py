@@ -1,0 +1,67 @@
+"""Who runs each step of a topology: Spark itself, Python in its workers, or the driver."""
+
+from trident.compiler.evaluate import between
+from trident.compiler.kernels import work_of
+from trident.compiler.program import Program, RequestPlan, Stage
+from trident.compiler.stages import has_python_form
+from trident.plan.nodes import (
+    Aggregate,
+    Each,
+    Emitted,
+    Filter,
+    ForeachBatch,
+    Map,
+    Node,
+    PartitionPersist,
+    PersistentAggregate,
+    PersistentReduce,
+    Repartition,
+    RequestSource,
+    SpoutSource,
+    StateQuery,
+    StaticState,
+    WriteParquet,
+    walk,
+)
+
+SPARK, PYTHON, DRIVER, JOB = "Spark", "Python", "driver", "a Spark job"
+
+
+def whereabouts(program: Program) -> dict[int, str]:
+    """By the id of each step: "Spark" (Catalyst), "Python" (in Spark's workers), "driver"; in a DRPC function that the
+    driver answers "a Spark job" for a step that needs one."""
+    found: dict[int, str] = {}
+    for group in program.groups:
+        for stage in group.stages:
+            for node in _nodes(stage):
+                found.setdefault(id(node), _runner(node))
+    for request in program.requests:
+        found.update((id(node), _answerer(node, request)) for node in walk(request.leaf))
+    return {at: runner for at, runner in found.items() if runner}
+
+
+def _nodes(stage: Stage) -> list[Node]:
+    ends = [output.step for output in stage.frozen] + [*stage.debugs, *stage.effects]
+    return between(ends, {id(node) for node in stage.inputs})
+
+
+def _runner(node: Node) -> str:
+    match node:
+        case SpoutSource() | RequestSource() | StaticState():
+            return ""
+        case StateQuery() | PersistentReduce() | PartitionPersist() | Emitted() | ForeachBatch() | WriteParquet():
+            return DRIVER
+        case Each() | Filter() | Map() if not has_python_form(node):
+            return SPARK
+        case Repartition(function=function) if function is not None:
+            return PYTHON
+        case Aggregate(aggregation=aggregation) | PersistentAggregate(aggregation=aggregation):
+            return SPARK if aggregation.native is not None else PYTHON
+    work = work_of(node)
+    return SPARK if work is None or work.operation is None else PYTHON
+
+
+def _answerer(node: Node, request: RequestPlan) -> str:
+    if isinstance(node, RequestSource):
+        return ""
+    return DRIVER if has_python_form(node) else JOB
