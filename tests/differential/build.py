@@ -1,0 +1,78 @@
+"""A plan as a real topology. Every stream that nobody reads ends in a state, so that its tuples can be seen."""
+
+from typing import Any
+
+from tests.differential import functions as use
+from tests.differential.plan import Plan, Step, ddl, names
+from trident import Count, FilterNull, Max, Min, Stream, Sum, TridentTopology
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+
+AGGREGATORS: dict[str, Any] = {"Count": Count, "Sum": Sum, "Min": Min, "Max": Max, "Longest": use.Longest}
+
+
+def nothing(*_: Any) -> None:
+    """What peeks do, and the updaters of the states at the ends."""
+
+
+def built(plan: Plan, native: bool) -> TridentTopology:
+    """The topology; `native`: where Spark has the function too, Spark's."""
+    topology = TridentTopology()
+    streams: list[Stream] = []
+    for at, step in enumerate(plan.steps):
+        if step.verb == "spout":
+            batches = [list(batch) for batch in plan.batches[at]]
+            streams.append(topology.newStream(f"s{at}", FixedBatchSpout(ddl(step.fields), batches)))
+        else:
+            streams.append(VERBS[step.verb](step, [streams[source] for source in step.sources], native))
+        assert streams[-1].fields == names(step.fields), (at, step, streams[-1].fields)
+    for at in plan.sinks:
+        streams[at].partitionPersist(MemoryMapState.opaque(), nothing, valueType="long", name=f"sink{at}")
+    return topology
+
+
+def _read(step: Step, native: bool) -> list[Any]:
+    """The function, behind the fields that it sees; an expression names them itself."""
+    name = step.args["function"]
+    return [use.NATIVE[name]] if native and name in use.NATIVE else [list(step.args["inputs"]), getattr(use, name)]
+
+
+def _new(step: Step, of: Stream) -> str:
+    return ddl(tuple(field for field in step.fields if field[0] not in of.fields))
+
+
+def _aggregate(step: Step, of: list[Stream], native: bool) -> Stream:
+    grouped: Any = of[0].groupBy(*step.args["group"]) if step.args["group"] else of[0]
+    inputs = [] if step.args["kind"] == "Count" else [step.args["inputs"][0]]
+    found: Stream = grouped.aggregate(*inputs, AGGREGATORS[step.args["kind"]](), step.fields[-1][0])
+    return found
+
+
+def _join(step: Step, of: list[Stream], native: bool) -> Stream:
+    topology_join = of[0].join if len(of) == 2 else None
+    kinds, mode, fields = list(step.args["types"]), step.args["mode"], list(names(step.fields))
+    if topology_join is not None:
+        left, right = step.args["keys"]
+        return topology_join(of[1], left, fields, otherKeys=right, joinType=kinds, mode=mode)
+    from trident.stream.combine import joined
+
+    return joined(of[0]._register, of, list(step.args["keys"]), fields, kinds, mode)
+
+
+VERBS: dict[str, Any] = {
+    "each": lambda s, of, n: of[0].each(*_read(s, n), _new(s, of[0])),
+    "map": lambda s, of, n: (of[0].flatMap if s.args["many"] else of[0].map)(*_read(s, n), ddl(s.fields)),
+    "filter": lambda s, of, n: of[0].filter(*_read(s, n)),
+    "filterNull": lambda s, of, n: of[0].filter(list(s.args["inputs"]), FilterNull()),
+    "project": lambda s, of, n: of[0].project(*names(s.fields)),
+    "peek": lambda s, of, n: of[0].peek(nothing),
+    "shuffle": lambda s, of, n: of[0].shuffle().parallelismHint(s.args["count"]),
+    "partitionBy": lambda s, of, n: of[0].partitionBy(*s.args["names"]).parallelismHint(s.args["count"]),
+    "batchGlobal": lambda s, of, n: of[0].batchGlobal().parallelismHint(s.args["count"]),
+    "broadcast": lambda s, of, n: of[0].broadcast().parallelismHint(s.args["count"]),
+    "global": lambda s, of, n: of[0].global_().parallelismHint(s.args["count"]),
+    "partition": lambda s, of, n: of[0].partition("n", use.to_place).parallelismHint(s.args["count"]),
+    "aggregate": _aggregate,
+    "merge": lambda s, of, n: of[0].merge(*of[1:], outputFields=list(names(s.fields))),
+    "join": _join,
+}

@@ -1,0 +1,198 @@
+"""Hypothesis draws plans: verbs that fit, one after the other, over tuples with nulls, NaN and duplicates, or none."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.differential.plan import Fields, Plan, Row, Step, names
+
+WHOLE: Fields = (("word", "string"), ("n", "long"), ("x", "double"))
+BATCHES = 2
+
+_VALUES: dict[str, Any] = {
+    "string": st.sampled_from([None, "", "a", "b", "ab", "ä"]),
+    "long": st.sampled_from([None, 0, 1, 2, 3, -1]),
+    "double": st.sampled_from([None, 0.0, -0.0, 1.5, -2.0, math.nan]),
+}
+_EACH: dict[str, tuple[tuple[str, ...], tuple[str, ...], bool]] = {
+    "length": (("word",), ("long",), False),
+    "twice": (("n",), ("long",), False),
+    "letters": (("word",), ("string",), True),
+    "both": (("word", "n"), ("string", "long"), False),
+    "up_to": (("n",), ("long", "string"), True),
+}
+"""Functions: what they read, the types that they give, whether they give many."""
+
+_FILTERS: dict[str, tuple[str, ...]] = {"even": ("n",), "some": ("word",)}
+_SUMMABLE = {
+    "Count": ("string", "long", "double"),
+    "Sum": ("long",),
+    "Min": ("string", "long"),
+    "Max": ("string", "long"),
+}
+
+
+class Drawing:
+    """One plan, step by step."""
+
+    def __init__(self, draw: Any) -> None:
+        self.draw = draw
+        self.steps: list[Step] = []
+        self.batches: dict[int, tuple[tuple[Row, ...], ...]] = {}
+        self.fresh = 0
+
+    # --- choices ---------------------------------------------------------------------------------------------------
+
+    def pick(self, what: Any) -> Any:
+        return self.draw(st.sampled_from(list(what)))
+
+    def stream(self, *needed: str) -> int | None:
+        """Any stream that has these fields."""
+        able = [at for at, step in enumerate(self.steps) if set(needed) <= set(names(step.fields))]
+        return self.pick(able) if able else None
+
+    def name(self) -> str:
+        self.fresh += 1
+        return f"f{self.fresh}"
+
+    def add(self, verb: str, sources: tuple[int, ...], fields: Fields, **args: Any) -> None:
+        self.steps.append(Step(verb, sources, args, fields))
+
+    def fields(self, at: int) -> Fields:
+        return self.steps[at].fields
+
+    def some(self, of: Fields) -> Fields:
+        return tuple(self.draw(st.lists(st.sampled_from(of), min_size=1, max_size=3, unique=True)))
+
+    # --- verbs -----------------------------------------------------------------------------------------------------
+
+    def spout(self) -> None:
+        row = st.tuples(*[_VALUES[kind] for _, kind in WHOLE])
+        batch = st.lists(row, max_size=6).map(tuple)
+        self.batches[len(self.steps)] = tuple(self.draw(batch) for _ in range(BATCHES))
+        self.add("spout", (), WHOLE)
+
+    def each(self) -> None:
+        function = self.pick(_EACH)
+        inputs, kinds, many = _EACH[function]
+        at = self.stream(*inputs)
+        if at is not None:
+            new = tuple((self.name(), kind) for kind in kinds)
+            self.add("each", (at,), self.fields(at) + new, function=function, inputs=inputs, many=many)
+
+    def map(self) -> None:
+        function = self.pick(_EACH)
+        inputs, kinds, many = _EACH[function]
+        at = self.stream(*inputs)
+        if at is not None:
+            self.add("map", (at,), self.called(kinds), function=function, inputs=inputs, many=many)
+
+    def called(self, kinds: tuple[str, ...]) -> Fields:
+        """Names for new tuples: the usual ones where they are free, so that later steps find them."""
+        usual = {"string": "word", "long": "n", "double": "x"}
+        found: list[tuple[str, str]] = []
+        for kind in kinds:
+            free = usual[kind] not in names(tuple(found))
+            found.append((usual[kind] if free else self.name(), kind))
+        return tuple(found)
+
+    def filter(self) -> None:
+        function = self.pick(_FILTERS)
+        at = self.stream(*_FILTERS[function])
+        if at is not None:
+            self.add("filter", (at,), self.fields(at), function=function, inputs=_FILTERS[function])
+
+    def filterNull(self) -> None:
+        at = self.stream()
+        assert at is not None
+        self.add("filterNull", (at,), self.fields(at), inputs=names(self.some(self.fields(at))))
+
+    def project(self) -> None:
+        at = self.stream()
+        assert at is not None
+        self.add("project", (at,), self.some(self.fields(at)))
+
+    def peek(self) -> None:
+        at = self.stream()
+        assert at is not None
+        self.add("peek", (at,), self.fields(at))
+
+    def place(self) -> None:
+        verb = self.pick(["shuffle", "partitionBy", "batchGlobal", "broadcast", "global", "partition"])
+        at = self.stream("n") if verb == "partition" else self.stream()
+        if at is not None:
+            by = names(self.some(self.fields(at))) if verb == "partitionBy" else ()
+            self.add(verb, (at,), self.fields(at), count=self.draw(st.integers(1, 3)), names=by)
+
+    def aggregate(self) -> None:
+        at = self.stream()
+        assert at is not None
+        kind = self.pick([*_SUMMABLE, "Longest"])
+        fit = [field for field in self.fields(at) if field[1] in _SUMMABLE.get(kind, ("string",))]
+        if not fit:
+            return
+        of = self.pick(fit)
+        group = self.draw(st.lists(st.sampled_from(self.fields(at)), max_size=2, unique=True))
+        gives = {"Count": "long", "Sum": "long", "Longest": "string"}.get(kind, of[1])
+        new = (self.name(), gives)
+        inputs = () if kind == "Count" else (of[0],)
+        self.add("aggregate", (at,), (*group, new), kind=kind, group=names(tuple(group)), inputs=inputs)
+
+    def merge(self) -> None:
+        first = self.stream()
+        assert first is not None
+        kinds = [kind for _, kind in self.fields(first)]
+        able = [at for at in range(len(self.steps)) if [kind for _, kind in self.fields(at)] == kinds]
+        sources = (first, *self.draw(st.lists(st.sampled_from(able), min_size=1, max_size=2)))
+        self.add("merge", self.moved(sources), self.fields(first))
+
+    def moved(self, sources: tuple[int, ...]) -> tuple[int, ...]:
+        """The streams, brought elsewhere before they meet: a hint on one would hold for all of a merge."""
+        found = []
+        for at in sources:
+            self.add("shuffle", (at,), self.fields(at), count=2, names=())
+            found.append(len(self.steps) - 1)
+        return tuple(found)
+
+    def join(self) -> None:
+        kind = self.pick(["string", "long", "double"])
+        able = [at for at, step in enumerate(self.steps) if kind in [each for _, each in step.fields]]
+        if not able:
+            return
+        sources = tuple(self.draw(st.lists(st.sampled_from(able), min_size=2, max_size=3)))
+        keys = [self.pick([name for name, each in self.fields(at) if each == kind]) for at in sources]
+        types = [self.pick(["inner", "outer"]) for _ in sources]
+        mode = self.pick(["compact", "preserve"])
+        if mode == "preserve":
+            kinds = [each for at in sources for _, each in self.fields(at)]
+        else:
+            rest = [e for at, key in zip(sources, keys, strict=True) for name, e in self.fields(at) if name != key]
+            kinds = [kind, *rest]
+        self.add("join", sources, self.called(tuple(kinds)), keys=tuple(keys), types=tuple(types), mode=mode)
+
+
+VERBS: tuple[Callable[[Drawing], None], ...] = (
+    Drawing.spout,
+    Drawing.each,
+    Drawing.map,
+    Drawing.filter,
+    Drawing.filterNull,
+    Drawing.project,
+    Drawing.peek,
+    Drawing.place,
+    Drawing.aggregate,
+    Drawing.merge,
+    Drawing.join,
+)
+
+
+@st.composite
+def plans(draw: Any, most: int = 8) -> Plan:
+    """A plan of up to so many verbs after the first spout."""
+    drawing = Drawing(draw)
+    drawing.spout()
+    for verb in draw(st.lists(st.sampled_from(VERBS), min_size=1, max_size=most)):
+        verb(drawing)
+    return Plan(tuple(drawing.steps), drawing.batches)

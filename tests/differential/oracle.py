@@ -1,0 +1,193 @@
+"""What a plan comes to, by the plainest Python there is: lists of tuples, a list a partition, no engine.
+
+It says what the verbs mean, and shares no code with what it is compared with. Which partition a hash or a shuffle
+brings a tuple to is nobody's business, so there the partitions are one heap and no later step may ask.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+from tests.differential import functions as use
+from tests.differential.plan import Plan, Row, Step, names
+
+Parts = list[list[Row]]
+
+
+def evaluate(plan: Plan, batch: int) -> list[Parts]:
+    """What each step gives for a batch."""
+    found: list[Parts] = []
+    for at, step in enumerate(plan.steps):
+        if step.verb == "spout":
+            found.append([list(plan.batches[at][batch])])
+            continue
+        before = [names(plan.steps[source].fields) for source in step.sources]
+        found.append(VERBS[step.verb](step, [found[source] for source in step.sources], before))
+    return found
+
+
+def same(value: Any) -> Any:
+    """A value as groups and joins see it: NaN is NaN, -0.0 is 0.0, null is null."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    return value
+
+
+def key_of(row: Row, places: Sequence[int]) -> Row:
+    return tuple(same(row[place]) for place in places)
+
+
+def _places(fields: tuple[str, ...], wanted: Sequence[str]) -> list[int]:
+    return [fields.index(name) for name in wanted]
+
+
+# --- a tuple at a time -------------------------------------------------------------------------------------------
+
+
+def _local(change: Callable[[Step, Row, tuple[str, ...]], list[Row]]) -> Any:
+    def run(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+        return [[new for row in part for new in change(step, row, fields[0])] for part in sources[0]]
+
+    return run
+
+
+def _called(step: Step, row: Row, fields: tuple[str, ...]) -> Any:
+    function = getattr(use, step.args["function"])
+    return function(*[row[place] for place in _places(fields, step.args["inputs"])])
+
+
+def _each(step: Step, row: Row, fields: tuple[str, ...]) -> list[Row]:
+    gave = _called(step, row, fields)
+    if step.args["many"]:
+        return [row + (each if isinstance(each, tuple) else (each,)) for each in gave]
+    return [row + (gave if isinstance(gave, tuple) else (gave,))]
+
+
+def _map(step: Step, row: Row, fields: tuple[str, ...]) -> list[Row]:
+    return [new[len(row) :] for new in _each(step, row, fields)]
+
+
+def _filter(step: Step, row: Row, fields: tuple[str, ...]) -> list[Row]:
+    return [row] if _called(step, row, fields) else []
+
+
+def _filter_null(step: Step, row: Row, fields: tuple[str, ...]) -> list[Row]:
+    return [] if None in [row[place] for place in _places(fields, step.args["inputs"])] else [row]
+
+
+def _project(step: Step, row: Row, fields: tuple[str, ...]) -> list[Row]:
+    return [tuple(row[place] for place in _places(fields, names(step.fields)))]
+
+
+# --- partitions --------------------------------------------------------------------------------------------------
+
+
+def _heap(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+    return [[row for part in sources[0] for row in part]]
+
+
+def _broadcast(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+    (everything,) = _heap(step, sources, fields)
+    return [everything] * step.args["count"]
+
+
+def _global(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+    return [*_heap(step, sources, fields), *[[] for _ in range(step.args["count"] - 1)]]
+
+
+def _partition(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+    count = step.args["count"]
+    found: Parts = [[] for _ in range(count)]
+    (place,) = _places(fields[0], ["n"])
+    for row in _heap(step, sources, fields)[0]:
+        chosen = use.to_place(row[place], count)
+        for each in chosen if isinstance(chosen, list) else [chosen]:
+            found[each].append(row)
+    return found
+
+
+# --- aggregates --------------------------------------------------------------------------------------------------
+
+
+def folded(kind: str, values: list[Any]) -> Any:
+    """An aggregate of one field's values."""
+    there = [value for value in values if value is not None]
+    match kind:
+        case "Count":
+            return len(values)
+        case "Sum":
+            return sum(there)
+        case "Min":
+            return min(there, default=None)
+        case "Max":
+            return max(there, default=None)
+        case "Longest":
+            return max((value or "" for value in values), key=lambda word: (len(word), word), default="")
+    raise KeyError(kind)
+
+
+def _aggregate(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+    (rows,) = _heap(step, sources, fields)
+    by, of = _places(fields[0], step.args["group"]), _places(fields[0], step.args["inputs"])
+    groups: dict[Row, list[Row]] = {} if by else {(): []}
+    for row in rows:
+        groups.setdefault(key_of(row, by), []).append(row)
+    result = []
+    for members in groups.values():
+        values = [row[of[0]] if of else None for row in members]
+        result.append(tuple(members[0][place] for place in by) + (folded(step.args["kind"], values),))
+    return [result]
+
+
+# --- several streams ---------------------------------------------------------------------------------------------
+
+
+def _merge(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+    return [[row for parts in sources for part in parts for row in part]]
+
+
+def _join(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+    keys = [_places(own, [key]) for own, key in zip(fields, step.args["keys"], strict=True)]
+    grouped: list[dict[Row, list[Row]]] = []
+    for parts, own in zip(sources, keys, strict=True):
+        groups: dict[Row, list[Row]] = {}
+        for row in (row for part in parts for row in part):
+            groups.setdefault(key_of(row, own), []).append(row)
+        grouped.append(groups)
+    result = []
+    for key in dict.fromkeys(key for groups in grouped for key in groups):
+        if any(kind == "inner" and key not in groups for kind, groups in zip(step.args["types"], grouped, strict=True)):
+            continue
+        sides: list[list[Row | None]] = [[*groups.get(key, [None])] for groups in grouped]
+        result += [_joined_row(step, rows, keys, fields) for rows in product(*sides)]
+    return [result]
+
+
+def _joined_row(step: Step, rows: Sequence[Row | None], keys: list[list[int]], fields: list[tuple[str, ...]]) -> Row:
+    if step.args["mode"] == "preserve":
+        return tuple(v for row, own in zip(rows, fields, strict=True) for v in (row or (None,) * len(own)))
+    key = next(row[own[0]] for row, own in zip(rows, keys, strict=True) if row is not None)
+    rest = []
+    for row, own, at in zip(rows, fields, keys, strict=True):
+        rest += [None if row is None else row[place] for place in range(len(own)) if place not in at]
+    return (key, *rest)
+
+
+VERBS: dict[str, Callable[[Step, list[Parts], list[tuple[str, ...]]], Parts]] = {
+    "each": _local(_each),
+    "map": _local(_map),
+    "filter": _local(_filter),
+    "filterNull": _local(_filter_null),
+    "project": _local(_project),
+    "peek": _local(lambda step, row, fields: [row]),
+    "shuffle": _heap,
+    "partitionBy": _heap,
+    "batchGlobal": _heap,
+    "broadcast": _broadcast,
+    "global": _global,
+    "partition": _partition,
+    "aggregate": _aggregate,
+    "merge": _merge,
+    "join": _join,
+}

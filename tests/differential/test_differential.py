@@ -1,0 +1,72 @@
+"""Any topology means the same to the oracle, to the driver-side engine and to Spark."""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from pyspark.sql import SparkSession
+
+from tests.compiler.kit import OnArrow, OnSpark, Slots
+from tests.differential.build import built
+from tests.differential.draw import BATCHES, plans
+from tests.differential.oracle import evaluate, same
+from tests.differential.plan import Plan
+from tests.support.spark import CONNECT
+from trident.base.attempt import TransactionAttempt
+from trident.compiler.engine import Slot
+from trident.compiler.program import Group
+from trident.compiler.stages import cut
+from trident.plan.nodes import Node
+
+_RUN = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def agrees(plan: Plan, slots: Slots, native: bool, batches: int = BATCHES) -> None:
+    """What the engine makes of each batch is what the oracle makes of it."""
+    groups = [(group, slots.slot(group)) for group in cut(built(plan, native)).groups]
+    for batch in range(batches):
+        expected = evaluate(plan, batch)
+        found = {name: table for group, slot in groups for name, table in _stage(group, slot, batch).items()}
+        for at in plan.sinks:
+            rows = list(zip(*[column.to_pylist() for column in found[f"sink{at}|"].columns], strict=True))
+            told = Counter(tuple(map(same, row)) for row in rows)
+            wanted = Counter(tuple(map(same, row)) for part in expected[at] for row in part)
+            surplus, missing = dict(told - wanted), dict(wanted - told)
+            assert told == wanted, f"batch {batch}, stream {at}: {surplus} too much, {missing} missing\n{plan}"
+
+
+def _stage(group: Group, slot: Slot, batch: int) -> dict[str, Any]:
+    attempt = TransactionAttempt(batch + 1, 0)
+    given: dict[Node, Any] = {spout: spout.spout.open().emit(attempt, batch) for spout in group.spouts}
+    with tempfile.TemporaryDirectory() as scratch:
+        return dict(slot.run(group.stages[0], given, attempt, Path(scratch) / "s").results)
+
+
+@given(plan=plans())
+@settings(_RUN, max_examples=2000)
+def test_the_driver_side_engine_agrees_with_the_oracle(plan: Plan) -> None:
+    agrees(plan, OnArrow(), native=False)
+
+
+@pytest.mark.spark
+def test_spark_agrees_with_the_oracle(spark: SparkSession) -> None:
+    slots = OnSpark(spark)
+
+    @seed(7)
+    @given(plan=plans())
+    @settings(_RUN, derandomize=False, max_examples=100 if CONNECT else 200)
+    def agree(plan: Plan) -> None:
+        agrees(plan, slots, native=True, batches=1)
+
+    try:
+        agree()
+    finally:
+        slots.close()
