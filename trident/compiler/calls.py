@@ -37,7 +37,7 @@ class Emitted:
 
     def origins(self) -> list[int]:
         """For each emitted tuple the row that it comes from."""
-        counts = numpy.diff(numpy.asarray(self.ends or (), numpy.int64), prepend=0)
+        counts: Any = numpy.diff(numpy.asarray(self.ends or (), numpy.int64), prepend=0)
         origins: list[int] = numpy.repeat(numpy.arange(len(counts)), counts).tolist()
         return origins
 
