@@ -16,7 +16,7 @@ import secrets
 import threading
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trident.base.attempt import Lease, TransactionAttempt
@@ -26,7 +26,8 @@ from trident.runtime.coordinator import History
 from trident.runtime.events import BatchPlan, Positions
 from trident.runtime.frozen import FrozenOutput, folder_of
 from trident.runtime.log import Birth
-from trident.runtime.log_server import FOUND, TAKE, WRITE, LogServer
+from trident.runtime.log_server import FOUND, TAKE, LogServer
+from trident.runtime.log_write import Write
 from trident_state.redis.address import Address
 from trident_state.redis.wire import bulks, call, command
 
@@ -38,45 +39,6 @@ _AT_ONCE = 500
 """Batches that one write deletes."""
 
 Fields = dict[str, bytes]
-
-
-class _Write:
-    """One write while it is put together."""
-
-    def __init__(self, meta: bytes) -> None:
-        self._keys, self._musts, self._deeds = [meta], list[bytes](), list[bytes]()
-        self._must_count = 0
-
-    def must(self, key: bytes, field: str, value: bytes) -> "_Write":
-        """The field must be this; empty: not there."""
-        self._musts += [self._place(key), field.encode(), value]
-        self._must_count += 1
-        return self
-
-    def set(self, key: bytes, fields: Mapping[str, bytes | str | int]) -> "_Write":
-        if fields:
-            words = [word for name, value in fields.items() for word in (name.encode(), _bytes(value))]
-            self._deeds += [b"set", self._place(key), b"%d" % len(words), *words]
-        return self
-
-    def drop(self, key: bytes, fields: Iterable[str]) -> "_Write":
-        words = [field.encode() for field in fields]
-        if words:
-            self._deeds += [b"drop", self._place(key), b"%d" % len(words), *words]
-        return self
-
-    def delete(self, key: bytes) -> "_Write":
-        self._deeds += [b"delete", self._place(key), b"0"]
-        return self
-
-    def packed(self, lease: Lease, name: str) -> bytes:
-        fence = (lease.token.encode(), b"%d" % lease.epoch, name.encode(), b"%d" % self._must_count)
-        return call(WRITE, [bulks([key]) for key in self._keys], *fence, *self._musts, *self._deeds)
-
-    def _place(self, key: bytes) -> bytes:
-        if key not in self._keys:
-            self._keys.append(key)
-        return b"%d" % (self._keys.index(key) + 1)
 
 
 class RedisTransactionLog:
@@ -148,7 +110,7 @@ class RedisTransactionLog:
 
     def give_back(self, lease: Lease) -> None:
         self._server.patience = 0.0  # an end waits for no server
-        self._write(lease, _Write(self._meta).set(self._meta, {"token": ""}))
+        self._write(lease, Write(self._meta).set(self._meta, {"token": ""}))
 
     # --- batches -----------------------------------------------------------------------------------------------
 
@@ -177,7 +139,7 @@ class RedisTransactionLog:
         record = json.dumps([attempt.attempt, text, time, _plan_checksum(txid, text, time)]).encode()
         with self._lock:
             image = self._image(group)
-            write, old = _Write(self._meta), image.get(f"p:{txid}", b"")
+            write, old = Write(self._meta), image.get(f"p:{txid}", b"")
             write.must(key, f"p:{txid}", old).set(key, {f"p:{txid}": record})
             void = set[int]()
             if old and self._plan_of(group, txid, old)[1] != plan:  # as the coordinator compares: order means nothing
@@ -191,7 +153,7 @@ class RedisTransactionLog:
         with self._lock:
             image, key = self._image(group), self._group(group)
             void = [f"p:{later}" for later in _txids(image, "p:") if later >= txid]
-            self._write(lease, _Write(self._meta).drop(key, void))
+            self._write(lease, Write(self._meta).drop(key, void))
             for field in void:
                 del image[field]
 
@@ -218,7 +180,7 @@ class RedisTransactionLog:
                 "positions": json.dumps(positions, separators=(",", ":")).encode(),
                 f"s:{txid}": _size_record(outputs),
             }
-            write = _Write(self._meta).must(key, "frozen", image.get("frozen", b""))
+            write = Write(self._meta).must(key, "frozen", image.get("frozen", b""))
             write.set(self._frozen(group, txid), self._content(group, txid, 1, outputs)).set(key, fields)
             self._write(lease, write.set(self._meta, {f"group:{group}": 1}))
             image.update(fields)
@@ -234,7 +196,7 @@ class RedisTransactionLog:
             image = self._image(group)
             old = image.get(f"s:{txid}", b"[0,[]]")
             fields = {f"s:{txid}": _size_record(outputs, self._json(old))}
-            write = _Write(self._meta).must(place, str(stage), b"")
+            write = Write(self._meta).must(place, str(stage), b"")
             write.set(place, self._content(group, txid, stage, outputs)).set(key, fields)
             self._write(lease, write)
             image.update(fields)
@@ -276,7 +238,7 @@ class RedisTransactionLog:
             if self._number(image, "committed") != txid - 1 or self._number(image, "frozen") < txid:
                 self.sync(lease)
                 raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
-            write = _Write(self._meta).must(key, "committed", image.get("committed", b""))
+            write = Write(self._meta).must(key, "committed", image.get("committed", b""))
             write.must(key, "frozen", image["frozen"])
             self._write(lease, write.set(key, {"committed": txid}))
             image["committed"] = b"%d" % txid
@@ -290,11 +252,11 @@ class RedisTransactionLog:
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
         text = json.dumps([birth.group, birth.txid, lease.epoch])
-        write = _Write(self._meta).set(self._states, {f"birth:{state}": text})
+        write = Write(self._meta).set(self._states, {f"birth:{state}": text})
         self._write(lease, write.drop(self._states, [f"manifest:{state}"]))
 
     def forget(self, lease: Lease, state: str) -> None:
-        write = _Write(self._meta).drop(self._states, [f"birth:{state}", f"manifest:{state}"])
+        write = Write(self._meta).drop(self._states, [f"birth:{state}", f"manifest:{state}"])
         self._write(lease, write)
 
     def manifest(self, state: str) -> bytes | None:
@@ -306,7 +268,7 @@ class RedisTransactionLog:
         if birth is None:
             self.sync(lease)
             raise LogError(f"state {state!r} cannot publish a snapshot: this log does not know it")
-        write = _Write(self._meta).must(self._states, f"birth:{state}", birth)
+        write = Write(self._meta).must(self._states, f"birth:{state}", birth)
         self._write(lease, write.set(self._states, {f"manifest:{state}": manifest}))
 
     # --- what may go -------------------------------------------------------------------------------------------
@@ -329,7 +291,7 @@ class RedisTransactionLog:
             for at in range(0, max(1, len(gone), len(plans)), _AT_ONCE):
                 now = gone[at : at + _AT_ONCE]
                 fields = [f"s:{txid}" for txid in now] + [f"p:{txid}" for txid in plans[at : at + _AT_ONCE]]
-                write = _Write(self._meta).set(key, {"kept": kept}) if self._known(image) else _Write(self._meta)
+                write = Write(self._meta).set(key, {"kept": kept}) if self._known(image) else Write(self._meta)
                 write.drop(key, fields)
                 for txid in now:
                     write.delete(self._frozen(group, txid))
@@ -348,7 +310,7 @@ class RedisTransactionLog:
         return self._number(self._all(self._group(group)), "kept")
 
     def sync(self, lease: Lease) -> None:
-        self._write(lease, _Write(self._meta))
+        self._write(lease, Write(self._meta))
 
     def drop(self) -> None:
         """Delete all of it; whoever holds it then stops. Its beginning goes last, so that this can be repeated."""
@@ -368,7 +330,7 @@ class RedisTransactionLog:
 
     # --- how ---------------------------------------------------------------------------------------------------
 
-    def _write(self, lease: Lease, write: _Write) -> None:
+    def _write(self, lease: Lease, write: Write) -> None:
         """Do a write, once."""
         self._demand_writing()
         with self._lock:
@@ -469,7 +431,3 @@ def _size_record(outputs: Mapping[str, FrozenOutput], before: Sequence[Any] = (0
 
 def _plan_checksum(txid: int, plan: str, time: float) -> int:
     return zlib.crc32(f"{txid}|{time!r}|{plan}".encode())
-
-
-def _bytes(value: bytes | str | int) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
