@@ -9,6 +9,7 @@ from benchmarks.bench import FULL, QUICK, Bench
 from benchmarks.report import RESULTS, write_report
 from benchmarks.row import Row
 from benchmarks.rows.drpc import drpc
+from benchmarks.rows.functions import functions
 from benchmarks.rows.memory import memory
 from benchmarks.rows.redis_update import redis_update
 from benchmarks.rows.small_batches import small_batches
@@ -21,6 +22,7 @@ from tests.support.server import Aof, RedisServer
 FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "words.native": lambda bench, load: word_count(bench, load, "native"),
     "words.python": lambda bench, load: word_count(bench, load, "python"),
+    "functions": functions,
     "small": small_batches,
     "redis": redis_update,
     "drpc": drpc,
