@@ -1,0 +1,50 @@
+"""Where tuples go."""
+
+from tests.compiler.kit import Slots
+from tests.conformance.kit import Case, conforms, lying
+from trident import Stream, TridentTopology
+
+PARTITIONS = 3
+
+
+@conforms("part-fields")
+def test_equal_fields_meet_in_one_partition_in_every_batch(case: Case, engine: Slots) -> None:
+    found = []
+    for batch in range(2):  # the same tuples as another batch
+        topology = TridentTopology()
+        case.batches[1:] = case.batches[:1]
+        stream = case.stream(topology, "k string, n long").partitionBy("k").parallelismHint(PARTITIONS)
+        found.append(lying(engine, topology, stream, batch))
+    first, second = found
+    assert sorted(row for rows in first.values() for row in rows) == sorted(case.rows()[0])
+    assert [sorted(n for k, n in rows if k == "u") for rows in first.values() if ("u", 1) in rows] == [[1, 3]]
+    assert first == second
+    assert all(0 <= at < PARTITIONS for at in first)
+
+
+def everywhere(case: Case, engine: Slots, how: str, attempt: int = 0) -> list[int]:
+    """The one partition of each batch."""
+    found = []
+    for batch, rows in enumerate(case.rows()):
+        topology = TridentTopology()
+        stream: Stream = getattr(case.stream(topology, "n long"), how)()
+        ((at, there),) = lying(engine, topology, stream.parallelismHint(PARTITIONS), batch, attempt).items()
+        assert sorted(there) == rows
+        found.append(at)
+    return found
+
+
+@conforms("part-global-vs-batchglobal")
+def test_global_is_one_partition_for_all_batches_and_batch_global_one_for_each(case: Case, engine: Slots) -> None:
+    assert everywhere(case, engine, "global_") == case.expected["example_partitions"]["global"]
+    first = everywhere(case, engine, "batchGlobal")
+    assert everywhere(case, engine, "batchGlobal", attempt=1) == first
+    assert len(set(first)) > 1, "batches are not spread"
+
+
+@conforms("part-broadcast")
+def test_every_partition_counts_every_tuple_of_a_broadcast(case: Case, engine: Slots) -> None:
+    topology = TridentTopology()
+    stream = case.stream(topology, "n long").broadcast().parallelismHint(PARTITIONS)
+    everyone = {at: [(1,), (2,)] for at in range(PARTITIONS)}
+    assert lying(engine, topology, stream) == everyone
