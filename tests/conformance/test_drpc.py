@@ -61,7 +61,7 @@ def test_a_key_that_is_not_there_is_null(case: Case) -> None:
     assert unordered(found) == unordered(wanted)
 
 
-@conforms("drpc-dump-broadcast")
+@conforms("drpc-dump-broadcast", differs=True)
 def test_a_broadcast_request_meets_every_entry_once(case: Case) -> None:
     """A state is whole wherever it is asked, so a broadcast to one partition is enough."""
     topology, counts = counting(case)
@@ -132,7 +132,7 @@ def test_a_query_function_is_not_asked_for_nothing() -> None:
     assert spelled.asked == []
 
 
-@conforms("drpc-batch-mix")
+@conforms("drpc-batch-mix", differs=True)
 def test_requests_and_batches_do_not_mix(case: Case) -> None:
     """Told where it is written, and not when the topology is built."""
     topology = TridentTopology()

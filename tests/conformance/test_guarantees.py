@@ -1,8 +1,8 @@
 """Three kinds of spouts over three kinds of states, where batch 2 fails after its state was written.
 
 Every cell twice. At the map: attempts of one txid follow each other as in Trident, with what each of them holds, and
-the map's rule makes of it what Trident's makes. In a topology: what batch 2 holds is frozen before it is written, so the
-commit is repeated with the same content, what the spout would have added comes in a later batch, and the totals are
+the map's rule makes of it what Trident's makes. In a topology: what batch 2 holds is frozen before it is written, so
+the commit is repeated with the same content, what the spout would have added comes in a later batch, and the totals are
 right wherever the state keeps a txid.
 """
 

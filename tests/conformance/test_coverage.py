@@ -1,0 +1,69 @@
+"""No case is left out: each has one test, or stands here as open; what differs has its row in docs/deviations.md."""
+
+import importlib
+import re
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.kit import CASES
+
+ROOT = Path(__file__).parents[2]
+DEVIATIONS = ROOT / "docs" / "deviations.md"
+
+OPEN: dict[str, str] = {
+    "op-first-n": "FirstN",
+    "agg-partition-count": "partitionAggregate",
+    "agg-global-three-kinds": "Aggregator",
+    "agg-group-field-order": "groupBy().aggregate",
+    "agg-chain-product": "chainedAgg",
+    "agg-chain-mixed": "chainedAgg",
+    "agg-chain-single-zero-emitter": "chainedAgg",
+    "val-chained-duplicate-output": "chainedAgg",
+    "multireduce": "multiReduce",
+    "win-tumbling-count": "window",
+    "win-sliding-count": "window",
+    "win-per-partition": "window",
+    "win-slide-greater-than-length": "window",
+    "win-duration-tumbling": "window",
+    "win-store-restart": "window",
+}
+"""Cases of verbs that are not there yet."""
+
+
+def tests() -> list[tuple[str, bool]]:
+    """The cases that the tests of this folder say they are, and whether they differ from Trident."""
+    found: list[tuple[str, bool]] = []
+    for file in sorted(Path(__file__).parent.glob("test_*.py")):
+        module: Any = importlib.import_module(f"tests.conformance.{file.stem}")
+        found += [each.conforms for each in vars(module).values() if hasattr(each, "conforms")]
+    return found
+
+
+def test_every_case_has_one_test() -> None:
+    assert len(CASES) == 88
+    times = Counter(case for case, _ in tests())
+    assert [case for case, count in times.items() if count > 1] == []
+    assert times.keys() & OPEN.keys() == set(), "no longer open"
+    assert times.keys() | OPEN.keys() == CASES.keys()
+    if OPEN:
+        warnings.warn(f"{len(OPEN)} of {len(CASES)} cases are open: {', '.join(OPEN)}", stacklevel=1)
+
+
+def rows() -> list[list[str]]:
+    """The cells of the table's rows."""
+    lines = DEVIATIONS.read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    return cells[2:]
+
+
+def test_every_difference_has_its_row_and_its_reason() -> None:
+    told = [case for row in rows() for case in re.findall(r"`([a-z0-9-]+)`", row[-1])]
+    assert sorted(told) == sorted(case for case, differs in tests() if differs)
+    assert all(len(row) == 5 and all(row[:4]) for row in rows())
+
+
+def test_a_case_of_which_trident_says_better_is_told_as_a_difference() -> None:
+    differing = {case for case, differs in tests() if differs} | OPEN.keys()
+    assert [case.id for case in CASES.values() if case.ideal is not None and case.id not in differing] == []
