@@ -4,7 +4,7 @@ A test says which case it is by `conforms`; `test_coverage.py` counts them. What
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,7 +101,8 @@ def conforms(case: str, *, differs: bool = False) -> Callable[[Test], Test]:
 
     def marked(test: Test) -> Test:
         test.conforms = (case, differs)  # type: ignore[attr-defined]
-        return pytest.mark.parametrize("case", [pytest.param(CASES[case], id=case)])(test)
+        parametrized: Test = pytest.mark.parametrize("case", [pytest.param(CASES[case], id=case)])(test)
+        return parametrized
 
     return marked
 
@@ -116,7 +117,7 @@ def sink(stream: Stream, name: str = "out") -> None:
 
 def sinks(topology: TridentTopology, engine: Slots, batch: int, attempt: int = 0) -> dict[str, Rows]:
     """What a batch brings to each sink, in its order."""
-    found = run(engine, topology, batch, attempt).results
+    found: Mapping[str, Any] = run(engine, topology, batch, attempt).results
     return {name[:-1]: [tuple(row.values()) for row in table.to_pylist()] for name, table in found.items()}
 
 
@@ -147,7 +148,7 @@ def compare(found: Mapping[str, Rows], expected: Mapping[str, Rows], match: str)
     assert shown == wanted
 
 
-def unordered(rows: Sequence[Any]) -> list[Any]:
+def unordered(rows: Iterable[Any]) -> list[Any]:
     """The same rows in an order of their own."""
     return sorted((tuple(row) if isinstance(row, list) else row for row in rows), key=repr)
 

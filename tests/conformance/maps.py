@@ -1,6 +1,7 @@
 """Map logics over a plain map of bytes, whose batches may break off: what Trident's cases about states speak of."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -165,6 +166,14 @@ def _records(entries: Mapping[bytes, bytes], kind: StateKind, keys: str, value: 
     rows = decode_keys(pa.array(encoded, pa.binary()), arrow_schema(parse_schema(keys))).to_pylist()
     there = [record(entries[key], kind, arrow_type(parse_type(value))) for key in encoded]
     return {tuple(row.values()): each for row, each in zip(rows, there, strict=True)}
+
+
+def totals(rows: Sequence[Sequence[Any]]) -> dict[str, int]:
+    """The sum of n by k."""
+    found: Counter[str] = Counter()
+    for k, n in rows:
+        found[k] += n
+    return dict(found)
 
 
 def of_records(records: list[dict[str, Any]]) -> dict[Any, Any]:

@@ -12,6 +12,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError
 from trident.runtime import events as on
 from trident.runtime.coordinator import Coordinator, History, Rules, Status
+from trident.runtime.events import BatchPlan
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -96,7 +97,9 @@ def test_batches_overlap_and_commit_in_order(case: Case) -> None:
 
 def planned(committed: int, **numbers: int) -> History:
     """A log that knows attempts of the batches after the committed ones."""
-    plans = tuple((number, {"s": {"end": int(txid[1:])}}) for txid, number in numbers.items())
+    plans = tuple[tuple[int, BatchPlan], ...](
+        (number, {"s": {"end": int(txid[1:])}}) for txid, number in numbers.items()
+    )
     return History(committed, {"s": {"end": committed}}, (), plans)
 
 
@@ -219,7 +222,7 @@ def test_any_error_fails_the_batch_so_often_and_not_for_ever(case: Case, error: 
 
     with ran(counted(once)) as running:
         assert running.state("count").value == 3
-        assert running.lastProgress["attempt"] == 1
+        assert [event["attempt"] for event in running.recentProgress] == [0, 1]
 
     def always(n: int) -> int:
         raise error

@@ -1,6 +1,6 @@
 """Requests that read states."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.conformance.kit import Case, conforms, raises, ran, unordered
@@ -71,6 +71,15 @@ def test_a_broadcast_request_meets_every_entry_once(case: Case) -> None:
     assert unordered(found) == unordered(wanted)
 
 
+def test_a_broadcast_to_several_partitions_meets_a_state_in_each() -> None:
+    topology = TridentTopology()
+    held = static(topology)
+    asked = topology.newDRPCStream("ask").broadcast().parallelismHint(2)
+    asked.stateQuery(held, TupleCollectionGet(), "w, c").project("w, c")
+    with ran(topology) as running:
+        assert [tuple(row) for row in running.drpc.execute("ask", "any")] == [("x", 1)] * 2
+
+
 @conforms("drpc-static-state")
 def test_a_state_that_nobody_writes(case: Case) -> None:
     topology = TridentTopology()
@@ -138,10 +147,11 @@ def test_requests_and_batches_do_not_mix(case: Case) -> None:
     topology = TridentTopology()
     batches = topology.newStream("s", FixedBatchSpout("args string", []))
     requests = topology.newDRPCStream("ask")
-    for mix in (
+    mixes: list[Callable[[], object]] = [
         lambda: topology.merge(requests, batches),
         lambda: topology.join([batches, requests], ["args", "args"]),
         lambda: requests.merge(batches),
-    ):
+    ]
+    for mix in mixes:
         with raises(case, TopologyError, r"DRPC"):
             mix()

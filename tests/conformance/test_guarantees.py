@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.kit import CASES, Case, Seen, conforms, ran, unordered
-from tests.conformance.maps import Fragile, MapAtHand, of_records
+from tests.conformance.maps import Fragile, MapAtHand, of_records, totals
 from tests.support.spouts import ReplayingSpout
 from trident import Sum, TridentTopology
 from trident.plan.guarantee import Promise, guarantees
@@ -22,14 +22,6 @@ from trident.spouts import BatchSpout, FixedBatchSpout
 from trident_state.store import StateKind
 
 KINDS = {"nontx": StateKind.NON_TRANSACTIONAL, "tx": StateKind.TRANSACTIONAL, "opaque": StateKind.OPAQUE}
-
-
-def totals(rows: Sequence[Sequence[Any]]) -> dict[str, int]:
-    """The sum of n by k."""
-    found: Counter[str] = Counter()
-    for k, n in rows:
-        found[k] += n
-    return dict(found)
 
 
 # --- at the map ----------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Joins, within one batch."""
 
+from typing import Any
+
 import pytest
 
 from tests.compiler.kit import Slots
@@ -72,6 +74,7 @@ def test_a_missing_stream_is_null_in_all_its_fields_null_keys_meet_and_duplicate
     fields = "k, x, y, k2" if preserved else "k, x, y"
     sink(topology.join([left, right], ["k", "k"], fields, "full", mode))
     found = sinks(topology, engine, 0)["out"]
+    expected: list[Any]
     if preserved:
         expected = [(None, "n", "N", None), *[(1, "a", "A", 1)] * 4, (2, "b", None, None), (None, None, "C", 3)]
     else:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.kit import Case, Seen, conforms, ran, unordered
-from tests.conformance.maps import NOTHING_WRITTEN, Fragile, MapAtHand, of_records
+from tests.conformance.maps import NOTHING_WRITTEN, Fragile, MapAtHand, of_records, totals
 from trident import Count, Sum, TridentTopology
 from trident.base.errors import TopologyError
 from trident.spouts import FixedBatchSpout
@@ -26,7 +26,7 @@ class Appended:
         return "<"
 
     def reduce(self, curr: str, tuple: Any) -> str:
-        return curr + tuple.c
+        return f"{curr}{tuple.c}"
 
 
 @conforms("pa-grouped-reducer")
@@ -70,13 +70,13 @@ def test_what_is_half_written_is_written_whole_once(case: Case, tmp_path: Path) 
     """At the map as the case has it, two states of a partition each; then one state that is written key by key."""
     parts = {"a": MapAtHand(StateKind.OPAQUE), "b": MapAtHand(StateKind.OPAQUE)}
     for key, state in parts.items():
-        state.update(1, {key: dict(case.rows()[0])[key]})
+        state.update(1, {key: totals(case.rows()[0])[key]})
     parts["a"].broken_off(2, {"a": 10})
     parts["b"].broken_off(2, {"b": 20}, NOTHING_WRITTEN)
     assert parts["a"].records() == of_records(case.expected["p0_after_fail"])
     assert parts["b"].records() == of_records(case.expected["p1_after_fail"])
     for key, state in parts.items():
-        state.update(2, {key: dict(case.rows()[2])[key]})
+        state.update(2, {key: totals(case.rows()[2])[key]})
     assert parts["a"].records() == of_records(case.expected["p0"])
     assert parts["b"].records() == of_records(case.expected["p1"])
 

@@ -178,7 +178,7 @@ def test_a_removed_key_is_gone_for_everybody_and_back_for_the_replay(case: Case)
     during, replayed = case.expected["during_2"], case.expected["start_of_replay_2"]
     seen: list[Any] = []
 
-    def update(state: RemovableMapState, tuples: Any, collector: Any) -> None:
+    def update(state: Any, tuples: Any, collector: Any) -> None:
         puts = {t.k: t.n for t in tuples if t.n is not None}
         removed = [t.k for t in tuples if t.n is None]
         seen.append(state.multiGet(["a"])[0])
