@@ -10,7 +10,15 @@ import pytest
 import trident
 from tests.support.server import RedisServer
 from trident import Count, MapGet, SnapshotGet, Sum, TridentTopology, TupleCollectionGet
-from trident.base.errors import StateError, StateKeyError, StateShapeError, StateValueError, UserFunctionError
+from trident.base.errors import (
+    SnapshotMovedError,
+    StateError,
+    StateKeyError,
+    StateShapeError,
+    StateValueError,
+    UserFunctionError,
+)
+from trident.runtime.statics import OthersState
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
@@ -197,6 +205,32 @@ def test_another_topologys_state_is_read_in_whole_batches_while_it_is_written(
         assert last > 1
     with start_local(reading(shared_redis.url, groups=2), name="reader") as reader:
         assert [row["sum"] for row in reader.drpc.execute("ask", "w7")] == [spout._committed], "its writer has stopped"
+
+
+def test_a_batch_asks_again_where_another_topologys_state_was_written_too_fast(
+    shared_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spout = FixedBatchSpout("word string, n long", [[("a", 7)]])
+    with start_local(written(shared_redis.url, spout), name="writer", checkpointLocation=tmp_path) as writer:
+        writer.processAllAvailable(timeout=20)
+    topology = TridentTopology()
+    state = RedisMapState.opaque(shared_redis.url)
+    sums = topology.newStaticState(state, keyFields="word string", valueType="long", name="sums", topology="writer")
+    words = topology.newStream("words", FixedBatchSpout("word string", [["a", "a"]]))
+    found = words.stateQuery(sums, "word", MapGet(), "sum").groupBy("word")
+    found.persistentAggregate(MemoryMapState.opaque(), "sum", Sum(), "total", name="totals")
+    real, tries = OthersState._as_of, list[int]()
+
+    def moved(self: OthersState, read: Any) -> Any:
+        tries.append(1)
+        if len(tries) <= 3:
+            raise SnapshotMovedError("state 'sums' stands at 9 already")
+        return real(self, read)
+
+    monkeypatch.setattr(OthersState, "_as_of", moved)
+    with start_local(topology, name="reader") as reader:
+        reader.processAllAvailable(timeout=20)
+        assert dict(reader.state("totals").items()) == {"a": 14} and len(tries) == 4
 
 
 def test_a_state_that_is_not_there_or_holds_something_else_is_refused_at_the_start(

@@ -20,6 +20,7 @@ from trident.base.errors import (
     LogError,
     OutputError,
     OutputUnavailableError,
+    SnapshotMovedError,
     StateBehindError,
     StateFullError,
     StateRecoveringError,
@@ -51,7 +52,10 @@ from trident_spouts.executor import Emission
 
 logger = logging.getLogger(__name__)
 
-PASSING = (StateUnavailableError, StateFullError, StateRecoveringError, StateBehindError, OutputUnavailableError)
+PASSING = (
+    *(StateUnavailableError, StateFullError, StateRecoveringError, StateBehindError, OutputUnavailableError),
+    SnapshotMovedError,  # of another topology's state, which was written while it was read
+)
 """Commit errors that may go away by themselves."""
 
 _PATIENCE = 10.0
