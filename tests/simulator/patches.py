@@ -32,6 +32,9 @@ from trident_state.redis.wire import Arguments, Blob
 
 _T = TypeVar("_T")
 
+_FILE_BYTES = 1
+"""What each file of a snapshot is said to take."""
+
 
 class Kept:
     """A frozen result that keeps the table itself: in the place of Arrow bytes and their checksum."""
@@ -85,7 +88,7 @@ class Turns:
 
 
 class Folder:
-    """In the place of a path: names, and nothing there."""
+    """In the place of a path: names, and nothing there but the files of snapshots, as long as `SegmentFiles` says."""
 
     __slots__ = ("_path", "name")
     parent = "."
@@ -102,6 +105,12 @@ class Folder:
     def is_dir(self) -> bool:
         return False
 
+    def stat(self) -> SimpleNamespace:
+        _, folder, name = self._path.rsplit("/", 2)
+        if (folder, name) not in Worlds.now.segments.files:
+            raise FileNotFoundError(self._path)
+        return SimpleNamespace(st_size=_FILE_BYTES)
+
 
 class SegmentFiles:
     """A disk for the files of snapshots: the batches of each, by state and name."""
@@ -117,7 +126,7 @@ class SegmentFiles:
         name = f"{txid}-{lease.epoch}-{self._made:08x}.arrow"
         content = list(batches)
         self.files[folder.name, name] = content
-        return Segment(name, since, txid, sum(batch.num_rows for batch in content), 1, 0)
+        return Segment(name, since, txid, sum(batch.num_rows for batch in content), _FILE_BYTES, 0)
 
     def read(self, folder: Path, segment: Segment) -> list[pa.RecordBatch] | None:
         return self.files.get((folder.name, segment.name))
