@@ -20,8 +20,17 @@ if TYPE_CHECKING:
     from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater, TridentCollector
     from trident.operations.joining import JoinOutFieldsMode, JoinType
     from trident.operations.tuples import TridentTuple
+    from trident.operations.windows import (
+        SessionWindow,
+        SlidingCountWindow,
+        SlidingDurationWindow,
+        SlidingEventTimeWindow,
+        TumblingCountWindow,
+        TumblingDurationWindow,
+        TumblingEventTimeWindow,
+    )
     from trident.runtime.registry import active
-    from trident.stream import GroupedStream, Stream, TridentState
+    from trident.stream import GroupedStream, Stream, TridentState, WindowedStream
     from trident.stream.verb import verb
     from trident.topology import TridentTopology
 
@@ -30,6 +39,7 @@ _HOMES = {
     "Stream": "trident.stream",
     "GroupedStream": "trident.stream",
     "TridentState": "trident.stream",
+    "WindowedStream": "trident.stream",
     "TridentTuple": "trident.operations.tuples",
     "TridentCollector": "trident.operations.functions",
     "Function": "trident.operations.functions",
@@ -53,6 +63,13 @@ _HOMES = {
     "OperationContext": "trident.operations.context",
     "Debug": "trident.operations.builtin_functions",
     "expr": "trident.operations.builtin_functions",
+    "TumblingCountWindow": "trident.operations.windows",
+    "SlidingCountWindow": "trident.operations.windows",
+    "TumblingDurationWindow": "trident.operations.windows",
+    "SlidingDurationWindow": "trident.operations.windows",
+    "TumblingEventTimeWindow": "trident.operations.windows",
+    "SlidingEventTimeWindow": "trident.operations.windows",
+    "SessionWindow": "trident.operations.windows",
     "active": "trident.runtime.registry",
     "publishedFiles": "trident.output",
     "readParquet": "trident.output",
@@ -85,6 +102,10 @@ __all__ = [
     "OperationContext",
     "QueryFunction",
     "ReducerAggregator",
+    "SessionWindow",
+    "SlidingCountWindow",
+    "SlidingDurationWindow",
+    "SlidingEventTimeWindow",
     "SnapshotGet",
     "StateUpdater",
     "Stream",
@@ -94,7 +115,11 @@ __all__ = [
     "TridentState",
     "TridentTopology",
     "TridentTuple",
+    "TumblingCountWindow",
+    "TumblingDurationWindow",
+    "TumblingEventTimeWindow",
     "TupleCollectionGet",
+    "WindowedStream",
     "active",
     "dropState",
     "errors",

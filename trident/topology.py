@@ -14,7 +14,17 @@ from trident.operations.outputs import OutputsLike, read_outputs
 from trident.operations.updating import held_fields
 from trident.plan import rules
 from trident.plan.explain import Known, explain_nodes
-from trident.plan.nodes import Emitted, Node, RequestSource, SpoutSource, StateSpec, StateWriter, StaticState, walk
+from trident.plan.nodes import (
+    Emitted,
+    LateTuples,
+    Node,
+    RequestSource,
+    SpoutSource,
+    StateSpec,
+    StateWriter,
+    StaticState,
+    walk,
+)
 from trident.plan.register import Register
 from trident.stream import Stream
 from trident.stream.base import unknown_verb
@@ -364,8 +374,8 @@ def _stages(program: "Program") -> list[str]:
 
 
 def _ends(stage: "Stage") -> str:
-    """What a stage makes; what an updater emits goes without saying."""
-    named = [output.name for output in stage.frozen if not isinstance(output.step, Emitted)]
+    """What a stage makes; what an updater or a window emits goes without saying."""
+    named = [output.name for output in stage.frozen if not isinstance(output.step, Emitted | LateTuples)]
     return ", ".join(named) or "no state"
 
 

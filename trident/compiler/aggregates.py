@@ -15,7 +15,7 @@ def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:
     """One row a group, by Catalyst. `frame` holds tuples, or accumulators where `partial` says so."""
     keys = all_quoted(spec.keys.names)
     grouped = frame.groupBy(*keys) if keys else frame
-    return grouped.agg(F.expr(_catalyst(spec, partial)).alias(spec.aggregation.output))
+    return grouped.agg(F.expr(catalyst(spec, partial)).alias(spec.aggregation.output))
 
 
 def meeting(frame: DataFrame, spec: FoldSpec, profile: Profile) -> Tail:
@@ -27,7 +27,7 @@ def meeting(frame: DataFrame, spec: FoldSpec, profile: Profile) -> Tail:
     return Tail(keyed, Merge(spec), spec.schema)
 
 
-def _catalyst(spec: FoldSpec, partial: bool) -> str:
+def catalyst(spec: FoldSpec, partial: bool) -> str:
     """A built-in aggregate in SQL, over tuples or over partial accumulators."""
     native, kind = spec.aggregation.native, type_ddl(spec.aggregation.type)
     if native == "count" and not partial:

@@ -20,6 +20,7 @@ from trident.compiler.placing import (
     in_one,
     in_order,
     is_placed,
+    numbered,
     parts,
     repartitioned,
     spread,
@@ -27,6 +28,7 @@ from trident.compiler.placing import (
 from trident.compiler.prepared import prepared, wants_life
 from trident.compiler.queries import Read, answering
 from trident.compiler.splits import part_of
+from trident.compiler.windows_panes import pane_spec, panes_of
 from trident.operations.context import OperationContext
 from trident.plan.nodes import (
     Aggregate,
@@ -35,9 +37,11 @@ from trident.plan.nodes import (
     Merge,
     Node,
     Part,
+    PartitionOf,
     PersistentAggregate,
     Repartition,
     StateQuery,
+    WindowPanes,
     sources_of,
 )
 from trident.plan.partitions import partition_counts, stays
@@ -135,6 +139,11 @@ class Evaluation:
                 return lambda sources, run: _debugged(node, sources[0], run)
             case Aggregate() | PersistentAggregate():
                 return aggregating(node, self._hidden)
+            case PartitionOf():
+                return lambda sources, run: numbered(sources[0], node.schema.names[-1])
+            case WindowPanes():
+                spec = pane_spec(node)
+                return lambda sources, run: panes_of(spec, sources[0])
             case StateQuery():
                 answer = answering(node)
                 return lambda sources, run: answer(sources[0], _asked(run))

@@ -20,6 +20,7 @@ from trident.plan.nodes import (
     PersistentAggregate,
     Sink,
     StateQuery,
+    WindowPanes,
     sources_of,
 )
 from trident.plan.partitions import Counts, partition_counts
@@ -119,6 +120,8 @@ def check_travels(stage_layout: Layout) -> None:
             _check_pickles(work.where, work.operation.target)
         if isinstance(node, Aggregate | PersistentAggregate):
             _check_pickles(Where(node.step, node.aggregation.site), node.aggregation.aggregator)
+        if isinstance(node, WindowPanes):
+            _check_pickles(Where(node.step, node.windowing.site), node.windowing.aggregator)
 
 
 def _check_pickles(where: Where, target: object) -> None:

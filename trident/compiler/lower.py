@@ -27,6 +27,8 @@ from trident.compiler.placing import batch_place, choice_of
 from trident.compiler.prepared import wants_life
 from trident.compiler.sessions import Profile, is_connect, view_of
 from trident.compiler.tails import Tail
+from trident.compiler.windows_enter import entering_panes
+from trident.compiler.windows_panes import PaneFold, pane_spec, panes_frame
 from trident.compiler.worker import Chain, Life, Partial
 from trident.plan.nodes import (
     Aggregate,
@@ -39,12 +41,14 @@ from trident.plan.nodes import (
     Node,
     ParallelismHint,
     Part,
+    PartitionOf,
     PersistentAggregate,
     Placing,
     Project,
     Repartition,
     StateStep,
     Transform,
+    WindowPanes,
 )
 from trident.plan.partitions import stays
 from trident.plan.splitting import PLACE, own_fields
@@ -166,7 +170,7 @@ class Lowering:
         if isinstance(node, Aggregate | PersistentAggregate) and node.aggregation.native is None:
             with analysed(node):
                 return meeting(self.folding(node).frame(), fold_spec(node), self.profile)
-        return None
+        return self._pane_fold(node) if isinstance(node, WindowPanes) else None
 
     def _lowered(self, node: Node) -> DataFrame:
         tail = self.tail(node)
@@ -200,6 +204,10 @@ class Lowering:
                 return self._aggregated(node)
             case Part():
                 return self._part(node)
+            case PartitionOf():
+                return self._numbered(node)
+            case WindowPanes():
+                return panes_frame(node, self.frame(node.source))
             case Merge():
                 return self._merged(node)
             case Join():
@@ -246,6 +254,20 @@ class Lowering:
             return aggregated(self.folding(node).frame(), fold_spec(node), partial=True)
         return aggregated(self.frame(node.source), fold_spec(node), partial=False)
 
+    def _pane_fold(self, node: WindowPanes) -> Tail | None:
+        """Panes folded by Python, where only Python can or where the tuples are there already."""
+        reads = set(entering_panes(node))
+        names = [name for name in node.source.schema.names if name in reads] or node.source.schema.names[:1]
+        chain = self._own_chain(node.source, names)
+        assert node.windowing.aggregation is not None
+        if chain is None:
+            if node.windowing.aggregation.native is not None:
+                return None
+            schema = arrow_schema(select(node.source.schema, names))
+            chain = Chain((), schema, schema), self.select(node.source, names)
+        spec = pane_spec(node)
+        return Tail(chain[1], PaneFold(chain[0], spec), spec.schema)
+
     # --- partitions ------------------------------------------------------------------------------------------------
 
     def _repartitioned(self, node: Repartition) -> DataFrame:
@@ -274,6 +296,14 @@ class Lowering:
         own = own_fields(node)
         items = [f"{quoted(inner)} AS {quoted(name)}" for inner, name in own.items() if name in wanted]
         return self.frame(node.source).filter(f"{PLACE} = {node.place}").selectExpr(*items)
+
+    def _numbered(self, node: PartitionOf) -> DataFrame:
+        """The tuples with their partition, whose number is that in their own frame."""
+        own = node.schema.names[-1]
+        fields = [name for name in self.layout.names(node) if name != own]
+        one = (self.layout.partitions[id(node)] or 1) == 1
+        number = "CAST(0 AS INT)" if one else "spark_partition_id()"
+        return self.frame(node.source).selectExpr(*all_quoted(fields), f"{number} AS {quoted(own)}")
 
     # --- several sources -------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from trident.compiler.kernels import work_of
+from trident.compiler.windows_enter import entering_panes
 from trident.plan.meeting import origins_of
 from trident.plan.nodes import (
     Aggregate,
@@ -14,10 +15,12 @@ from trident.plan.nodes import (
     Merge,
     Node,
     Part,
+    PartitionOf,
     Peek,
     PersistentAggregate,
     Repartition,
     StateQuery,
+    WindowPanes,
     sources_of,
 )
 from trident.plan.splitting import PLACE, own_fields
@@ -53,6 +56,10 @@ def entering(node: Node, after: set[str]) -> list[set[str]]:
             return [set(group) | set(inputs)]
         case Part():
             return [{PLACE} | {inner for inner, name in own_fields(node).items() if name in _some(node, after)}]
+        case PartitionOf():
+            return [after & set(node.source.schema.names)]
+        case WindowPanes():
+            return [set(entering_panes(node))]
         case Merge(sources=sources):
             places = [place for place, name in enumerate(node.schema.names) if name in after]
             return [{s.schema.names[place] for place in places if place < len(s.schema.names)} for s in sources]

@@ -124,6 +124,13 @@ def is_placed(nodes: Sequence[Node], counts: Counts) -> bool:
     return chosen or any((count or 1) > 1 for count in counts.values())
 
 
+def numbered(columns: Columns, name: str) -> Columns:
+    """The tuples with their partition as a field."""
+    if PARTITION in columns.names:
+        return columns.plus({name: columns[PARTITION]})
+    return columns.plus({name: Column.of(pa.array(numpy.zeros(columns.rows, numpy.int32), _KIND))})
+
+
 def parts(columns: Columns) -> list[tuple[int, Columns]]:
     """The tuples of each partition that has any, with its index."""
     if PARTITION not in columns.names:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from trident.plan.nodes import (
     Debug,
     Emitted,
+    LateTuples,
     Node,
     RequestSource,
     Sink,
@@ -32,7 +33,7 @@ class Output:
     For a PersistentAggregate: the group fields, then one value column, each key once (ungrouped: exactly one row).
     For a StateQuery: the tuples that enter it.
     For a StateUpdate (made by the driver): the key fields, then the new value, each key once; a null is a removal.
-    For an Emitted: what the updater emitted.
+    For an Emitted: what the updater emitted, or a window's results. For a LateTuples: these.
     For a Sink: the tuples that enter it; what already is a table there is handed on by the driver.
     For any other node: its own tuples, carried over because a later stage reads them beside a state's new values
     (``join(stream, counts.newValuesStream())``), or because a state update does; the table enters that stage as it is.
@@ -54,6 +55,8 @@ class Output:
         """The states without which nobody would make this output; () for one that is made in any case."""
         if isinstance(self.step, StateWriter):
             return (self.step.state.name,)
+        if isinstance(self.step, LateTuples):
+            return (self.step.window.state.name,)
         return (self.step.source.state.name,) if isinstance(self.step, Emitted) else self.updates
 
 
@@ -89,7 +92,8 @@ class Stage:
     @property
     def reads(self) -> tuple[Node, ...]:
         """What it needs of earlier stages, and the spouts in stage 1."""
-        entering = [output.step.source for output in self.updates if isinstance(output.step, StateUpdate | Sink)]
+        drivers = StateUpdate | LateTuples | Sink
+        entering = [o.step.source for o in self.updates if isinstance(o.step, drivers)]
         return tuple(dict.fromkeys([*self.inputs, *entering]))
 
 

@@ -11,7 +11,7 @@ from trident.compiler.failures import Where, short
 from trident.operations import builtin_aggregators
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import BuiltinAggregator
-from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce
+from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce, Watermark, Window
 from trident.plan.states import keys_of, value_of
 from trident_state.store import Combine, StateShape, replacing
 
@@ -39,8 +39,19 @@ def shape_of(node: HeldState) -> StateShape:
     if isinstance(node, PersistentAggregate):
         return _aggregated(node)
     keys = nullable(arrow_schema(keys_of(node)))
-    how = replacing(aggregator_name(node.reduction.aggregator) if isinstance(node, PersistentReduce) else "put")
-    return StateShape(keys, arrow_type(value_of(node).dataType), how)
+    return StateShape(keys, arrow_type(value_of(node).dataType), replacing(_made_by(node)))
+
+
+def _made_by(node: HeldState) -> str:
+    """What makes a state's values: a state made by another thing is not gone on with."""
+    match node:
+        case PersistentReduce(reduction=reduction):
+            return aggregator_name(reduction.aggregator)
+        case Window(windowing=windowing):
+            return f"{aggregator_name(windowing.aggregator)} in {windowing.config.meaning}"
+        case Watermark():
+            return "Watermark"
+    return "put"
 
 
 def _aggregated(node: PersistentAggregate) -> StateShape:

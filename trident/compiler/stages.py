@@ -9,11 +9,13 @@ from trident.base.types import arrow_schema, select
 from trident.compiler.kernels import work_of
 from trident.compiler.program import Group, Output, Program, RequestPlan, Stage
 from trident.compiler.shapes import nullable, shape_of
+from trident.compiler.windows_enter import entering_watermark, entering_window
 from trident.plan.nodes import (
     Debug,
     Each,
     Emitted,
     Filter,
+    LateTuples,
     Map,
     Node,
     PartitionPersist,
@@ -28,6 +30,8 @@ from trident.plan.nodes import (
     StateWriter,
     StaticState,
     Transform,
+    Watermark,
+    Window,
     sources_of,
     walk,
 )
@@ -63,7 +67,7 @@ def _with_states(roots: Sequence[Node]) -> list[Node]:
         root = waiting.pop(0)
         if id(root) not in found:
             found[id(root)] = root
-            waiting += [node.updated for node in walk(root) if _asks_a_writer(node)]  # type: ignore[attr-defined]
+            waiting += [writer for node in walk(root) for writer in _asked(node)]
     return list(found.values())
 
 
@@ -128,7 +132,7 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
 
 def _level(node: Node, level: Mapping[int, int]) -> int:
     """The stage that a node belongs to: a state update to the one after its tuples', because these are frozen first."""
-    if isinstance(node, StateUpdate):
+    if isinstance(node, StateUpdate | LateTuples):
         return level[id(node.source)] + 1
     if isinstance(node, Emitted):
         return level[id(node.source)]
@@ -136,16 +140,24 @@ def _level(node: Node, level: Mapping[int, int]) -> int:
 
 
 def _is_state(node: Node) -> bool:
-    return isinstance(node, StateWriter | StateQuery | Emitted)
+    return isinstance(node, StateWriter | StateQuery | Emitted | LateTuples)
 
 
 def _of_the_driver(node: Node) -> bool:
     """Whether the driver makes this output, from tables that it has in the commit turn anyway."""
-    return isinstance(node, StateUpdate | Emitted) or (isinstance(node, Sink) and _is_state(node.source))
+    return isinstance(node, StateUpdate | Emitted | LateTuples) or (isinstance(node, Sink) and _is_state(node.source))
 
 
-def _asks_a_writer(node: Node) -> bool:
-    return isinstance(node, StateQuery) and isinstance(node.updated, StateWriter)
+def _asked(node: Node) -> list[Node]:
+    """The writers of the states that this node reads."""
+    match node:
+        case StateQuery(updated=updated) if isinstance(updated, StateWriter):
+            return [updated]
+        case Window(watermark=watermark) if watermark is not None:
+            return [watermark]
+        case LateTuples(window=window):
+            return [window]
+    return []
 
 
 def _leaves(node: Node, level: Mapping[int, int]) -> int:
@@ -178,8 +190,8 @@ def _inputs(here: list[Node], level: Mapping[int, int]) -> tuple[Node, ...]:
 
 def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[int, str]:
     """Names that are unique in a group and stable over restarts: the state's, "<state>?<n>" for a query, "<state>>" for
-    what an updater emits, "<state>|" for what enters an update, "<sink>!" for what enters a sink, "<step>|" for what
-    else is carried."""
+    what an updater emits, "<state>>late" for a window's late tuples, "<state>|" for what enters an update, "<sink>!"
+    for what enters a sink, "<step>|" for what else is carried."""
     names: dict[int, str] = {}
     asked: dict[str, int] = {}
     for node in nodes:
@@ -189,14 +201,21 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
             names[id(node)] = f"{node.name}!"
         elif isinstance(node, Emitted):
             names[id(node)] = f"{node.source.state.name}>"
+        elif isinstance(node, LateTuples):
+            names[id(node)] = f"{node.window.state.name}>late"
         elif isinstance(node, StateQuery):
             name = node.updated.state.name
             asked[name] = asked.get(name, 0) + 1
             names[id(node)] = f"{name}?{asked[name]}"
         else:
-            update = next((n for n in carried.get(id(node), []) if isinstance(n, StateUpdate)), None)
+            update = min((n for n in carried.get(id(node), []) if isinstance(n, StateUpdate)), key=_helps, default=None)
             names[id(node)] = f"{node.step if update is None else update.state.name}|"
     return names
+
+
+def _helps(update: StateUpdate) -> bool:
+    """Whether this is beside another one: a watermark is beside its window."""
+    return isinstance(update, Watermark)
 
 
 def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:
@@ -222,6 +241,10 @@ def update_fields(update: StateUpdate) -> tuple[str, ...]:
             return tuple(dict.fromkeys([*update.group, *update.inputs]))
         case PartitionPersist():
             return update.inputs
+        case Watermark():
+            return entering_watermark(update)
+        case Window():
+            return entering_window(update)
 
 
 def _acts(leaf: Node) -> bool:

@@ -20,7 +20,7 @@ from trident.compiler.keys import KeyIndex
 from trident.compiler.overlay import MapOverlay, Overlay, Stored, ValueOverlay
 from trident.compiler.shapes import shape_of
 from trident.operations.tuples import tuple_type
-from trident.plan.nodes import PartitionPersist, PersistentReduce, StateUpdate
+from trident.plan.nodes import PartitionPersist, PersistentReduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ RunUpdate = Callable[[pa.Table, Stored, int], Updated]
 """From the tuples that enter, the state before the batch, and the batch's txid."""
 
 
-def compile_update(step: StateUpdate) -> RunUpdate:
+def compile_update(step: PersistentReduce | PartitionPersist) -> RunUpdate:
     """A function that runs the update of one step over a batch."""
     return _reducing(step) if isinstance(step, PersistentReduce) else _updating(step)
 
@@ -44,14 +44,14 @@ def compile_update(step: StateUpdate) -> RunUpdate:
 
 
 def _reducing(step: PersistentReduce) -> RunUpdate:
-    entering = arrow_schema(select(step.source.schema, [*step.group, *(n for n in step.inputs if n not in step.group)]))
+    came = arrow_schema(select(step.source.schema, [*step.group, *(n for n in step.inputs if n not in step.group)]))
     shape, output = shape_of(step), step.reduction.output
     where = Where(step.step, step.reduction.site, step.inputs)
     leaving = shape.keys.append(pa.field(output, shape.value))
     maker, reducer = tuple_type(step.inputs), step.reduction.aggregator
 
     def update(table: pa.Table, stored: Stored, txid: int) -> Updated:
-        tuples = _entering(table, entering)
+        tuples = entering(table, came)
         index = KeyIndex(shape.keys.types)
         places = index.places([tuples[name] for name in step.group], tuples.rows)
         if not tuples.rows:
@@ -87,14 +87,14 @@ def _value(where: Where, values: list[Any], kind: pa.DataType) -> Column:
 
 
 def _updating(step: PartitionPersist) -> RunUpdate:
-    entering = arrow_schema(select(step.source.schema, step.inputs))
+    came = arrow_schema(select(step.source.schema, step.inputs))
     outputs, shape = arrow_schema(step.outputs), shape_of(step)
     where = Where(step.step, step.updating.site, step.inputs)
     leaving = pa.schema([*shape.keys, pa.field(step.schema.names[-1], shape.value)])
     maker = tuple_type(step.inputs)
 
     def update(table: pa.Table, stored: Stored, txid: int) -> Updated:
-        tuples = _entering(table, entering)
+        tuples = entering(table, came)
         lists = tuples.lists(step.inputs)
         rows = list(map(maker, zip(*lists, strict=True))) if lists else [maker(()) for _ in range(tuples.rows)]
         overlay = Overlay(step.state.name, shape, where, stored)
@@ -145,7 +145,7 @@ def _emissions(where: Where, emitted: list[tuple[Any, ...]], outputs: pa.Schema)
     return Columns(columns, len(emitted)).table(outputs)
 
 
-def _entering(table: pa.Table, fields: pa.Schema) -> Columns:
+def entering(table: pa.Table, fields: pa.Schema) -> Columns:
     """The fields that an update reads of its tuples, by name: of these more may have been carried."""
     if not len(fields):
         return Columns({}, table.num_rows)

@@ -123,7 +123,7 @@ class Chain:
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for columns in self.columns(batches):
             if columns.rows:
-                yield from _sliced(columns, self.leaving)
+                yield from sliced(columns, self.leaving)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +158,12 @@ class Partial:
             if not quick.add(columns):
                 fold.add_tuples(columns)
             if len(fold) >= _KEYS:
-                yield from _sliced(fold.result(), spec.schema)
+                yield from sliced(fold.result(), spec.schema)
                 fold = Fold(spec)
         if len(fold):
-            yield from _sliced(fold.result(), spec.schema)
+            yield from sliced(fold.result(), spec.schema)
         for columns in quick.results():
-            yield from _sliced(columns, spec.schema)
+            yield from sliced(columns, spec.schema)
 
 
 class Quick:
@@ -207,12 +207,12 @@ class Merge:
         for batch in batches:
             fold.add_partials(Columns.of(batch, spec.schema))
         if len(fold):
-            yield from _sliced(fold.result(), spec.schema)
+            yield from sliced(fold.result(), spec.schema)
         elif not spec.keys.names:
             yield Columns({spec.aggregation.output: spec.zero()}, 1).batch(spec.schema)
 
 
-def _sliced(columns: Columns, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def sliced(columns: Columns, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """As record batches of a bounded size."""
     batch = columns.batch(schema)
     if batch.num_rows <= 2 * _ROWS:

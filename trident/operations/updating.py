@@ -46,7 +46,7 @@ def emitted_fields(target: Any, outputs: OutputsLike | None, step: Step) -> spar
         raise step.error(
             TypeDeclarationError,
             f"the type of output field {first!r} is not declared: write it with the field, such as '{first} string', "
-            "or give the updater an attribute outputType",
+            "or give the object an attribute outputType",
         )
     return spark.StructType(
         [

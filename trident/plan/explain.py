@@ -12,6 +12,7 @@ from trident.plan.nodes import (
     ForeachBatch,
     HeldState,
     Join,
+    LateTuples,
     Merge,
     Node,
     PartitionPersist,
@@ -24,6 +25,9 @@ from trident.plan.nodes import (
     StateQuery,
     StateWriter,
     StaticState,
+    Watermark,
+    Window,
+    WindowPanes,
     WriteParquet,
     sources_of,
     walk,
@@ -78,6 +82,14 @@ def about(node: Node) -> str:
             return (f"of {', '.join(inputs)}, " if inputs != tuple(node.source.schema.names) else "") + (
                 f"updates state {state.name}"
             )
+        case WindowPanes(group=group, windowing=windowing):
+            return f"by {', '.join([*group, 'time'])}: {windowing.config!r}"
+        case Watermark(state=state):
+            return f"into state {state.name}"
+        case Window(group=group, state=state, windowing=windowing):
+            return (f"by {', '.join(group)}, " if group else "") + f"{windowing.config!r}, into state {state.name}"
+        case LateTuples(window=window):
+            return f"too late for {window.state.name}"
         case StateQuery(inputs=inputs, updated=updated):
             return f"asks state {updated.state.name}" + (f" by {', '.join(inputs)}" if inputs else "")
         case Repartition(names=names) if names:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trident.base.errors import GuaranteeError
-from trident.plan.nodes import Node, SpoutSource, StateWriter, WriteParquet, walk
+from trident.plan.nodes import Node, SpoutSource, StateWriter, WindowUpdate, WriteParquet, walk
 from trident_spouts.executor import SpoutKind
 from trident_state.store import StateKind
 
@@ -32,6 +32,7 @@ _TRIDENT = {
     (SpoutKind.OPAQUE, StateKind.TRANSACTIONAL): "not exactly-once: a replay with other tuples is skipped",
 }
 
+_WINDOW = "not exactly-once: a replayed batch enters its windows again"
 
 _UNFENCED = "as long as one driver lives and the store loses nothing: it has no conditional put"
 
@@ -81,7 +82,7 @@ def guarantee_of(node: StateWriter) -> Guarantee:
         spouts,
         promise,
         condition,
-        _TRIDENT.get((weakest, factory.kind), _tridents_no(weakest)),
+        _WINDOW if isinstance(node, WindowUpdate) else _TRIDENT.get((weakest, factory.kind), _tridents_no(weakest)),
     )
 
 

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from trident.base.callsite import CallSite
 from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.functions import Operation, Query, Updating
+from trident.operations.windowing import Windowing
 from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
 
@@ -201,11 +202,65 @@ class PartitionPersist(Node):
     state: StateSpec
 
 
+# --- windows: what enters, how far time has come, what is held, what leaves ---------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionOf(Node):
+    """Every tuple, with the partition that it is in as the last field; 0 where nobody asks for several."""
+
+    source: Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowPanes(Node):
+    """The batch's tuples, combined by group and by the pane of event time that they lie in (without one where windows
+    go by the batch's time). Leaves: the pane's start, the group fields, the accumulator, the latest time met."""
+
+    source: Node
+    group: tuple[str, ...]
+    inputs: tuple[str, ...]
+    windowing: Windowing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watermark(Node):
+    """How far time has come, as a state of one value: it never goes back. `schema` is that value."""
+
+    source: Node
+    windowing: Windowing
+    keys: StructType
+    state: StateSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window(Node):
+    """Tuples, or panes of them, into windows. `schema` is the state's own, `keys` and then the value; `outputs` are the
+    fields of the results."""
+
+    source: Node
+    group: tuple[str, ...]
+    inputs: tuple[str, ...]
+    windowing: Windowing
+    outputs: StructType
+    keys: StructType
+    state: StateSpec
+    watermark: Watermark | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Emitted(Node):
-    """The tuples that an updater emits through its collector."""
+    """The tuples that an updater emits through its collector, or a window's results."""
 
-    source: PartitionPersist
+    source: PartitionPersist | Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LateTuples(Node):
+    """The tuples that came when every window of theirs had been closed, or that have no time."""
+
+    source: Node
+    window: Window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,8 +273,11 @@ class StaticState(Node):
     writer: str | None
 
 
-StateUpdate = PersistentReduce | PartitionPersist
-"""A step that runs a user's code over the state itself: in the commit turn, on the driver."""
+WindowUpdate = Watermark | Window
+"""A step of a window that makes a state's new values."""
+
+StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate
+"""A step that runs code over the state itself: in the commit turn, on the driver."""
 
 StateWriter = PersistentAggregate | StateUpdate
 """A step that writes a state."""

@@ -15,6 +15,7 @@ from trident.plan.nodes import (
     Node,
     ParallelismHint,
     Part,
+    PartitionOf,
     Peek,
     Placing,
     Project,
@@ -37,7 +38,7 @@ def stays(node: Node) -> bool:
             return how is Placing.IDENTITY
         case Each() | Filter() | Map() | Project() | Peek() | Debug() | Split() | Part():
             return True
-        case ParallelismHint() | Merge():
+        case ParallelismHint() | PartitionOf() | Merge():
             return True
     return False
 

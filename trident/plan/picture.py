@@ -26,6 +26,9 @@ from trident.plan.nodes import (
     StateQuery,
     StateWriter,
     StaticState,
+    Watermark,
+    Window,
+    WindowPanes,
     WriteParquet,
     sources_of,
     walk,
@@ -156,8 +159,10 @@ def _goes_by(node: Node) -> str:
     match node:
         case PersistentAggregate(group=names) | PersistentReduce(group=names) | StateQuery(inputs=names):
             return f"by {', '.join(names)}" if names else ""
-        case PartitionPersist():
+        case PartitionPersist() | Watermark():
             return ""
+        case Window(group=group, windowing=windowing):
+            return ", ".join([*group, repr(windowing.config)])
     return about(node)
 
 
@@ -191,6 +196,8 @@ def _kind(node: Node) -> Kind:
         case SpoutSource() | RequestSource():
             return "source"
         case PersistentAggregate() | PersistentReduce() | PartitionPersist() | Aggregate():
+            return "aggregate"
+        case WindowPanes() | Watermark() | Window():
             return "aggregate"
         case StateQuery():
             return "query"

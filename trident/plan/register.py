@@ -7,6 +7,7 @@ from trident.base.step import Step, verb_label
 from trident.plan.nodes import (
     Debug,
     Emitted,
+    LateTuples,
     Node,
     Peek,
     RequestSource,
@@ -14,6 +15,7 @@ from trident.plan.nodes import (
     SpoutSource,
     StateWriter,
     StaticState,
+    Window,
     sources_of,
     walk,
 )
@@ -30,6 +32,8 @@ class Register:
         self.sinks: dict[str, Sink] = {}
         self.emitted: dict[Node, Emitted] = {}
         """What updaters emit, by their step: one stream of new values, however often it is asked for."""
+        self.late: dict[Window, LateTuples] = {}
+        """The late tuples of windows, where they were asked for."""
         self._nodes: list[Node] = []
         self._counts: dict[str, int] = {}
 
@@ -37,9 +41,11 @@ class Register:
         """The name of the next step of a stream."""
         return f"{stream}/{self._counts.get(stream, 0)}:{verb_label(verb)}"
 
-    def add(self, stream: str, node: Node) -> None:
-        """Take in a step, under the label that it was given."""
-        self._counts[stream] = self._counts.get(stream, 0) + 1
+    def add(self, stream: str, node: Node, part: bool = False) -> None:
+        """Take in a step, under the label that it was given. `part`: it is one of several that a verb made, which count
+        once."""
+        if not part:
+            self._counts[stream] = self._counts.get(stream, 0) + 1
         self._nodes.append(node)
         if isinstance(node, SpoutSource):
             self.streams[node.stream] = node

@@ -8,7 +8,15 @@ from pyspark.sql.types import DataType, StructField, StructType
 from trident.base.callsite import CallSite
 from trident.base.types import select
 from trident.operations.aggregating import presented_type
-from trident.plan.nodes import HeldState, PartitionPersist, PersistentAggregate, PersistentReduce, StaticState
+from trident.plan.nodes import (
+    HeldState,
+    PartitionPersist,
+    PersistentAggregate,
+    PersistentReduce,
+    StaticState,
+    Watermark,
+    Window,
+)
 
 
 def keys_of(node: HeldState) -> StructType:
@@ -29,6 +37,8 @@ def present_of(node: HeldState) -> Callable[[Any], Any] | None:
     match node:
         case PersistentAggregate(aggregation=how) | PersistentReduce(reduction=how):
             return getattr(how.aggregator, "present", None)
+        case Window(windowing=windowing) if windowing.panes:
+            return getattr(windowing.aggregator, "present", None)
     return None
 
 
@@ -37,6 +47,8 @@ def shown_type(node: HeldState) -> DataType | None:
     match node:
         case PersistentAggregate(aggregation=how) | PersistentReduce(reduction=how):
             return presented_type(how)
+        case Window(windowing=windowing) if windowing.aggregation is not None and windowing.panes:
+            return presented_type(windowing.aggregation)
     return value_of(node).dataType
 
 
@@ -47,5 +59,7 @@ def function_of(node: HeldState) -> CallSite:
             return how.site
         case PartitionPersist(updating=updating):
             return updating.site
+        case Window(windowing=windowing) | Watermark(windowing=windowing):
+            return windowing.site
         case StaticState():
             return node.site

@@ -25,8 +25,20 @@ from trident.base.values import conform
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.freeze import read_frozen
 from trident.compiler.program import Group, Output, Stage
-from trident.compiler.updates import RunUpdate, compile_update
-from trident.plan.nodes import Emitted, Node, Sink, StateQuery, StateUpdate, StateWriter
+from trident.compiler.updates import RunUpdate, Updated, compile_update
+from trident.compiler.windows import compile_late, compile_window
+from trident.compiler.windows_turn import RunLate, RunWindow, WindowTurn
+from trident.plan.nodes import (
+    Emitted,
+    LateTuples,
+    Node,
+    Sink,
+    StateQuery,
+    StateUpdate,
+    StateWriter,
+    Window,
+    WindowUpdate,
+)
 from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_known
 from trident.runtime.frozen import FrozenOutput, freeze, life_of, thaw, with_life
@@ -74,6 +86,8 @@ class Committer:
     hand_over: HandOver = no_sinks
     healed: list[tuple[str, int, int]] = field(default_factory=list)
     _updates: dict[StateUpdate, RunUpdate] = field(default_factory=dict)
+    _windows: dict[WindowUpdate, RunWindow] = field(default_factory=dict)
+    _late: dict[LateTuples, RunLate] = field(default_factory=dict)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> Turn:
         """Apply batch `txid` and log COMMITTED. `first`: the first stage's results where they are still at hand."""
@@ -169,23 +183,45 @@ class Committer:
         results: dict[str, pa.Table] = {}
         for output in stage.updates:
             step = output.step
+            if any(self.births[state].txid >= txid for state in output.states):
+                continue  # a state that was born after this batch gets nothing of it
             if isinstance(step, Sink):
                 results[output.name] = conform(given[step.source], output.schema)
-            if not isinstance(step, StateUpdate) or self.births[step.state.name].txid >= txid:
-                continue  # a state that was born after this batch gets nothing of it
-            name = step.state.name
-            time = self._time(txid) if name in self._lives else None
-            stored = AsOf(self.stores[name], txid - 1, partial(self.heal, name, txid - 1), time)
-            made = self._compiled(step)(given[step.source], stored, txid)
+            elif isinstance(step, LateTuples):
+                results[output.name] = self._late_tuples(step, given[step.source], txid)
+            if not isinstance(step, StateUpdate):
+                continue
+            made = self._made(step, given[step.source], txid)
             results[output.name] = made.puts
             if step in emitting and made.emitted is not None:
                 results[emitting[step]] = made.emitted
         return results
 
-    def _compiled(self, step: StateUpdate) -> RunUpdate:
+    def _made(self, step: StateUpdate, table: pa.Table, txid: int) -> Updated:
+        stored = self._stored(step.state.name, txid)
+        if isinstance(step, WindowUpdate):
+            if step not in self._windows:
+                self._windows[step] = compile_window(step)
+            return self._windows[step](table, stored, self._turn(step, txid))
         if step not in self._updates:
             self._updates[step] = compile_update(step)
-        return self._updates[step]
+        return self._updates[step](table, stored, txid)
+
+    def _late_tuples(self, step: LateTuples, table: pa.Table, txid: int) -> pa.Table:
+        if step not in self._late:
+            self._late[step] = compile_late(step)
+        return self._late[step](table, self._turn(step.window, txid))
+
+    def _turn(self, step: WindowUpdate, txid: int) -> WindowTurn:
+        """What a window asks beside its state: the batch's time, and its watermark as the batch before left it."""
+        watermark = step.watermark if isinstance(step, Window) else None
+        stored = None if watermark is None else self._stored(watermark.state.name, txid)
+        return WindowTurn(txid, partial(self._time, txid), stored)
+
+    def _stored(self, state: str, txid: int) -> AsOf:
+        """A state as the batch before left it."""
+        time = self._time(txid) if state in self._lives else None
+        return AsOf(self.stores[state], txid - 1, partial(self.heal, state, txid - 1), time)
 
     def _feeds(self, stage: Stage, txid: int) -> bool:
         """Whether a later stage is still to be computed. If not, the states may be at later batches already (a power

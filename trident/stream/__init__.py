@@ -3,5 +3,6 @@
 from trident.stream.grouped import GroupedStream
 from trident.stream.state import TridentState
 from trident.stream.stream import Stream
+from trident.stream.windowed import WindowedStream
 
-__all__ = ["GroupedStream", "Stream", "TridentState"]
+__all__ = ["GroupedStream", "Stream", "TridentState", "WindowedStream"]

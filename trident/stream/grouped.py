@@ -11,16 +11,17 @@ from trident.base.types import ddl
 from trident.operations.outputs import OutputsLike
 from trident.plan.nodes import Node
 from trident.stream.aggregate import aggregated
-from trident.stream.base import Rails, unknown_verb
+from trident.stream.base import Rails, StreamBase, unknown_verb
 from trident.stream.persist import persisted
 from trident.stream.shown import Shown
 from trident.stream.state import TridentState
+from trident.stream.window import WindowVerbs
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream
 
 
-class GroupedStream(Rails, Shown):
+class GroupedStream(Rails, Shown, WindowVerbs):
     """What `groupBy` gives. Meaning: ``org.apache.storm.trident.fluent.GroupedStream``."""
 
     __slots__ = ("_group", "_stream")
@@ -43,6 +44,9 @@ class GroupedStream(Rails, Shown):
     def groupFields(self) -> tuple[str, ...]:
         """The names of the fields by which tuples are grouped."""
         return self._group
+
+    def _by_group(self) -> tuple[StreamBase, tuple[str, ...]]:
+        return self._stream, self._group
 
     def toStream(self) -> "Stream":
         """The same tuples without groups."""

@@ -58,6 +58,8 @@ class TridentState(Shown):
         if isinstance(node, nodes.PersistentAggregate | nodes.PersistentReduce):
             return node
         step = Step(self._register.label(self._label, "newValuesStream"), caller("newValuesStream"))
+        if isinstance(node, nodes.Watermark):
+            raise step.error(TopologyError, f"state {self.name!r} is a watermark: it has no stream of new values")
         if isinstance(node, nodes.StaticState):
             raise step.error(TopologyError, f"state {self.name!r} is only read here: it has no new values")
         if not node.outputs.fields:

@@ -1,6 +1,7 @@
 """The fluent skin, put together from its families of verbs."""
 
 from trident.stream.aggregate import AggregateVerbs
+from trident.stream.base import StreamBase
 from trident.stream.combine import CombineVerbs
 from trident.stream.look import LookVerbs
 from trident.stream.map import MapVerbs
@@ -9,6 +10,7 @@ from trident.stream.persist import PersistVerbs
 from trident.stream.query import QueryVerbs
 from trident.stream.repartition import RepartitionVerbs
 from trident.stream.split import SplitVerbs
+from trident.stream.window import WindowVerbs
 
 
 class Stream(
@@ -21,6 +23,7 @@ class Stream(
     SplitVerbs,
     OutputVerbs,
     LookVerbs,
+    WindowVerbs,
 ):
     """A description of what happens to every batch; `TridentTopology.newStream` begins one.
 
@@ -29,3 +32,6 @@ class Stream(
     """
 
     __slots__ = ()
+
+    def _by_group(self) -> tuple[StreamBase, tuple[str, ...]]:
+        return self, ()

@@ -1,0 +1,129 @@
+"""Windows by time whose partial results can meet: one accumulator a window and group, and no tuple is kept."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.types import arrow_schema, select
+from trident.base.values import to_python
+from trident.compiler.folds import FoldSpec, meets_quickly, met
+from trident.compiler.overlay import Stored
+from trident.compiler.shapes import Combining, aggregator_name, nullable, shape_of
+from trident.compiler.updates import Updated
+from trident.compiler.windows_calls import made_column, presenting, where_of
+from trident.compiler.windows_held import moments, numbers, one
+from trident.compiler.windows_open import OpenWindows, is_unique, values_now
+from trident.compiler.windows_time import Clock, Lattice, clock_of, latest_of
+from trident.compiler.windows_turn import RunWindow, WindowTurn
+from trident.operations.windows import TimeWindow
+from trident.plan.nodes import Window
+from trident.plan.windows import END, LATEST, START
+from trident_state.rules import combined
+from trident_state.store import Combine
+
+
+def combined_update(node: Window) -> RunWindow:
+    """The update of a window over panes."""
+    return _Combined(node)
+
+
+class _Combined:
+    """One window's state over its batches."""
+
+    def __init__(self, node: Window) -> None:
+        config, aggregation = node.windowing.config, node.windowing.aggregation
+        assert isinstance(config, TimeWindow)
+        assert aggregation is not None
+        shape, where = shape_of(node), where_of(node)
+        self._node, self._config, self._where = node, config, where
+        self._lattice = Lattice.of(config)
+        self._keys = shape.keys
+        self._value = aggregation.output
+        self._spec = FoldSpec.of(where, aggregation, shape.keys)
+        native = "sum" if aggregation.native == "count" else aggregation.native
+        self._combine = Combine(aggregator_name(aggregation.aggregator), Combining(aggregation, where), native)
+        self._puts = shape.keys.append(pa.field(self._value, shape.value))
+        self._leaving = nullable(arrow_schema(node.outputs))
+        self._group = arrow_schema(select(node.schema, node.group))
+        self._open = OpenWindows(shape.keys)
+
+    def __call__(self, table: pa.Table, stored: Stored, turn: WindowTurn) -> Updated:
+        latest = latest_of(table, LATEST) if self._config.timestampField is not None else None
+        clock = clock_of(self._config, latest, turn)
+        self._open.stand_at(turn.txid - 1, stored)
+        self._open.void()
+        deltas = self._deltas(table, clock)
+        keys = deltas.select(self._keys.names)
+        before = stored.read(keys)
+        values = combined(self._combine, before, one(deltas.column(self._value)), self._where.step)
+        fresh = pc.and_(before.is_null(), values.is_valid())
+        self._open.add(keys.filter(fresh))
+        touched = keys.append_column(self._puts.field(len(self._keys)), values)
+        results = self._results(touched, stored, clock)
+        puts = self._puts_of(touched, stored, clock)
+        self._open.stands_at(turn.txid)
+        return Updated(puts, results)
+
+    def _deltas(self, table: pa.Table, clock: Clock) -> pa.Table:
+        """What the batch adds to each window that is open for it, each key once."""
+        if self._config.timestampField is None:
+            panes = np.full(table.num_rows, self._lattice.panes(np.asarray([clock.after], np.int64))[0])
+        else:
+            panes = numbers(table.column(START))
+        rows, starts = self._lattice.spread(panes)
+        open_ = starts + self._config.length > clock.before
+        rows, starts = rows[open_], starts[open_]
+        taken = table.take(pa.array(rows))
+        names = [*self._group.names, self._value]
+        arrays = [moments(starts, self._keys.field(0).type), *(one(taken.column(name)) for name in names)]
+        partials = pa.Table.from_arrays(
+            [array.cast(field.type) for array, field in zip(arrays, self._puts, strict=True)], schema=self._puts
+        )
+        return each_once(self._spec, partials)
+
+    # --- what closes -----------------------------------------------------------------------------------------------
+
+    def _results(self, touched: pa.Table, stored: Stored, clock: Clock) -> pa.Table:
+        """The windows whose end the watermark reaches with this batch, by their start."""
+        length = self._config.length
+        starts = [start for start in self._open.starts() if clock.before < start + length <= clock.after]
+        if not starts:
+            return self._leaving.empty_table()
+        keys = self._open.whole(starts)
+        values = values_now(keys, touched, stored)
+        there = values.is_valid()
+        return self._leaves(keys.filter(there), values.filter(there))
+
+    def _leaves(self, keys: pa.Table, values: pa.Array) -> pa.Table:
+        """Keys and values as results."""
+        start = one(keys.column(START))
+        end = moments(numbers(start) + self._config.length, start.type)
+        bounds = {START: start, END: end}
+        present, field = presenting(self._node.windowing), self._leaving.field(self._value)
+        if present is not None:
+            values = made_column(self._where, [present(value) for value in to_python(values)], field).array()
+        columns = {**bounds, **{name: one(keys.column(name)) for name in self._group.names}, self._value: values}
+        return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
+
+    def _puts_of(self, touched: pa.Table, stored: Stored, clock: Clock) -> pa.Table:
+        """What the state holds afterwards: the touched keys, and nothing of windows that are done with."""
+        kept = self._config.length + self._node.windowing.keepFor
+        done = [start for start in self._open.starts() if start + kept <= clock.after]
+        if not done:
+            return touched
+        gone = self._open.whole(done)
+        gone = gone.filter(stored.read(gone).is_valid())
+        for start in done:
+            self._open.drop(start)
+        left = touched.filter(pa.array(numbers(touched.column(START)) + kept > clock.after))
+        return pa.concat_tables([left, gone.append_column(self._puts.field(len(self._keys)), self._nothing(gone))])
+
+    def _nothing(self, keys: pa.Table) -> pa.Array:
+        return pa.nulls(keys.num_rows, self._puts.types[-1])
+
+
+def each_once(spec: FoldSpec, partials: pa.Table) -> pa.Table:
+    """Partial accumulators, met by key. Most come once each already, and are left as they are."""
+    if not meets_quickly(spec) and is_unique(partials.select(spec.keys.names)):
+        return partials
+    return met(spec, partials).table(spec.schema)

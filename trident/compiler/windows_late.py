@@ -1,0 +1,35 @@
+"""The tuples of a batch that came too late for every window of theirs, or that have no time."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.compiler.windows_held import Ids, numbers, one
+from trident.compiler.windows_time import Lattice, watermark
+from trident.compiler.windows_turn import RunLate, WindowTurn
+from trident.operations.windows import SessionWindow, TimeWindow
+from trident.plan.nodes import LateTuples
+
+
+def late_tuples(node: LateTuples) -> RunLate:
+    """From a batch's tuples to those that are late."""
+    config = node.window.windowing.config
+    assert isinstance(config, TimeWindow | SessionWindow)
+    assert config.timestampField is not None
+    field = config.timestampField
+
+    def late(table: pa.Table, turn: WindowTurn) -> pa.Table:
+        assert turn.watermark is not None
+        if not table.num_rows:
+            return table
+        times = one(table.column(field))
+        gone = pa.array(last_end(config, numbers(times.fill_null(0))) <= watermark(turn.watermark))
+        return table.filter(pc.or_(times.is_null(), gone))
+
+    return late
+
+
+def last_end(config: TimeWindow | SessionWindow, times: Ids) -> Ids:
+    """When the last window ends in which a tuple of this time can be."""
+    if isinstance(config, SessionWindow):
+        return times + config.gap
+    return Lattice.of(config).last_end(times)

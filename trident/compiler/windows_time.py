@@ -1,0 +1,124 @@
+"""Windows by time: how panes and windows lie on the clock, and how far the watermark has come."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.types import arrow_type
+from trident.compiler.overlay import Stored
+from trident.compiler.shapes import shape_of
+from trident.compiler.updates import Updated
+from trident.compiler.windows_held import Ids, moments, numbers
+from trident.compiler.windows_turn import RunWindow, WindowTurn
+from trident.operations.windows import CountWindow, SessionWindow, TimeWindow, WindowConfig
+from trident.plan.nodes import Watermark, WindowPanes
+from trident.plan.windows import LATEST
+
+NEVER = -(2**63)
+"""The watermark before any tuple has come: all windows end later."""
+
+_GLOBAL = pa.table({"": pa.nulls(1)}).select([])
+"""The one key of a state without key fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """Windows of `length` that begin at every multiple of `slide`, made of panes; all in microseconds since 1970."""
+
+    length: int
+    slide: int
+    pane: int
+
+    @classmethod
+    def of(cls, config: TimeWindow) -> "Lattice":
+        """The windows of this configuration."""
+        return cls(config.length, config.slide, config.pane)
+
+    def panes(self, times: Ids) -> Ids:
+        """The start of the pane in which each time lies."""
+        return times // self.pane * self.pane
+
+    def last_end(self, times: Ids) -> Ids:
+        """The end of the last window in which each time lies."""
+        return times // self.slide * self.slide + self.length
+
+    def spread(self, panes: Ids) -> tuple[Ids, Ids]:
+        """Every window that a pane lies in: the row of the pane, and the window's start."""
+        if self.length == self.slide:
+            return np.arange(len(panes)), panes
+        last = panes // self.slide * self.slide
+        back = np.arange(-(-self.length // self.slide), dtype=np.int64) * self.slide
+        starts = last[:, None] - back[None, :]
+        inside = starts + self.length > panes[:, None]
+        rows = np.broadcast_to(np.arange(len(panes))[:, None], starts.shape)
+        return rows[inside], starts[inside]
+
+
+# --- the watermark ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A window's time over one batch: the watermark before it and after it, in microseconds."""
+
+    before: int
+    after: int
+
+
+def clock_of(config: WindowConfig, latest: int | None, turn: WindowTurn) -> Clock:
+    """The clock of a batch in which this is the latest event time (None: it has none, or windows go by batch time)."""
+    assert turn.watermark is not None
+    before = watermark(turn.watermark)
+    return Clock(before, _after(config, before, latest, turn))
+
+
+def watermark(stored: Stored) -> int:
+    """The watermark that a batch left."""
+    (found,) = stored.read(_GLOBAL).cast(pa.int64()).to_pylist()
+    return NEVER if found is None else int(found)
+
+
+def _after(config: WindowConfig, before: int, latest: int | None, turn: WindowTurn) -> int:
+    """Time never goes back, though a clock may, and a late tuple does."""
+    assert not isinstance(config, CountWindow)
+    if config.timestampField is None:
+        return max(before, round(turn.time() * 1_000_000))
+    return before if latest is None else max(before, latest - config.lateness)
+
+
+def latest_of(table: pa.Table, field: str | None) -> int | None:
+    """The latest time in a column, None where there is none."""
+    if field is None or not table.num_rows:
+        return None
+    found = pc.max(table.column(field)).cast(pa.int64()).as_py()
+    return None if found is None else int(found)
+
+
+def watermark_update(node: Watermark) -> RunWindow:
+    """The update of a watermark: by the latest of the batch's times, or by the batch's own."""
+    config, shape = node.windowing.config, shape_of(node)
+    assert isinstance(config, TimeWindow | SessionWindow)
+    timed = config.timestampField is not None
+    field = (LATEST if isinstance(node.source, WindowPanes) else config.timestampField) if timed else None
+    schema = pa.schema([pa.field(node.schema.names[-1], shape.value)])
+
+    def update(table: pa.Table, stored: Stored, turn: WindowTurn) -> Updated:
+        before = watermark(stored)
+        after = _after(config, before, latest_of(table, field), turn)
+        if after == before:
+            return Updated(schema.empty_table(), None)
+        return Updated(pa.Table.from_arrays([moments([after], shape.value)], schema=schema), None)
+
+    return update
+
+
+def kind_of_time(node: Watermark) -> pa.DataType:
+    """The type of a window's times."""
+    return arrow_type(node.schema.fields[0].dataType)
+
+
+def times_of(table: pa.Table, field: str) -> Ids:
+    """A column of times without nulls."""
+    return numbers(table.column(field))

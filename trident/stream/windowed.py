@@ -1,0 +1,95 @@
+"""The results of windows, and what stands beside them: the window's state, and the tuples that came too late."""
+
+from trident.base.errors import TopologyError
+from trident.base.step import Step, caller
+from trident.base.types import ddl
+from trident.operations.windows import EventTimeWindow, SessionWindow
+from trident.plan import nodes
+from trident.plan.register import Register
+from trident.stream.state import TridentState
+from trident.stream.stream import Stream
+
+
+class WindowedStream(Stream):
+    """The stream of a window's results, which `window` gives; `late` and `state` are what it has beyond a stream."""
+
+    __slots__ = ("_came",)
+
+    def __init__(self, register: Register, node: nodes.Emitted, label: str, came: nodes.Node) -> None:
+        super().__init__(register, node, label)
+        self._came = came
+
+    def late(self) -> Stream:
+        """The tuples that came when every window of theirs had left, and those without a time: as they were.
+
+        Beyond Trident. They leave with the batch in which they came. Where this is asked for, all tuples of a batch
+        come to the driver, because which of them are late is known only when the batches before are committed.
+
+        >>> from trident import Count, TridentTopology, TumblingEventTimeWindow
+        >>> from trident.spouts import FixedBatchSpout
+        >>> clicks = TridentTopology().newStream("clicks", FixedBatchSpout("url string, at timestamp", []))
+        >>> clicks.window(TumblingEventTimeWindow("1 hour", "at"), Count(), "count").late()
+        Stream(clicks/2:late: url string, at timestamp)
+        """
+        step = Step(self._register.label(self._label, "late"), caller("late"))
+        window = self._window
+        if not isinstance(window.windowing.config, EventTimeWindow | SessionWindow):
+            raise step.error(
+                TopologyError, f"no tuple is late for {window.windowing.config!r}: that is by event time only"
+            )
+        known = self._register.late.get(window)
+        if known is None:
+            known = nodes.LateTuples(self._came, window, step=step.label, site=step.called, schema=self._came.schema)
+            self._register.add(self._label, known)
+            self._register.late[window] = known
+        return Stream(self._register, known, self._label)
+
+    def state(self) -> TridentState:
+        """What the windows hold, for `stateQuery`: a value by the window's start and the group, from the first tuple of
+        a window on, until it has left (or `keepFor` longer).
+
+        >>> from trident import Count, MapGet, TridentTopology, TumblingEventTimeWindow
+        >>> from trident.spouts import FixedBatchSpout
+        >>> topology = TridentTopology()
+        >>> clicks = topology.newStream("clicks", FixedBatchSpout("url string, at timestamp", []))
+        >>> hours = TumblingEventTimeWindow("1 hour", "at")
+        >>> counts = clicks.groupBy("url").window(hours, Count(), "count", keepFor="1 day")
+        >>> asked = topology.newDRPCStream("hour", "hour timestamp, url string")
+        >>> asked.stateQuery(counts.state(), "hour, url", MapGet(), "count")
+        Stream(hour()/1:stateQuery(MapGet): hour timestamp, url string, count bigint)
+        """
+        window = self._window
+        if not window.windowing.panes:
+            step = Step(self._register.label(self._label, "state"), caller("state"))
+            raise step.error(
+                TopologyError,
+                f"state {window.state.name!r} holds what waits, and no results: put these into a state of their own, "
+                "with persistentAggregate or partitionPersist",
+            )
+        return TridentState(self._register, window, self._label)
+
+    def watermark(self) -> TridentState:
+        """How far time has come for these windows, for `stateQuery` with SnapshotGet.
+
+        >>> from trident import Count, SnapshotGet, TridentTopology, TumblingEventTimeWindow
+        >>> from trident.spouts import FixedBatchSpout
+        >>> topology = TridentTopology()
+        >>> clicks = topology.newStream("clicks", FixedBatchSpout("url string, at timestamp", []))
+        >>> hours = clicks.window(TumblingEventTimeWindow("1 hour", "at"), Count(), "count")
+        >>> topology.newDRPCStream("time").stateQuery(hours.watermark(), SnapshotGet(), "watermark")
+        Stream(time()/1:stateQuery(SnapshotGet): args string, watermark timestamp)
+        """
+        watermark = self._window.watermark
+        if watermark is None:
+            step = Step(self._register.label(self._label, "watermark"), caller("watermark"))
+            raise step.error(TopologyError, f"{self._window.windowing.config!r} counts tuples: it has no watermark")
+        return TridentState(self._register, watermark, self._label)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._window.step}: {ddl(self.schema)})"
+
+    @property
+    def _window(self) -> nodes.Window:
+        assert isinstance(self._node, nodes.Emitted)
+        assert isinstance(self._node.source, nodes.Window)
+        return self._node.source
