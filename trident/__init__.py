@@ -70,6 +70,7 @@ _HOMES = {
     "TumblingEventTimeWindow": "trident.operations.windows",
     "SlidingEventTimeWindow": "trident.operations.windows",
     "SessionWindow": "trident.operations.windows",
+    "DeadLetter": "trident.operations.poison",
     "active": "trident.runtime.registry",
     "publishedFiles": "trident.output",
     "readParquet": "trident.output",
@@ -86,6 +87,7 @@ _MODULES = ("errors", "spouts", "state", "testing")
 __all__ = [
     "CombinerAggregator",
     "Count",
+    "DeadLetter",
     "Debug",
     "Equals",
     "FailedException",

@@ -11,6 +11,7 @@ from trident.base.names import check_name
 from trident.base.step import Step, caller
 from trident.operations.joining import JoinOutFieldsMode, JoinType, JoinTypes
 from trident.operations.outputs import OutputsLike, read_outputs
+from trident.operations.poison import KeepLetters
 from trident.operations.updating import held_fields
 from trident.plan import rules
 from trident.plan.explain import Known, explain_nodes
@@ -29,6 +30,7 @@ from trident.plan.register import Register
 from trident.stream import Stream
 from trident.stream.base import unknown_verb
 from trident.stream.combine import joined, merged
+from trident.stream.letters import letters_of, with_letters
 from trident.stream.shown import Shown
 from trident.stream.state import TridentState
 from trident.stream.static import STATIC_USAGE, static_factory
@@ -222,6 +224,40 @@ class TridentTopology(Shown):
         [Row(id=1, ax='x', bx='y', z='z'), Row(id=2, ax=None, bx=None, z='zz')]
         """
         return joined(self._register, list(streams), keys, outputFields, joinType, mode)
+
+    # --- what failed ------------------------------------------------------------------------------------------------
+
+    def deadLetters(self) -> Stream:
+        """The dead letters of all steps written so far, as one stream: see `Stream.deadLetters`.
+
+        Write it behind the last step with ``onError="deadLetter"``. As `merge` does, it brings the streams of all these
+        steps into one batch group; for groups that are to stay apart, ask a stream of each.
+        """
+        failing = with_letters(self._register.nodes)
+        if not failing:
+            site = caller("deadLetters")
+            raise TopologyError(
+                f"deadLetters (called at {site.place}): no step makes dead letters yet; give one onError='deadLetter', "
+                "and write this behind it"
+            )
+        return letters_of(self._register, failing)
+
+    def deadLetterState(self, stateFactory: object, *, name: str = "deadLetters", most: int = 10_000) -> TridentState:
+        """Keep the dead letters of all steps written so far in a state, the newest `most` of them.
+
+        It is a state like any other: ``running.state("deadLetters").toPandas()``, `openState` while the topology is
+        stopped, `stateQuery`; a factory with ``ttlSecs=`` lets letters pass away by their age. The key is the letter's
+        id, the value the rest of it.
+
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.state import MemoryMapState
+        >>> topology = TridentTopology()
+        >>> lines = topology.newStream("lines", FixedBatchSpout("line string", [["1", "x"]]))
+        >>> numbers = lines.each("line", int, "n long", onError="deadLetter")
+        >>> topology.deadLetterState(MemoryMapState.opaque()).name
+        'deadLetters'
+        """
+        return self.deadLetters().partitionPersist(stateFactory, KeepLetters(most), name=name)
 
     # --- what there is to run -------------------------------------------------------------------------------------
 

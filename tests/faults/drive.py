@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.faults import outputs, updates
+from tests.faults import outputs, poison, updates
 from tests.faults.source import NumberedSpout
 from trident import Count, Max, Sum, TridentTopology
 from trident.runtime.running import RunningTopology
@@ -38,12 +38,16 @@ class Case:
     """The topology of `tests.faults.updates`, with reducers and updaters, in place of the word counts."""
     outputs: bool = False
     """The topology of `tests.faults.outputs`, with Parquet and a function."""
+    poison: bool = False
+    """The topology of `tests.faults.poison`, with functions that fail on some tuples."""
 
 
 def topology(case: Case) -> TridentTopology:
     """Two states in the first stage, one in the second, fed by the first one's new values."""
     if case.updates:
         return updates.topology(case.kind, case.total, lambda: _state(case))
+    if case.poison:
+        return poison.topology(case.kind, case.total, lambda: _state(case))
     if case.outputs:
         return outputs.topology(case.kind, case.total, lambda: _state(case), Path(case.checkpoint))
     faults = random.Random()
@@ -76,6 +80,8 @@ def run(case: Case) -> dict[str, dict[str, int]]:
     with start(case) as running:
         running.processAllAvailable(timeout=300)
         found = {name: dict(running.state(name).items()) for name in states_of(case)}
+        if case.poison:
+            return poison.results(found)
         return found | outputs.results(Path(case.checkpoint)) if case.outputs else found
 
 
@@ -83,6 +89,8 @@ def states_of(case: Case) -> tuple[str, ...]:
     """The states that a case's topology writes."""
     if case.outputs:
         return outputs.STATES
+    if case.poison:
+        return poison.STATES
     return updates.STATES if case.updates else ("counts", "sums", "letters")
 
 

@@ -3,18 +3,21 @@
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, SpoutContractError
 from trident.base.types import arrow_schema
+from trident.compiler.catching import Catcher
 from trident.compiler.columns import Columns
 from trident.compiler.engine import StageResult
-from trident.compiler.evaluate import Evaluation, Run
-from trident.compiler.layout import end_of
+from trident.compiler.evaluate import Evaluation, Run, between
+from trident.compiler.layout import end_of, stage_ends
+from trident.compiler.letters import Caught, Letters
 from trident.compiler.program import Group, Stage
-from trident.plan.nodes import Node, PersistentAggregate
+from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
 
 
@@ -23,20 +26,22 @@ class ArrowEngine:
 
     def slot(self, group: Group) -> "ArrowSlot":
         """A new slot for batches of this group."""
-        return ArrowSlot({stage.number: _compiled(stage) for stage in group.stages})
+        return ArrowSlot(group)
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-StageFunction = Callable[[Mapping[int, Columns], Callable[[], None], int], StageResult]
+StageFunction = Callable[[Run], StageResult]
 
 
 class ArrowSlot:
     """One batch at a time."""
 
-    def __init__(self, stages: Mapping[int, StageFunction]) -> None:
-        self._stages = stages
+    def __init__(self, group: Group) -> None:
+        self._stages = {stage.number: _compiled(stage) for stage in group.stages}
+        self._catching: dict[tuple[int, frozenset[int]], StageFunction] = {}
+        self._catcher = Catcher({s.number: between(list(_ends(s)), set(map(id, s.inputs))) for s in group.stages})
         self._cancelled = threading.Event()
 
     def run(
@@ -50,7 +55,16 @@ class ArrowSlot:
             if self._cancelled.is_set():
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled")
 
-        return self._stages[stage.number](read, check, attempt.txid)
+        def run(letters: Letters) -> Run:
+            return Run(read, check=check, txid=attempt.txid, letters=letters)
+
+        def catch(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
+            key = stage.number, frozenset(caught)
+            if key not in self._catching:
+                self._catching[key] = _compiled(stage, caught)
+            return self._catching[key](run(letters))
+
+        return self._catcher.run(stage, attempt, lambda: self._stages[stage.number](run(Letters())), catch)
 
     def cancel(self) -> None:
         """Stop after the operation that is running."""
@@ -72,25 +86,23 @@ def columns_of(node: Node, given: Emission | pa.Table) -> Columns:
     return Columns.of(table, schema)
 
 
-def _compiled(stage: Stage) -> StageFunction:
+def _compiled(stage: Stage, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageFunction:
     """A stage as one function."""
-    ends: dict[Node, list[str]] = {}
-    for output in stage.outputs:
-        entering = end_of(output.step)
-        names = [] if isinstance(output.step, PersistentAggregate) else output.schema.names
-        ends[entering] = list(dict.fromkeys([*ends.get(entering, ()), *names]))
-    for debug in stage.debugs:
-        ends.setdefault(debug, [])
-    for effect in stage.effects:
-        ends.setdefault(effect, [])
-    evaluation = Evaluation(ends, stage.inputs)
+    evaluation = Evaluation(_ends(stage), stage.inputs, caught=caught)
 
-    def run(read: Mapping[int, Columns], check: Callable[[], None], txid: int) -> StageResult:
-        work = Run(read, check=check, txid=txid)
+    def run(work: Run) -> StageResult:
         found = evaluation.run(work)
         results = {}
         for output in stage.outputs:
             results[output.name] = found[id(end_of(output.step))].table(output.schema)
-        return StageResult(results, sum(columns.rows for columns in read.values()), work.debug)
+        return StageResult(results, sum(columns.rows for columns in work.inputs.values()), work.debug)
 
     return run
+
+
+def _ends(stage: Stage) -> dict[Node, list[str]]:
+    """What a stage runs for: node to the fields that are read of it."""
+    ends = stage_ends(stage)
+    for debug in stage.debugs:
+        ends.setdefault(debug, [])
+    return ends

@@ -39,11 +39,13 @@ Result: TypeAlias = pa.Table | FrozenFiles
 @dataclass(frozen=True, slots=True)
 class StageResult:
     """What a stage came to: a result for each of its outputs by name, the rows it read where that is known, and what
-    Debug steps saw (label -> table)."""
+    Debug steps saw (label -> table). Of an optional output without rows there may be none."""
 
     results: Mapping[str, Result]
     rows: int | None = None
     debug: Mapping[str, pa.Table] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """How many tuples steps left out because their function failed on them, by step."""
 
 
 class Slot(Protocol):

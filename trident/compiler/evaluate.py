@@ -1,7 +1,8 @@
 """A plan over columns in memory: what the driver-side engine and DRPC run."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -11,8 +12,9 @@ from trident.compiler.columns import Columns, concat
 from trident.compiler.failures import Where
 from trident.compiler.folds import FoldSpec, fold_columns
 from trident.compiler.joins import joined, merged
-from trident.compiler.kernels import Work, kernel, work_of
-from trident.compiler.needs import needs
+from trident.compiler.kernels import Work, catching, kernel, work_of
+from trident.compiler.letters import Caught, Letters
+from trident.compiler.needs import needs, with_letters
 from trident.compiler.placing import (
     PARTITION,
     batch_place,
@@ -62,6 +64,7 @@ class Run:
     check: Callable[[], None] = lambda: None
     """Called between steps; raises where the run was cancelled."""
     txid: int = 1
+    letters: Letters = field(default_factory=Letters)
 
 
 Step = Callable[[Sequence[Columns], Run], Columns]
@@ -76,7 +79,10 @@ class Evaluation:
         starts: Iterable[Node],
         hidden: tuple[str, ...] = (),
         native: Native | None = None,
+        caught: Mapping[int, Caught] = MappingProxyType({}),
     ) -> None:
+        """`caught` says of which nodes (by id) tuples may leave the stream; `Run.letters` takes them."""
+        self._caught = caught
         self._starts = {id(node) for node in starts}
         self._hidden = hidden
         self._native = native
@@ -84,7 +90,7 @@ class Evaluation:
         self._counts = partition_counts(nodes, self._starts)
         self._placed = is_placed(nodes, self._counts)
         self._carried = (*hidden, PARTITION) if self._placed else hidden
-        self._needs = needs(nodes, {id(node): names for node, names in ends.items()}, self._carried)
+        self._needs = needs(nodes, with_letters(nodes, ends, caught), self._carried)
         self._steps = [
             (id(node), [id(source) for source in sources_of(node)], self._step(node))
             for node in nodes
@@ -151,7 +157,12 @@ class Evaluation:
 
     def _working(self, node: Node, work: Work, after: frozenset[str]) -> Step:
         apply = kernel(work, after)
+        if id(node) in self._caught:
+            work = replace(work, caught=self._caught[id(node)])
         if not wants_life([work]):
+            if work.caught is not None:
+                catch = catching(work, after)
+                return lambda sources, run: catch(sources[0], run.letters)
             return lambda sources, run: apply(sources[0])
         count = self._counts[id(node)]
 
@@ -159,7 +170,10 @@ class Evaluation:
             done = []
             for place, part in parts(sources[0]):
                 with prepared([work], OperationContext(place, count)) as (ready,):
-                    done.append(kernel(ready, after)(part))
+                    if ready.caught is not None:
+                        done.append(catching(ready, after)(part, run.letters))
+                    else:
+                        done.append(kernel(ready, after)(part))
             return concat(done) if done else apply(sources[0])
 
         return living

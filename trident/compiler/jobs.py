@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.errors import SpoutContractError
 from trident.base.types import arrow_schema, select, spark_schema
@@ -17,11 +19,12 @@ from trident.compiler.expressions import Learned, analysed
 from trident.compiler.folds import meets_quickly, met
 from trident.compiler.freeze import MANIFEST, FreezeWriter, manifest_of, sync_folder
 from trident.compiler.layout import Layout, end_of
+from trident.compiler.letters import Letters
 from trident.compiler.lower import Lowering
 from trident.compiler.program import Output, Stage
 from trident.compiler.sessions import Profile
 from trident.compiler.tails import Tail
-from trident.compiler.worker import Chain, Drain
+from trident.compiler.worker import CAUGHT, Chain, Drain
 from trident.plan.nodes import Debug, Node, PersistentAggregate
 from trident_spouts.emission import ArrowEmission, UnionEmission
 from trident_spouts.executor import Emission
@@ -59,7 +62,9 @@ class StageJob:
         large: frozenset[str],
         few: frozenset[str],
         txid: int,
+        letters: Letters,
     ) -> None:
+        self._letters = letters
         self._stage = stage
         self._layout = layout
         self._starts: dict[int, DataFrame | Tail] = {}
@@ -91,6 +96,8 @@ class StageJob:
         found = [self._output(output) for output in stage.outputs]
         found += [self._shown(debug) for debug in stage.debugs]
         found += [self._effect(effect) for effect in stage.effects]
+        if found and self._layout.tops:
+            found.append(self._caught())
         return found + self._counts if found else []
 
     def collect(self, branches: list[Branch]) -> StageResult:
@@ -159,6 +166,18 @@ class StageJob:
             self._results[output.name] = manifest_of(table, files.place, output.schema)
 
         return Branch.telling(tail, finish)
+
+    def _caught(self) -> Branch:
+        """What was left out on the way to all the others."""
+        lower = self._lower
+        for node in self._layout.tops:
+            lower.frame(node)
+        told = reduce(lambda left, right: left.unionAll(right), lower.caught)
+
+        def finish(table: pa.Table) -> None:
+            self._letters.take_in(table.column(0).to_pylist())
+
+        return Branch(told, StructType([StructField(CAUGHT, StringType())]), finish)
 
     # --- what else runs --------------------------------------------------------------------------------------------
 

@@ -10,16 +10,21 @@ from typing import Literal
 
 import pyarrow as pa
 
+from trident.base.errors import UserFunctionError
 from trident.base.types import arrow_schema
 from trident.compiler.calls import action, emitter, predicate
-from trident.compiler.columns import Columns
+from trident.compiler.columns import Columns, concat
 from trident.compiler.failures import Where
+from trident.compiler.letters import Caught, Letters
 from trident.compiler.splits import Streams, splitting
 from trident.operations.functions import Operation
 from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project, Split
 
 Kernel = Callable[[Columns], Columns]
 """Tuples in, tuples out."""
+
+_CHUNK = 64
+"""So many tuples are tried together before each is tried alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,12 +38,13 @@ class Work:
     """What it adds (each), replaces the tuple by (map, split) or leaves of it (project)."""
     streams: Streams = ()
     """What a split sends tuples to."""
+    caught: Caught | None = None
 
     def before(self, after: set[str]) -> set[str]:
         """The fields that must enter, if these are needed of what leaves."""
-        return (after - set(self.outputs.names if self.verb in ("each", "map", "split") else ())) | set(
-            self.where.inputs
-        )
+        made = self.outputs.names if self.verb in ("each", "map", "split") else ()
+        whole = self.caught.fields.names if self.caught is not None and self.caught.dead else ()
+        return (after - set(made)) | {*self.where.inputs, *whole}
 
 
 def work_of(node: Node) -> Work | None:
@@ -61,12 +67,15 @@ def work_of(node: Node) -> Work | None:
     return None
 
 
-def compile_chain(works: Sequence[Work], needed: Iterable[str]) -> tuple[Kernel, set[str]]:
-    """One kernel for works in a row, and the fields that must enter it. `needed` are the fields that must leave."""
+def compile_chain(
+    works: Sequence[Work], needed: Iterable[str], letters: Letters | None = None
+) -> tuple[Kernel, set[str]]:
+    """One kernel for works in a row, and the fields that must enter it. `needed` are the fields that must leave;
+    `letters` takes what works with a policy fail on, where these catch."""
     steps: list[Kernel] = []
     fields = set(needed)
     for work in reversed(works):
-        steps.insert(0, kernel(work, frozenset(fields)))
+        steps.insert(0, _step(work, frozenset(fields), letters))
         fields = work.before(fields)
 
     def run(columns: Columns) -> Columns:
@@ -75,6 +84,13 @@ def compile_chain(works: Sequence[Work], needed: Iterable[str]) -> tuple[Kernel,
         return columns
 
     return run, fields
+
+
+def _step(work: Work, after: frozenset[str], letters: Letters | None) -> Kernel:
+    if work.caught is None or letters is None:
+        return kernel(work, after)
+    catch = catching(work, after)
+    return lambda columns: catch(columns, letters)
 
 
 def kernel(work: Work, after: frozenset[str]) -> Kernel:
@@ -122,3 +138,29 @@ def _emitting(operation: Operation, work: Work, after: frozenset[str]) -> Kernel
         return left.plus(made)
 
     return emitted
+
+
+def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], Columns]:
+    """One work as a kernel that leaves out the tuples on which it fails."""
+    apply, caught = kernel(work, after), work.caught
+    assert caught is not None
+
+    def run(columns: Columns, letters: Letters) -> Columns:
+        done: list[Columns] = []
+        waiting = [columns]
+        while waiting:
+            part = waiting.pop()
+            try:
+                done.append(apply(part))
+            except UserFunctionError as error:
+                if error.hopeless:
+                    raise
+                if part.rows > 1:
+                    size = _CHUNK if part.rows > _CHUNK else 1
+                    places = range(0, part.rows, size)
+                    waiting += [part.take(range(at, min(at + size, part.rows))) for at in reversed(places)]
+                else:
+                    letters.add(work.where, caught, part, error)
+        return concat([part for part in done if part.rows] or done[:1] or [apply(columns.take([]))])
+
+    return run

@@ -1,7 +1,8 @@
 """A stage as the Spark engine sees it, worked out once: who reads whom, what is needed, what runs as one function."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from pyspark import cloudpickle
 
@@ -9,7 +10,8 @@ from trident.base.errors import UserCodeError
 from trident.compiler.evaluate import between
 from trident.compiler.failures import Where
 from trident.compiler.kernels import Work, work_of
-from trident.compiler.needs import needs
+from trident.compiler.letters import Caught
+from trident.compiler.needs import needs, with_letters
 from trident.compiler.program import Stage
 from trident.operations.builtin_filters import FilterNull
 from trident.plan.nodes import (
@@ -35,6 +37,10 @@ class Layout:
     readers: Mapping[int, int]
     needed: Mapping[int, set[str]]
     partitions: Counts
+    caught: Mapping[int, Caught] = field(default_factory=dict)
+    """What is caught of nodes (by id)."""
+    tops: tuple[Node, ...] = ()
+    """Nodes behind which the tuples that were caught part from the others: one for each row of Python operations."""
 
     def names(self, node: Node) -> list[str]:
         """The fields that leave a node, in its order. One at least: Spark carries no row without a column."""
@@ -48,7 +54,7 @@ class Layout:
 
     def shared(self, node: Node) -> bool:
         """Whether several read what leaves this node. A Debug passes its source's tuples on, so these are shared."""
-        return self.readers[id(node)] > 1 and not isinstance(node, Debug)
+        return node in self.tops or self.readers[id(node)] > 1 and not isinstance(node, Debug)
 
     def chain(self, node: Node) -> tuple[tuple[Work, ...], Node]:
         """The longest row of Python operations that ends in this node and that nobody else reads on the way; and the
@@ -59,7 +65,7 @@ class Layout:
             work = work_of(below)
             if work is None or (is_filter_null(below) and not self._after_python(below)):
                 break
-            works.insert(0, work)
+            works.insert(0, replace(work, caught=self.caught.get(id(below))))
             (below,) = sources_of(below)
             first = False
         return (tuple(works), below) if any(work.operation is not None for work in works) else ((), node)
@@ -75,9 +81,15 @@ def is_filter_null(node: Node) -> bool:
     return isinstance(node, Filter) and isinstance(node.predicate.target, FilterNull)
 
 
-def layout(ends: Mapping[Node, Iterable[str]], starts: Iterable[Node], captured: Iterable[Debug] = ()) -> Layout:
+def layout(
+    ends: Mapping[Node, Iterable[str]],
+    starts: Iterable[Node],
+    captured: Iterable[Debug] = (),
+    caught: Mapping[int, Caught] = MappingProxyType({}),
+) -> Layout:
     """The layout of the nodes between starts and ends. `ends` says which fields are read of nodes from outside;
-    `captured` are the Debug steps whose tuples are brought to the run's log."""
+    `captured` are the Debug steps whose tuples are brought to the run's log; `caught` says of which nodes (by id)
+    tuples may leave the stream."""
     start_ids = frozenset(id(node) for node in starts)
     nodes = between([*ends, *captured], set(start_ids))
     readers = dict.fromkeys(map(id, nodes), 0)
@@ -89,8 +101,27 @@ def layout(ends: Mapping[Node, Iterable[str]], starts: Iterable[Node], captured:
     for debug in captured:
         above = readers[id(debug)] > 0
         readers[id(debug.source)] += 1 if above else 0
-    needed = needs(nodes, {id(node): names for node, names in ends.items()})
-    return Layout(start_ids, tuple(nodes), readers, needed, partition_counts(nodes, start_ids))
+    needed = needs(nodes, with_letters(nodes, ends, caught))
+    tops = _tops([node for node in nodes if id(node) not in start_ids], readers, caught) if caught else ()
+    return Layout(start_ids, tuple(nodes), readers, needed, partition_counts(nodes, start_ids), caught, tops)
+
+
+def _tops(nodes: Sequence[Node], readers: Mapping[int, int], caught: Mapping[int, Caught]) -> tuple[Node, ...]:
+    """The last node that catches in each row of Python operations that run together."""
+    reader = {id(source): node for node in nodes for source in sources_of(node)}
+    found = []
+    for node in nodes:
+        if id(node) not in caught:
+            continue
+        above: Node | None = node
+        while above is not None:
+            above = reader.get(id(above)) if readers[id(above)] == 1 else None
+            if above is not None and id(above) in caught:
+                break
+            above = above if above is not None and work_of(above) is not None else None
+        if above is None:
+            found.append(node)
+    return tuple(found)
 
 
 def stage_ends(stage: Stage) -> dict[Node, list[str]]:

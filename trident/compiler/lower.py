@@ -29,7 +29,7 @@ from trident.compiler.sessions import Profile, is_connect, view_of
 from trident.compiler.tails import Tail
 from trident.compiler.windows_enter import entering_panes
 from trident.compiler.windows_panes import PaneFold, pane_spec, panes_frame
-from trident.compiler.worker import Chain, Life, Partial
+from trident.compiler.worker import CAUGHT, Catching, Chain, Life, Partial
 from trident.plan.nodes import (
     Aggregate,
     Debug,
@@ -81,16 +81,30 @@ class Lowering:
         self._folds: dict[int, Tail] = {}
         self._expressions = Expressions(learned)
         self._kept: list[tuple[DataFrame, str | None]] = []
+        self.caught: list[DataFrame] = []
+        """What was caught, as lines of `CAUGHT`: of each node that was lowered so far."""
 
     def frame(self, node: Node) -> DataFrame:
         """What leaves this node: the fields that anybody reads, and perhaps more."""
         found = self._frames.get(id(node))
         if found is None:
-            found = self._readers[id(node)].frame() if id(node) in self._readers else self._placed(node)
-            if self.layout.shared(node):
+            if node in self.layout.tops:
+                found = self._parted(node)
+            else:
+                found = self._readers[id(node)].frame() if id(node) in self._readers else self._placed(node)
+            if self.layout.shared(node) and node not in self.layout.tops:
                 found = self._keep(found.select(*all_quoted(self.layout.names(node))))
             self._frames[id(node)] = found
         return found
+
+    def _parted(self, node: Node) -> DataFrame:
+        """What leaves a node without what was caught on the way; both are of one evaluation."""
+        chain = self._chain(node, self.layout.names(node))
+        assert chain is not None, "what catches is a Python operation"
+        function = Catching(chain[0])
+        both = self._keep(Tail(chain[1], function, function.leaving).frame())
+        self.caught.append(both.where(f"{CAUGHT} IS NOT NULL").select(CAUGHT))
+        return both.where(f"{CAUGHT} IS NULL").select(*all_quoted(self.layout.names(node)))
 
     def _placed(self, node: Node) -> DataFrame:
         """What leaves a node, in as many partitions as anybody said where it brings tuples from elsewhere."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from trident.compiler.kernels import work_of
+from trident.compiler.letters import Caught
 from trident.compiler.windows_enter import entering_panes
 from trident.plan.meeting import origins_of
 from trident.plan.nodes import (
@@ -32,9 +33,23 @@ def needs(nodes: Sequence[Node], ends: Mapping[int, Iterable[str]], always: Iter
     hidden = set(always)
     found = {id(node): hidden | set(ends.get(id(node), ())) for node in nodes}
     for node in reversed(nodes):
+        if not found[id(node)] - hidden:  # Spark carries no row without a column, so somebody must give it one
+            found[id(node)] |= set(node.schema.names[:1])
         for source, names in zip(sources_of(node), entering(node, found[id(node)] - hidden), strict=True):
             if id(source) in found:
                 found[id(source)] |= names
+    return found
+
+
+def with_letters(
+    nodes: Sequence[Node], ends: Mapping[Node, Iterable[str]], caught: Mapping[int, Caught]
+) -> dict[int, set[str]]:
+    """`ends` by id, and all fields of the tuples that may become dead letters."""
+    found = {id(node): set(names) for node, names in ends.items()}
+    for node in nodes:
+        if id(node) in caught and caught[id(node)].dead:
+            (source,) = sources_of(node)
+            found.setdefault(id(source), set()).update(source.schema.names)
     return found
 
 

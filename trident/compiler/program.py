@@ -12,6 +12,7 @@ from trident.plan.nodes import (
     Debug,
     Emitted,
     LateTuples,
+    LettersOf,
     Node,
     RequestSource,
     Sink,
@@ -34,6 +35,7 @@ class Output:
     For a StateQuery: the tuples that enter it.
     For a StateUpdate (made by the driver): the key fields, then the new value, each key once; a null is a removal.
     For an Emitted: what the updater emitted, or a window's results. For a LateTuples: these.
+    For a LettersOf: the dead letters that its step made in this stage.
     For a Sink: the tuples that enter it; what already is a table there is handed on by the driver.
     For any other node: its own tuples, carried over because a later stage reads them beside a state's new values
     (``join(stream, counts.newValuesStream())``), or because a state update does; the table enters that stage as it is.
@@ -49,6 +51,11 @@ class Output:
     def carried(self) -> bool:
         """Whether these tuples enter no state step, but only a later stage."""
         return not isinstance(self.step, StateStep | Sink)
+
+    @property
+    def optional(self) -> bool:
+        """Whether nothing of it means that it is empty."""
+        return isinstance(self.step, LettersOf)
 
     @property
     def states(self) -> tuple[str, ...]:

@@ -12,12 +12,14 @@ from pyspark.sql import SparkSession
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError
+from trident.compiler.catching import Catcher
 from trident.compiler.engine import StageResult
 from trident.compiler.expressions import Learned
 from trident.compiler.frames import SparkFrames
 from trident.compiler.freeze import reachable
 from trident.compiler.jobs import FileFolder, StageJob
-from trident.compiler.layout import check_travels, layout, stage_ends
+from trident.compiler.layout import Layout, check_travels, layout, stage_ends
+from trident.compiler.letters import Caught, Letters
 from trident.compiler.native import SparkSteps
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.requests import Answer, compile_request
@@ -92,6 +94,8 @@ class SparkSlot:
         for found in self._layouts.values():
             check_travels(found)
         self._learned: Learned = {}
+        self._catcher = Catcher({number: found.nodes for number, found in self._layouts.items()})
+        self._catching: dict[tuple[int, frozenset[int]], Layout] = {}
         self._running = threading.Event()
         self._cancelled = threading.Event()
 
@@ -101,8 +105,33 @@ class SparkSlot:
         """Run `stage` over these inputs; see ``Slot.run``."""
         self._cancelled.clear()
         self._running.set()
+
+        def plain() -> StageResult:
+            return self._tried(stage, inputs, attempt, scratch, self._layouts[stage.number], Letters())
+
+        def catch(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
+            key = stage.number, frozenset(caught)
+            if key not in self._catching:
+                self._catching[key] = layout(stage_ends(stage), stage.inputs, stage.debugs, caught)
+            return self._tried(stage, inputs, attempt, scratch, self._catching[key], letters)
+
         try:
-            return self._run(stage, inputs, attempt, scratch)
+            return self._catcher.run(stage, attempt, plain, catch)
+        finally:
+            self._running.clear()
+
+    def _tried(
+        self,
+        stage: Stage,
+        inputs: Mapping[Node, Emission | pa.Table],
+        attempt: TransactionAttempt,
+        scratch: Path,
+        found: Layout,
+        letters: Letters,
+    ) -> StageResult:
+        """One run of a stage; an error that Spark gives becomes the one that stands for it."""
+        try:
+            return self._run(stage, inputs, attempt, scratch, found, letters)
         except Exception as error:
             if self._cancelled.is_set():
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled") from None
@@ -111,20 +140,23 @@ class SparkSlot:
             if better is error:
                 raise
             raise better from None
-        finally:
-            self._running.clear()
 
     def _run(
-        self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
+        self,
+        stage: Stage,
+        inputs: Mapping[Node, Emission | pa.Table],
+        attempt: TransactionAttempt,
+        scratch: Path,
+        found: Layout,
+        letters: Letters,
     ) -> StageResult:
         began, name = time.perf_counter(), self._group.name
         scratch.mkdir(parents=True, exist_ok=True)
         large = self._sizes.large(name, stage)
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
         few = self._sizes.few(name, stage)
-        found = self._layouts[stage.number]
         written = large if files else frozenset[str]()
-        job = StageJob(stage, found, self._learned, files, written, few, attempt.txid)
+        job = StageJob(stage, found, self._learned, files, written, few, attempt.txid, letters)
         with active_session_kept():
             self._confs.apply(self._profile(stage, inputs))
             job.read(inputs, self.session, scratch)

@@ -16,6 +16,7 @@ from trident.plan.nodes import (
     Emitted,
     Filter,
     LateTuples,
+    LettersOf,
     Map,
     Node,
     PartitionPersist,
@@ -112,7 +113,7 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
     level: dict[int, int] = {}
     for node in nodes:
         level[id(node)] = _level(node, level)
-    read = {id(source) for node in nodes for source in sources_of(node)}
+    read = {id(source) for node in nodes for source in sources_of(node) if not isinstance(node, LettersOf)}
     carried = _carried(nodes, level)
     names = _output_names(nodes, carried)
     stages = []
@@ -134,18 +135,21 @@ def _level(node: Node, level: Mapping[int, int]) -> int:
     """The stage that a node belongs to: a state update to the one after its tuples', because these are frozen first."""
     if isinstance(node, StateUpdate | LateTuples):
         return level[id(node.source)] + 1
-    if isinstance(node, Emitted):
+    if isinstance(node, Emitted | LettersOf):
         return level[id(node.source)]
     return max((_leaves(source, level) for source in sources_of(node)), default=1)
 
 
 def _is_state(node: Node) -> bool:
-    return isinstance(node, StateWriter | StateQuery | Emitted | LateTuples)
+    """Whether what leaves it is there in the next stage."""
+    return isinstance(node, StateWriter | StateQuery | Emitted | LateTuples | LettersOf)
 
 
 def _of_the_driver(node: Node) -> bool:
     """Whether the driver makes this output, from tables that it has in the commit turn anyway."""
-    return isinstance(node, StateUpdate | Emitted | LateTuples) or (isinstance(node, Sink) and _is_state(node.source))
+    if isinstance(node, Sink):
+        return _is_state(node.source)
+    return isinstance(node, StateUpdate | Emitted | LateTuples | LettersOf)
 
 
 def _asked(node: Node) -> list[Node]:
@@ -190,8 +194,8 @@ def _inputs(here: list[Node], level: Mapping[int, int]) -> tuple[Node, ...]:
 
 def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[int, str]:
     """Names that are unique in a group and stable over restarts: the state's, "<state>?<n>" for a query, "<state>>" for
-    what an updater emits, "<state>>late" for a window's late tuples, "<state>|" for what enters an update, "<sink>!"
-    for what enters a sink, "<step>|" for what else is carried."""
+    what an updater emits, "<state>>late" for a window's late tuples, "<step>~" for dead letters, "<state>|" for what
+    enters an update, "<sink>!" for what enters a sink, "<step>|" for what else is carried."""
     names: dict[int, str] = {}
     asked: dict[str, int] = {}
     for node in nodes:
@@ -203,6 +207,8 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
             names[id(node)] = f"{node.source.state.name}>"
         elif isinstance(node, LateTuples):
             names[id(node)] = f"{node.window.state.name}>late"
+        elif isinstance(node, LettersOf):
+            names[id(node)] = f"{node.source.step}~"
         elif isinstance(node, StateQuery):
             name = node.updated.state.name
             asked[name] = asked.get(name, 0) + 1

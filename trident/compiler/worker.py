@@ -14,6 +14,7 @@ from trident.compiler.columns import Columns
 from trident.compiler.failures import WorkerFailure, encoded
 from trident.compiler.folds import Fold, FoldSpec, quick_merge, quick_partial
 from trident.compiler.kernels import Work, compile_chain
+from trident.compiler.letters import Letters
 from trident.compiler.prepared import prepared
 from trident.operations.context import OperationContext
 from trident_spouts.workers import settle
@@ -99,16 +100,16 @@ class Chain:
     def __call__(self, batches: Batches) -> Batches:
         return guarded(self._run, batches)
 
-    def columns(self, batches: Batches) -> Iterator[Columns]:
-        """What leaves the chain, batch by batch."""
+    def columns(self, batches: Batches, letters: Letters | None = None) -> Iterator[Columns]:
+        """What leaves the chain, batch by batch; `letters` takes what is caught on the way."""
         if self.life is not None:
-            yield from self._alive(batches, self.life)
+            yield from self._alive(batches, self.life, letters)
             return
-        apply, _ = compile_chain(self.works, self.leaving.names)
+        apply, _ = compile_chain(self.works, self.leaving.names, letters)
         for batch in batches if self.before is None else self.before(batches):
             yield apply(Columns.of(batch, self.entering))
 
-    def _alive(self, batches: Batches, life: Life) -> Iterator[Columns]:
+    def _alive(self, batches: Batches, life: Life, letters: Letters | None) -> Iterator[Columns]:
         """The same with operations that are prepared before the first tuple; a partition without any has no life."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
@@ -116,7 +117,7 @@ class Chain:
             return
         (*_, place) = first.columns
         with prepared(self.works, OperationContext(place[0].as_py(), life.partitions)) as works:
-            apply, _ = compile_chain(works, self.leaving.names)
+            apply, _ = compile_chain(works, self.leaving.names, letters)
             for batch in chain((first,), filled):
                 yield apply(Columns.of(batch.select(self.entering.names), self.entering))
 
@@ -124,6 +125,36 @@ class Chain:
         for columns in self.columns(batches):
             if columns.rows:
                 yield from sliced(columns, self.leaving)
+
+
+CAUGHT = "__trident_caught"
+"""The hidden last field of what a catching chain gives: a line for each thing that was caught, else null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catching:
+    """A chain that leaves tuples out on which its functions fail, and tells of them beside the others."""
+
+    chain: Chain
+
+    @property
+    def leaving(self) -> pa.Schema:
+        """The chain's fields, and what was caught."""
+        return self.chain.leaving.append(pa.field(CAUGHT, pa.string()))
+
+    def __call__(self, batches: Batches) -> Batches:
+        return guarded(self._run, batches)
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        letters, leaving = Letters(), self.leaving
+        for columns in self.chain.columns(batches, letters):
+            for batch in _sliced(columns, self.chain.leaving) if columns.rows else ():
+                told = pa.nulls(batch.num_rows, pa.string())
+                yield pa.RecordBatch.from_arrays([*batch.columns, told], schema=leaving)
+            texts = letters.texts()
+            if texts:
+                nothing = [pa.nulls(len(texts), field.type) for field in self.chain.leaving]
+                yield pa.RecordBatch.from_arrays([*nothing, pa.array(texts, pa.string())], schema=leaving)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trident.base.types import ddl
+from trident.operations.poison import DeadLetter
 from trident.plan.guarantee import guarantee_of, promise_of
 from trident.plan.nodes import (
     Aggregate,
@@ -13,6 +14,7 @@ from trident.plan.nodes import (
     HeldState,
     Join,
     LateTuples,
+    LettersOf,
     Merge,
     Node,
     PartitionPersist,
@@ -132,6 +134,17 @@ def _partitions(nodes: Sequence[Node]) -> dict[int, str]:
     return found
 
 
+def policy_of(node: Node) -> str:
+    """What becomes of tuples on which a step's function fails."""
+    policy = getattr(node, "onError", None)
+    if policy == "skip":
+        return "skips what fails"
+    if isinstance(policy, DeadLetter):
+        after = f" after {policy.attempts} attempt{'s' if policy.attempts > 1 else ''}" if policy.attempts else ""
+        return f"dead letters{after}"
+    return f"dead letters of {node.source.step.partition(':')[0]}" if isinstance(node, LettersOf) else ""
+
+
 def _by_stream(nodes: Sequence[Node]) -> dict[str, list[Node]]:
     found: dict[str, list[Node]] = {}
     for node in nodes:
@@ -151,7 +164,7 @@ def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -
     lines = []
     before: Node | None = None
     for step in steps:
-        notes = [known.runners.get(id(step), ""), about(step), partitions.get(id(step), "")]
+        notes = [known.runners.get(id(step), ""), about(step), policy_of(step), partitions.get(id(step), "")]
         if sources_of(step) and sources_of(step) != (before,):
             notes.append("<- " + ", ".join(_short(source) for source in sources_of(step)))
         if id(step) in known.answers:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from trident.base.callsite import CallSite
 from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.functions import Operation, Query, Updating
+from trident.operations.poison import OnError
 from trident.operations.windowing import Windowing
 from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
@@ -57,6 +58,7 @@ class Each(Node):
     inputs: tuple[str, ...]
     function: Operation
     outputs: StructType
+    onError: OnError | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +68,7 @@ class Filter(Node):
     source: Node
     inputs: tuple[str, ...]
     predicate: Operation
+    onError: OnError | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +78,7 @@ class Map(Node):
     source: Node
     inputs: tuple[str, ...]
     function: Operation
+    onError: OnError | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +96,14 @@ class Peek(Node):
     source: Node
     inputs: tuple[str, ...]
     action: Operation
+    onError: OnError | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LettersOf(Node):
+    """The tuples on which a step's function failed, as dead letters (`trident.operations.poison.LETTER`)."""
+
+    source: Node
 
 
 @dataclass(frozen=True, slots=True, eq=False)

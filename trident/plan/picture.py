@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trident.base.types import ddl
-from trident.plan.explain import about
+from trident.plan.explain import about, policy_of
 from trident.plan.nodes import (
     Aggregate,
     Debug,
@@ -13,6 +13,7 @@ from trident.plan.nodes import (
     ForeachBatch,
     HeldState,
     Join,
+    LettersOf,
     Merge,
     Node,
     PartitionPersist,
@@ -149,6 +150,7 @@ def _box(node: Node, id: str, cluster: str) -> Box:
         title, lines = node.stream, [f"{type(node.spout).__name__}, {about(node)}", ddl(node.schema)]
     elif isinstance(node, RequestSource):
         title, lines = f"{node.function}({', '.join(node.schema.names)})", [ddl(node.schema)]
+    lines.append(policy_of(node))
     return Box(
         id, _kind(node), title, tuple(line for line in lines if line), f"{node.step}, {node.site.place}", cluster
     )
@@ -171,7 +173,7 @@ def _fields(node: Node) -> str:
     match node:
         case Each(outputs=outputs) | StateQuery(outputs=outputs):
             return f"+ {ddl(outputs)}"
-        case Peek() | Debug() | Split() | ForeachBatch() | WriteParquet():
+        case Peek() | Debug() | Split() | ForeachBatch() | WriteParquet() | LettersOf():
             return ""
     before = [source.schema for source in sources_of(node)]
     return (

@@ -8,6 +8,7 @@ from trident.plan.nodes import (
     Debug,
     Emitted,
     LateTuples,
+    LettersOf,
     Node,
     Peek,
     RequestSource,
@@ -30,6 +31,8 @@ class Register:
         self.states: dict[str, StateWriter] = {}
         self.statics: dict[str, StaticState] = {}
         self.sinks: dict[str, Sink] = {}
+        self.letters: dict[Node, LettersOf] = {}
+        """Dead letters, by the step that makes them."""
         self.emitted: dict[Node, Emitted] = {}
         """What updaters emit, by their step: one stream of new values, however often it is asked for."""
         self.late: dict[Window, LateTuples] = {}
@@ -79,6 +82,11 @@ class Register:
                 DuplicateNameError,
                 f"an output {name!r} is there already, {first.step} ({first.site.place}); give this one another name=",
             )
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every step, in the order they were made."""
+        return tuple(self._nodes)
 
     def ends(self) -> list[Node]:
         """Every step that no other reads, with an effect or without."""

@@ -31,6 +31,7 @@ from trident.compiler.windows_turn import RunLate, RunWindow, WindowTurn
 from trident.plan.nodes import (
     Emitted,
     LateTuples,
+    LettersOf,
     Node,
     Sink,
     StateQuery,
@@ -68,6 +69,10 @@ class Turn:
 
     states: dict[str, Written] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
+    dead: dict[str, int] = field(default_factory=dict)
+    """Dead letters, by the step that made them."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Tuples that steps of later stages left out."""
 
 
 @dataclass
@@ -96,8 +101,13 @@ class Committer:
         given: dict[Node, pa.Table] = {}
         leaving: list[tuple[Sink, Result]] = []
         for stage in self.group.stages:
-            results = self._results(stage, txid, first if stage.number == 1 else None, given)
+            results = self._results(stage, txid, first if stage.number == 1 else None, given, turn)
             given |= self._apply(stage, txid, results, turn.states, self._feeds(stage, txid))
+            turn.dead |= {
+                o.step.source.step: _rows(results[o.name])
+                for o in stage.updates
+                if isinstance(o.step, LettersOf) and o.name in results
+            }
             leaving += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
         reach("commit.states.after")
         for sink, result in leaving:
@@ -114,7 +124,7 @@ class Committer:
         reach("output.before")
         self.hand_over(sink, result, txid)
         reach("output.after")
-        return result.num_rows if isinstance(result, pa.Table) else sum(file.rows for file in result.files)
+        return _rows(result)
 
     def heal(self, state: str, upto: int) -> None:
         """Bring a store that was rewound up to batch `upto`, from the frozen batches."""
@@ -155,7 +165,12 @@ class Committer:
     # --- the stages ------------------------------------------------------------------------------------------
 
     def _results(
-        self, stage: Stage, txid: int, at_hand: Mapping[str, Result] | None, given: Mapping[Node, pa.Table]
+        self,
+        stage: Stage,
+        txid: int,
+        at_hand: Mapping[str, Result] | None,
+        given: Mapping[Node, pa.Table],
+        turn: Turn,
     ) -> Mapping[str, Result]:
         """What enters the stage's state steps: at hand, from the log, or computed and frozen now."""
         if at_hand is not None:
@@ -169,7 +184,9 @@ class Committer:
         results = dict[str, Result]()
         if stage.runs:
             attempt = TransactionAttempt(txid, 0, self.lease.epoch)
-            results.update(self.run_stage(stage, {node: given[node] for node in stage.inputs}, attempt).results)
+            ran = self.run_stage(stage, {node: given[node] for node in stage.inputs}, attempt)
+            results.update(ran.results)
+            turn.skipped.update(ran.skipped)
         results = self.living({**results, **self._updated(stage, txid, given)})
         self.log.freeze_stage(
             self.lease, self.group.name, txid, stage.number, {name: freeze(r) for name, r in results.items()}
@@ -356,3 +373,7 @@ class Committer:
                 f"{kept}: the state cannot be healed. Restore the store from a copy that is newer than txid {kept}, "
                 f"or give up log and states with topology.reset(name, checkpointLocation)"
             )
+
+
+def _rows(result: Result) -> int:
+    return result.num_rows if isinstance(result, pa.Table) else sum(file.rows for file in result.files)

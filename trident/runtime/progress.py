@@ -3,9 +3,9 @@
 An event is plain data (it can be written as JSON) with camelCase keys: ``event`` ("committed" or "failed"), ``name``,
 ``id`` and ``runId`` of the run, ``group``, ``txid``, ``attempt``, ``timestamp`` (ISO 8601, UTC). A committed batch adds
 ``numInputRows`` (None where nobody counted), ``durationMs`` (milliseconds by phase: plan, run, freeze, commit, total)
-and ``states`` (by name: ``keys`` that the batch touched, ``written`` of them now); where the topology has outputs, also
-``outputs`` (by name: the ``rows`` that each took). A failed attempt adds ``phase`` and
-``error``.
+and ``states`` (by name: ``keys`` that the batch touched, ``written`` of them now). Where the topology has outputs it
+adds ``outputs`` (by name: the ``rows`` that each took), where steps let tuples go on which they failed, ``deadLetters``
+and ``skipped`` (their numbers by step). A failed attempt adds ``phase`` and ``error``.
 """
 
 import copy

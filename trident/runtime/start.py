@@ -15,6 +15,7 @@ from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
 from trident.base.errors import FencedError, GuaranteeError, LogError, TopologyError
 from trident.base.names import check_name
+from trident.compiler.catching import demand_read
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group, Program
 from trident.compiler.queries import Reads, compile_query
@@ -97,6 +98,7 @@ def start_on(
                 "requireExactlyOnce=True without a checkpointLocation: what is promised ends with the process; name one"
             )
     _demand_lasting(program, checkpointLocation, log)
+    demand_read(topology.nodes, maxAttempts)
     lasting = checkpointLocation is not None
     base = Path(tempfile.mkdtemp(prefix="trident-")) if checkpointLocation is None else folder(checkpointLocation)
     settings = Settings(

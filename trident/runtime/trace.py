@@ -28,6 +28,7 @@ class _Open:
     attempt: TransactionAttempt
     began: float
     rows: int | None = None
+    skipped: Mapping[str, int] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
 
 
@@ -63,6 +64,7 @@ class Trace:
             known = self._open.get((group, attempt.txid))
             if known is not None and known.attempt == attempt:
                 known.rows = result.rows
+                known.skipped = result.skipped
                 known.phases["run"] = seconds
         for label, table in result.debug.items():
             for line in _debug_lines(label, attempt, table):
@@ -97,6 +99,10 @@ class Trace:
         }
         if turn.outputs:
             event["outputs"] = {name: {"rows": rows} for name, rows in turn.outputs.items()}
+        if turn.dead:
+            event["deadLetters"] = turn.dead
+        if known.skipped or turn.skipped:
+            event["skipped"] = {**known.skipped, **turn.skipped}
         self._tell(event)
 
     def _event(self, group: str, attempt: TransactionAttempt) -> dict[str, Any]:

@@ -6,10 +6,13 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
+from trident.base.step import Step
 from trident.operations.annotations import Returns
+from trident.operations.builtin_filters import FilterNull
 from trident.operations.builtin_functions import Debug
 from trident.operations.functions import Call, Operation
 from trident.operations.outputs import OutputsLike, read_outputs, resolve
+from trident.operations.poison import OnError, OnErrorLike, read_policy
 from trident.operations.reading import check_arguments, check_predicate, read_operation
 from trident.plan import nodes, rules
 from trident.stream.base import StreamBase
@@ -33,6 +36,7 @@ class EachVerbs(StreamBase):
         function: object = None,
         filter: object = None,
         outputFields: OutputsLike | None = None,
+        onError: OnErrorLike = "fail",
     ) -> "Stream":
         """Append what a function gives to every tuple; without output fields keep the tuples that a filter keeps.
 
@@ -48,6 +52,9 @@ class EachVerbs(StreamBase):
             gives any number of tuples; none drops the input tuple. ``Debug()`` shows the tuples that pass.
         outputFields : str, list of str or StructType, optional
             New names, with types where the function's annotations do not tell them: ``"word string"``.
+        onError : "fail", "skip", "deadLetter" or DeadLetter
+            What becomes of a tuple on which the function fails: the batch fails (and is tried again), the tuple is left
+            out and counted, or it is kept as a dead letter for `deadLetters`.
 
         Raises
         ------
@@ -68,23 +75,29 @@ class EachVerbs(StreamBase):
             self._step("each"), _EACH, args, {"function": function, "filter": filter}, inputFields, outputFields
         )
         if isinstance(call.operation, Debug):
-            return self._debug(call, call.operation)
+            return self._debug(call, call.operation, onError)
         if call.outputs is None:
-            return self._filtered(call)
+            return self._filtered(call, onError)
         if filter is not None:
             raise call.step.error(TopologyError, f"a filter has no outputFields; write {_EACH}")
         inputs, operation, outputs = self._function(call)
         schema = rules.appended(self.schema, outputs, call.step)
-        step = call.step
+        step, policy = call.step, self._policy(onError, operation, call.step)
         return self._then(
-            nodes.Each(self._node, inputs, operation, outputs, step=step.label, site=step.called, schema=schema)
+            nodes.Each(self._node, inputs, operation, outputs, policy, step=step.label, site=step.called, schema=schema)
         )
 
-    def filter(self, *args: object, inputFields: FieldsLike | None = None, filter: object = None) -> "Stream":
+    def filter(
+        self,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        filter: object = None,
+        onError: OnErrorLike = "fail",
+    ) -> "Stream":
         """Keep the tuples that a filter keeps: a callable that gives a bool, a Filter, ``expr("n > 3")``.
 
         With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
-        Meaning: ``org.apache.storm.trident.Stream.filter``.
+        `onError` as in `each`. Meaning: ``org.apache.storm.trident.Stream.filter``.
 
         >>> from trident import TridentTopology, expr
         >>> from trident.spouts import FixedBatchSpout
@@ -93,7 +106,10 @@ class EachVerbs(StreamBase):
         Stream(words/3:filter(expr): word string, n bigint)
         """
         return self._filtered(
-            read_arguments(self._step("filter"), "filter([inputFields,] filter)", args, {"filter": filter}, inputFields)
+            read_arguments(
+                self._step("filter"), "filter([inputFields,] filter)", args, {"filter": filter}, inputFields
+            ),
+            onError,
         )
 
     def project(self, *fields: FieldsLike) -> "Stream":
@@ -110,10 +126,17 @@ class EachVerbs(StreamBase):
         schema = rules.chosen(self.schema, names, step)
         return self._then(nodes.Project(self._node, names, step=step.label, site=step.called, schema=schema))
 
-    def peek(self, *args: object, inputFields: FieldsLike | None = None, action: object = None) -> "Stream":
+    def peek(
+        self,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        action: object = None,
+        onError: OnErrorLike = "fail",
+    ) -> "Stream":
         """Do something with every tuple and leave it as it is. It is done where the tuple is, and again at a replay.
 
         With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
+        `onError` as in `each`: a tuple on which the action fails leaves the stream.
         Meaning: ``org.apache.storm.trident.Stream.peek``.
 
         >>> from trident import TridentTopology
@@ -125,15 +148,16 @@ class EachVerbs(StreamBase):
         step = self._step("peek")
         call = read_arguments(step, "peek([inputFields,] action)", args, {"action": action}, inputFields)
         if isinstance(call.operation, Debug):
-            return self._debug(call, call.operation)
+            return self._debug(call, call.operation, onError)
         inputs, operation, _ = self._operation(call, tuples=call.inputs is None)
         step = call.step
         if operation.call not in (Call.VALUES, Call.TUPLE) or operation.many:
             raise step.error(TopologyError, "peek takes a plain callable, whose result means nothing")
         if call.outputs is not None:
             raise step.error(TopologyError, "peek has no outputFields; each(function, outputFields) appends fields")
+        policy = self._policy(onError, operation, step)
         return self._then(
-            nodes.Peek(self._node, inputs, operation, step=step.label, site=step.called, schema=self.schema)
+            nodes.Peek(self._node, inputs, operation, policy, step=step.label, site=step.called, schema=self.schema)
         )
 
     # --- shared ---------------------------------------------------------------------------------------------------
@@ -153,7 +177,14 @@ class EachVerbs(StreamBase):
         assert call.outputs is not None
         return inputs, operation, resolve(read_outputs(call.outputs, call.step), operation, returns, call.step)
 
-    def _filtered(self, call: Arguments) -> "Stream":
+    def _policy(self, onError: object, operation: Operation, step: Step) -> OnError | None:
+        """What becomes of tuples on which this operation fails."""
+        policy = read_policy(onError, operation, step)
+        if policy is not None and rules.is_request(self._node):
+            raise step.error(TopologyError, "onError is about batches; a DRPC request that fails is told its error")
+        return policy
+
+    def _filtered(self, call: Arguments, onError: object) -> "Stream":
         step = call.step
         if call.outputs is not None:
             raise step.error(
@@ -161,12 +192,17 @@ class EachVerbs(StreamBase):
             )
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         check_predicate(operation, returns, step)
+        policy = self._policy(onError, operation, step)
+        if isinstance(operation.target, FilterNull):  # it never fails
+            policy = None
         return self._then(
-            nodes.Filter(self._node, inputs, operation, step=step.label, site=step.called, schema=self.schema)
+            nodes.Filter(self._node, inputs, operation, policy, step=step.label, site=step.called, schema=self.schema)
         )
 
-    def _debug(self, call: Arguments, debug: Debug) -> "Stream":
+    def _debug(self, call: Arguments, debug: Debug, onError: object) -> "Stream":
         step = call.step
+        if onError != "fail":
+            raise step.error(TopologyError, "Debug never fails, and takes no onError")
         if call.outputs is not None:
             raise step.error(TopologyError, "Debug has no outputFields")
         inputs = self._inputs(call.inputs, step)

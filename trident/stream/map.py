@@ -9,6 +9,7 @@ from trident.base.types import select
 from trident.operations.annotations import Returns, several_of, type_of
 from trident.operations.functions import Call, Operation
 from trident.operations.outputs import OutputsLike, keep_names, read_outputs, resolve, shown
+from trident.operations.poison import OnErrorLike
 from trident.operations.reading import bind
 from trident.plan import nodes
 from trident.stream.call import Arguments, operation_site, read_arguments
@@ -31,12 +32,13 @@ class MapVerbs(EachVerbs):
         inputFields: FieldsLike | None = None,
         function: object = None,
         outputFields: OutputsLike | None = None,
+        onError: OnErrorLike = "fail",
     ) -> "Stream":
         """Replace every tuple by what a function gives for it: a scalar is one value, a tuple several.
 
         With input fields a callable gets one positional argument each, without one TridentTuple of all fields. Without
         output fields the fields that it saw keep their names.
-        Meaning: ``org.apache.storm.trident.Stream.map``.
+        `onError` as in `each`. Meaning: ``org.apache.storm.trident.Stream.map``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -48,7 +50,7 @@ class MapVerbs(EachVerbs):
         """
         step = self._step("map")
         call = read_arguments(step, "map" + _USAGE, args, {"function": function}, inputFields, outputFields)
-        return self._mapped(call, many=False)
+        return self._mapped(call, onError, many=False)
 
     def flatMap(
         self,
@@ -56,11 +58,12 @@ class MapVerbs(EachVerbs):
         inputFields: FieldsLike | None = None,
         function: object = None,
         outputFields: OutputsLike | None = None,
+        onError: OnErrorLike = "fail",
     ) -> "Stream":
         """Replace every tuple by all that a function gives for it: a list, a generator, anything that can be iterated.
 
         With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
-        Meaning: ``org.apache.storm.trident.Stream.flatMap``.
+        `onError` as in `each`. Meaning: ``org.apache.storm.trident.Stream.flatMap``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -70,7 +73,7 @@ class MapVerbs(EachVerbs):
         """
         step = self._step("flatMap")
         call = read_arguments(step, "flatMap" + _USAGE, args, {"function": function}, inputFields, outputFields)
-        return self._mapped(call, many=True)
+        return self._mapped(call, onError, many=True)
 
     def transform(self, function: Any, outputFields: OutputsLike | None = None, **frames: Any) -> "Stream":
         """The way out to the whole DataFrame API: ``function(batch, **frames)`` gives the new batch, as a DataFrame.
@@ -100,7 +103,7 @@ class MapVerbs(EachVerbs):
             nodes.Transform(self._node, operation, frozen, step=step.label, site=step.called, schema=schema)
         )
 
-    def _mapped(self, call: Arguments, many: bool) -> "Stream":
+    def _mapped(self, call: Arguments, onError: object, many: bool) -> "Stream":
         step = call.step
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         operation, returns = _as_many(operation, returns, step) if many else _as_one(operation, returns, step)
@@ -108,7 +111,10 @@ class MapVerbs(EachVerbs):
             schema = keep_names(select(self.schema, inputs), operation, returns, step)
         else:
             schema = resolve(read_outputs(call.outputs, step), operation, returns, step)
-        return self._then(nodes.Map(self._node, inputs, operation, step=step.label, site=step.called, schema=schema))
+        policy = self._policy(onError, operation, step)
+        return self._then(
+            nodes.Map(self._node, inputs, operation, policy, step=step.label, site=step.called, schema=schema)
+        )
 
 
 def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:

@@ -3,6 +3,7 @@
 from trident.stream.aggregate import AggregateVerbs
 from trident.stream.base import StreamBase
 from trident.stream.combine import CombineVerbs
+from trident.stream.letters import LetterVerbs
 from trident.stream.look import LookVerbs
 from trident.stream.map import MapVerbs
 from trident.stream.output import OutputVerbs
@@ -22,6 +23,7 @@ class Stream(
     CombineVerbs,
     SplitVerbs,
     OutputVerbs,
+    LetterVerbs,
     LookVerbs,
     WindowVerbs,
 ):

@@ -1,0 +1,45 @@
+"""SIGKILL of the driver while tuples die: each dies once, and everything else is counted once."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults import poison
+from tests.faults.drive import Case
+from tests.faults.zygotes import End, Zygote
+
+TOTAL = 120
+POINTS = (
+    "run.after:5",
+    "freeze.before:4",
+    "freeze.after:5",
+    "commit.stage.before:5",
+    "commit.stage.frozen:5",
+    "commit.state.after:9",
+    "commit.states.after:5",
+    "committed.before:4",
+)
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote() as zygote:
+        yield zygote
+
+
+def exact(end: End) -> None:
+    assert end.error is None, end.trace
+    assert end.result is not None
+    assert end.result == poison.expected(TOTAL)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_tuple_dies_once_whatever_kills_the_driver(point: str, zygote: Zygote, tmp_path: Path) -> None:
+    kind = "transactional" if POINTS.index(point) % 3 == 0 else "opaque"
+    case = Case(kind, str(tmp_path), None, TOTAL, poison=True)
+    assert zygote.run(case, point).signal == signal.SIGKILL
+    again = zygote.run(case, f"{point.partition(':')[0]}:1")  # in the recovery too, where it is met there
+    assert again.signal in (signal.SIGKILL, None), again.error
+    exact(zygote.run(case))
