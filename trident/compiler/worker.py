@@ -148,7 +148,7 @@ class Catching:
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         letters, leaving = Letters(), self.leaving
         for columns in self.chain.columns(batches, letters):
-            for batch in _sliced(columns, self.chain.leaving) if columns.rows else ():
+            for batch in sliced(columns, self.chain.leaving) if columns.rows else ():
                 told = pa.nulls(batch.num_rows, pa.string())
                 yield pa.RecordBatch.from_arrays([*batch.columns, told], schema=leaving)
             texts = letters.texts()
