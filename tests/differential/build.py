@@ -7,6 +7,7 @@ from tests.differential.plan import Plan, Step, ddl, names
 from trident import Count, FilterNull, Max, Min, Stream, Sum, TridentTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
+from trident.stream.split import SplitStreams
 
 AGGREGATORS: dict[str, Any] = {"Count": Count, "Sum": Sum, "Min": Min, "Max": Max, "Longest": use.Longest}
 
@@ -19,10 +20,18 @@ def built(plan: Plan, native: bool) -> TridentTopology:
     """The topology; `native`: where Spark has the function too, Spark's."""
     topology = TridentTopology()
     streams: list[Stream] = []
+    splits: dict[int, SplitStreams] = {}
     for at, step in enumerate(plan.steps):
         if step.verb == "spout":
             batches = [list(batch) for batch in plan.batches[at]]
             streams.append(topology.newStream(f"s{at}", FixedBatchSpout(ddl(step.fields), batches)))
+        elif step.verb == "part":
+            known = splits.get(step.args["split"])
+            if known is None:
+                declared = {name: ddl(fields) for name, fields in use.STREAMS.items()}
+                known = streams[step.sources[0]].split("word, n", use.sort_out, streams=declared)
+                splits[step.args["split"]] = known
+            streams.append(known[step.args["stream"]])
         else:
             streams.append(VERBS[step.verb](step, [streams[source] for source in step.sources], native))
         assert streams[-1].fields == names(step.fields), (at, step, streams[-1].fields)

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.differential.functions import STREAMS
 from tests.differential.plan import Fields, Plan, Row, Step, names
 
 WHOLE: Fields = (("word", "string"), ("n", "long"), ("x", "double"))
@@ -114,6 +115,13 @@ class Drawing:
         assert at is not None
         self.add("project", (at,), self.some(self.fields(at)))
 
+    def split(self) -> None:
+        at = self.stream("word", "n")
+        if at is not None:
+            for name in self.draw(st.sampled_from([("texts", "numbers"), ("texts",), ("numbers",)])):
+                self.add("part", (at,), STREAMS[name], stream=name, split=self.fresh)
+            self.fresh += 1
+
     def peek(self) -> None:
         at = self.stream()
         assert at is not None
@@ -180,6 +188,7 @@ VERBS: tuple[Callable[[Drawing], None], ...] = (
     Drawing.filter,
     Drawing.filterNull,
     Drawing.project,
+    Drawing.split,
     Drawing.peek,
     Drawing.place,
     Drawing.aggregate,

@@ -34,6 +34,18 @@ def up_to(n: int | None) -> Iterator[tuple[int, str]]:
     yield from ((each, "x" * each) for each in range(min(n or 0, 3)))
 
 
+def sort_out(word: str | None, n: int | None) -> Iterator[tuple[str, Any]]:
+    """Sends a tuple to one stream, to both, or to none."""
+    if word:
+        yield "texts", (word, n)
+    for each in range(min(n or 0, 2)):
+        yield "numbers", each
+
+
+STREAMS = {"texts": (("word", "string"), ("n", "long")), "numbers": (("n", "long"),)}
+"""Those of `sort_out`, with their fields."""
+
+
 def to_place(n: int | None, count: int) -> Any:
     return 0 if n is None else [n % count, 0] if n == 3 and count > 1 else n % count
 

@@ -80,6 +80,11 @@ def _project(step: Step, row: Row, fields: tuple[str, ...]) -> list[Row]:
     return [tuple(row[place] for place in _places(fields, names(step.fields)))]
 
 
+def _part(step: Step, row: Row, fields: tuple[str, ...]) -> list[Row]:
+    sent = use.sort_out(*[row[place] for place in _places(fields, ("word", "n"))])
+    return [new if isinstance(new, tuple) else (new,) for name, new in sent if name == step.args["stream"]]
+
+
 # --- partitions --------------------------------------------------------------------------------------------------
 
 
@@ -180,6 +185,7 @@ VERBS: dict[str, Callable[[Step, list[Parts], list[tuple[str, ...]]], Parts]] = 
     "filter": _local(_filter),
     "filterNull": _local(_filter_null),
     "project": _local(_project),
+    "part": _local(_part),
     "peek": _local(lambda step, row, fields: [row]),
     "shuffle": _heap,
     "partitionBy": _heap,
