@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trident.operations.context import OperationContext
     from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater, TridentCollector
     from trident.operations.joining import JoinOutFieldsMode, JoinType
+    from trident.operations.poison import DeadLetter
     from trident.operations.tuples import TridentTuple
     from trident.operations.windows import (
         SessionWindow,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         TumblingDurationWindow,
         TumblingEventTimeWindow,
     )
+    from trident.output import publishedFiles, readParquet
     from trident.runtime.registry import active
     from trident.stream import GroupedStream, Stream, TridentState, WindowedStream
     from trident.stream.verb import verb

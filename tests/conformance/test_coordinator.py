@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.kit import Case, Seen, conforms, ran
-from trident import Count, FailedException, TridentTopology
+from trident import Count, DeadLetter, FailedException, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError
 from trident.runtime import events as on
@@ -231,3 +231,16 @@ def test_any_error_fails_the_batch_so_often_and_not_for_ever(case: Case, error: 
     with pytest.raises(BatchFailedError, match=r"batch 1 failed 3 times.*(not now|never)"):
         running.processAllAvailable(timeout=30)
     assert [event["attempt"] for event in running.recentProgress] == [0, 1, 2]
+
+
+def test_a_tuple_that_can_never_pass_leaves_as_a_dead_letter_and_its_batch_goes_on() -> None:
+    """What the case wishes for: the batch fails once, then it goes on without the tuple."""
+    topology, numbers, letters = TridentTopology(), Seen(), Seen()
+    lines = topology.newStream("s", FixedBatchSpout("line string", [["1", "two", "3"]]))
+    read = lines.each("line", int, "n long", onError=DeadLetter(attempts=1))
+    numbers.watch(read.project("n"), "numbers")
+    letters.watch(read.deadLetters().project("tuple", "error", "attempt"), "letters")
+    with ran(topology) as running:
+        assert [event["event"] for event in running.recentProgress] == ["failed", "committed"]
+    assert numbers.batches == [[(1,), (3,)]]
+    assert letters.batches == [[('{"line":"two"}', "ValueError", 1)]]
