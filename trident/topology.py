@@ -30,7 +30,7 @@ from trident.plan.register import Register
 from trident.stream import Stream
 from trident.stream.base import unknown_verb
 from trident.stream.combine import joined, merged
-from trident.stream.letters import letters_of, with_letters
+from trident.stream.letters import letters_of, taken_out, with_letters
 from trident.stream.shown import Shown
 from trident.stream.state import TridentState
 from trident.stream.static import STATIC_USAGE, static_factory
@@ -257,7 +257,10 @@ class TridentTopology(Shown):
         >>> topology.deadLetterState(MemoryMapState.opaque()).name
         'deadLetters'
         """
-        return self.deadLetters().partitionPersist(stateFactory, KeepLetters(most), name=name)
+        letters = self.deadLetters()
+        back = taken_out(self._register)
+        everything = merged(self._register, [letters, *back], None, None) if back else letters
+        return everything.partitionPersist(stateFactory, KeepLetters(most), name=name)
 
     # --- what there is to run -------------------------------------------------------------------------------------
 

@@ -40,12 +40,16 @@ class Case:
     """The topology of `tests.faults.outputs`, with Parquet and a function."""
     poison: bool = False
     """The topology of `tests.faults.poison`, with functions that fail on some tuples."""
+    replayed: bool = False
+    """Of these the one whose dead letters come back."""
 
 
 def topology(case: Case) -> TridentTopology:
     """Two states in the first stage, one in the second, fed by the first one's new values."""
     if case.updates:
         return updates.topology(case.kind, case.total, lambda: _state(case))
+    if case.replayed:
+        return poison.replayed(case.kind, case.total, lambda: _state(case), Path(case.checkpoint) / "fixed")
     if case.poison:
         return poison.topology(case.kind, case.total, lambda: _state(case))
     if case.outputs:
@@ -79,6 +83,8 @@ def run(case: Case) -> dict[str, dict[str, int]]:
     """Start, process everything, and tell what the states hold."""
     with start(case) as running:
         running.processAllAvailable(timeout=300)
+        if case.replayed:
+            poison.put_back(running, Path(case.checkpoint) / "fixed")
         found = {name: dict(running.state(name).items()) for name in states_of(case)}
         if case.poison:
             return poison.results(found)
@@ -91,6 +97,8 @@ def states_of(case: Case) -> tuple[str, ...]:
         return outputs.STATES
     if case.poison:
         return poison.STATES
+    if case.replayed:
+        return ("counts", "deadLetters")
     return updates.STATES if case.updates else ("counts", "sums", "letters")
 
 

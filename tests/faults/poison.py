@@ -4,10 +4,11 @@ of five in stage 2. Whatever the batches are, each of the first dies once, and w
 import json
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.faults.source import NumberedSpout, records
-from trident import Count, DeadLetter, Max, TridentTopology
+from trident import Count, DeadLetter, Max, Sum, TridentTopology
 from trident_spouts.executor import SpoutKind
 
 STATES = ("counts", "most", "deadLetters")
@@ -34,6 +35,37 @@ def topology(kind: str, total: int, state: Callable[[], Any]) -> TridentTopology
     new.persistentAggregate(state(), "other", Max(), "most", name="most")
     made.deadLetterState(state())
     return made
+
+
+def replayed(kind: str, total: int, state: Callable[[], Any], fixed: Path) -> TridentTopology:
+    """Poison until the code is put right, which is when this file is there; what died comes back then."""
+
+    def until_fixed(seq: int) -> int:
+        return seq if fixed.exists() else seventh(seq)
+
+    made = TridentTopology()
+    spout = NumberedSpout(total, SpoutKind.OPAQUE if kind == "opaque" else SpoutKind.TRANSACTIONAL)
+    numbers = made.newStream("numbers", spout).each("word", len, "size long").replayable()
+    good = numbers.each("seq", until_fixed, "same long", onError=DeadLetter(attempts=0)).groupBy("word")
+    good.persistentAggregate(state(), "same", Sum(), "sum", name="counts")
+    made.deadLetterState(state())
+    return made
+
+
+def put_back(running: Any, fixed: Path) -> None:
+    """Put the code right, and all that died back, as often as it takes."""
+    fixed.touch()
+    while running.replayDeadLetters("numbers", where=lambda letter: letter["error"] == "ValueError"):
+        running.processAllAvailable(timeout=60)
+
+
+def all_counted(total: int) -> dict[str, dict[str, int]]:
+    """What the states hold when everything came back: the sum of seq by word, and no letter."""
+    sums: Counter[str] = Counter()
+    for part in records(total):
+        for word, seq in part:
+            sums[word] += seq
+    return {"counts": dict(sums), "deadLetters": {}}
 
 
 def results(found: dict[str, dict[Any, Any]]) -> dict[str, dict[str, int]]:

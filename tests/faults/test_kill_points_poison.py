@@ -43,3 +43,27 @@ def test_a_tuple_dies_once_whatever_kills_the_driver(point: str, zygote: Zygote,
     again = zygote.run(case, f"{point.partition(':')[0]}:1")  # in the recovery too, where it is met there
     assert again.signal in (signal.SIGKILL, None), again.error
     exact(zygote.run(case))
+
+
+REPLAYS = (
+    "plan.logged:21",
+    "run.after:21",
+    "freeze.after:21",
+    "commit.stage.frozen:41",
+    "commit.state.after:41",
+    "commit.stage.frozen:42",
+    "committed.before:21",
+    "success.before:21",
+)
+"""In the batch that puts letters back: the 21st, behind the twenty that the source gives."""
+
+
+@pytest.mark.parametrize("point", REPLAYS)
+def test_what_died_comes_back_once_whatever_kills_the_driver(point: str, zygote: Zygote, tmp_path: Path) -> None:
+    case = Case("transactional", str(tmp_path), None, TOTAL, replayed=True)
+    assert zygote.run(case, point).signal == signal.SIGKILL
+    again = zygote.run(case, f"{point.partition(':')[0]}:1")
+    assert again.signal in (signal.SIGKILL, None), again.error
+    end = zygote.run(case)
+    assert end.error is None, end.trace
+    assert end.result == poison.all_counted(TOTAL)

@@ -16,8 +16,9 @@ from trident.base.types import arrow_schema
 from trident.compiler.engine import StageResult
 from trident.compiler.letters import Caught, Letters, Told
 from trident.compiler.program import Output, Stage
-from trident.operations.poison import LETTER, DeadLetter
-from trident.plan.nodes import Each, Filter, LettersOf, Map, Node, Peek, sources_of
+from trident.operations.poison import LETTER, DeadLetter, KeepLetters
+from trident.operations.replays import ReplaySpout
+from trident.plan.nodes import Each, Filter, LettersOf, Map, Node, PartitionPersist, Peek, SpoutSource, sources_of
 
 REMEMBERED = 100
 """So many batches without a failure are run catching before one is run without again."""
@@ -112,6 +113,13 @@ def letter_table(output: Output, dead: Sequence[Told], attempt: TransactionAttem
 
 def demand_read(nodes: Collection[Node], maxAttempts: int) -> None:
     """Refuse dead letters that nobody reads, and those that come too late. Raises TopologyError."""
+    kept = any(isinstance(node, PartitionPersist) and isinstance(_keeper(node), KeepLetters) for node in nodes)
+    for node in nodes:
+        if isinstance(node, SpoutSource) and isinstance(node.spout, ReplaySpout) and not kept:
+            raise TopologyError(
+                f"dead letters are to come back at {node.site.place} (replayable), and none are kept: keep them with "
+                "topology.deadLetterState(stateFactory), behind the last step that makes some"
+            )
     read = {id(node.source) for node in nodes if isinstance(node, LettersOf)}
     for node in nodes:
         policy = getattr(node, "onError", None)
@@ -128,3 +136,8 @@ def demand_read(nodes: Collection[Node], maxAttempts: int) -> None:
                 f"{node.step} ({node.site.place}) makes dead letters after {policy.attempts} attempts, and "
                 f"maxAttempts={maxAttempts} ends the batch before: give fewer attempts=, or more maxAttempts="
             )
+
+
+def _keeper(node: PartitionPersist) -> object:
+    """The object whose method updates a state."""
+    return getattr(node.updating.call, "__self__", None)

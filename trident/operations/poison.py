@@ -91,8 +91,12 @@ class KeepLetters:
         self.most = most
 
     def updateState(self, state: Any, tuples: Sequence[Any], collector: Any) -> None:
-        """Take the batch's letters in, and let the oldest go that are too many."""
-        state.multiPut([each[0] for each in tuples], [tuple(each)[1:] for each in tuples])
+        """Take the batch's letters in, those out that it puts back into the stream, and let the oldest go that are too
+        many."""
+        new = [tuple(each) for each in tuples if each[LETTER.names.index("step")] is not None]
+        state.multiPut([each[0] for each in new], [each[1:] for each in new])
+        back = [each[0] for each in tuples if each[LETTER.names.index("step")] is None]
+        state.multiRemove(back)
         ids = sorted(row[0] for row in state.getTuples())
         if len(ids) > self.most:
             state.multiRemove(ids[: len(ids) - self.most])

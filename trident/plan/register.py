@@ -31,6 +31,8 @@ class Register:
         self.states: dict[str, StateWriter] = {}
         self.statics: dict[str, StaticState] = {}
         self.sinks: dict[str, Sink] = {}
+        self.replays: dict[str, SpoutSource] = {}
+        """Where dead letters come back, by the stream's label."""
         self.letters: dict[Node, LettersOf] = {}
         """Dead letters, by the step that makes them."""
         self.emitted: dict[Node, Emitted] = {}

@@ -19,6 +19,7 @@ from trident.runtime.commits import RunCommits
 from trident.runtime.group_run import GroupRun
 from trident.runtime.progress import Progress
 from trident.runtime.reading import Isolation
+from trident.runtime.replaying import looking, place_of
 from trident.runtime.show import LiveProgress, html_of, standing
 from trident.runtime.state_view import Described, StateView
 from trident.runtime.statics import Readable
@@ -196,6 +197,35 @@ class RunningTopology:
             raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._program.shapes))}")
         step = next(s for r in self._runs.values() for s in r.group.states if s.state.name == name)
         return StateView(self._commits, Described.of(step, self._program.shapes[name]), isolation)
+
+    def replayDeadLetters(
+        self, stream: str, where: Callable[[Mapping[str, Any]], bool] | None = None, *, state: str = "deadLetters"
+    ) -> int:
+        """Put dead letters back into the stream that they fell out of, once the code was put right; tells how many.
+
+        They come as tuples of the next batch, where `Stream.replayable` stands, and leave the state in that very batch:
+        each comes back once, whatever fails meanwhile. A tuple that dies again is a new letter. What was asked for and
+        is in no batch yet is forgotten when the run ends, and the letters stay where they are.
+
+        Parameters
+        ----------
+        stream : str
+            The stream's name.
+        where : callable, optional
+            Chooses letters: it is given each as a dict of its fields (``id, step, error, message, tuple, ...``).
+        state : str
+            The name that `deadLetterState` was given.
+
+        Raises
+        ------
+        TopologyError
+            Where no letters come back into this stream, or a letter's tuple lacks a field that it has now.
+        """
+        spout = place_of(stream, (node for run in self._runs.values() for node in run.group.spouts))
+        found = spout.ask(looking(self.state(state), stream, where))
+        for run in self._runs.values():
+            run.post(on.Woken())
+        return found
 
     def __repr__(self) -> str:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())

@@ -1,0 +1,42 @@
+"""Dead letters of a running topology, put back into the stream that they fell out of."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from trident.base.errors import TopologyError
+from trident.base.names import did_you_mean
+from trident.operations.replays import Letter, Look, ReplaySpout
+from trident.plan.nodes import Node, SpoutSource
+from trident.runtime.state_view import StateView
+
+Where = Callable[[Mapping[str, Any]], bool]
+
+
+def place_of(stream: str, nodes: Iterable[Node]) -> ReplaySpout:
+    """Where letters come back into this stream."""
+    spouts = [node for node in nodes if isinstance(node, SpoutSource)]
+    places = {node.stream.removesuffix(".again"): node.spout for node in spouts if isinstance(node.spout, ReplaySpout)}
+    found = places.get(stream)
+    if found is None:
+        there = (
+            f"they come back into {', '.join(sorted(places))}" if places else "write stream.replayable() where they do"
+        )
+        raise TopologyError(f"no dead letters come back into {stream!r}{did_you_mean(stream, places)}; {there}")
+    assert isinstance(found, ReplaySpout)
+    return found
+
+
+def looking(view: StateView, stream: str, where: Where | None) -> Look:
+    """Looks for the letters of a stream that the user wants back."""
+
+    def look() -> tuple[int, list[Letter]]:
+        table = view.toArrow()
+        as_of = int((table.schema.metadata or {}).get(b"asOfTxid", b"0"))
+        found: list[Letter] = []
+        for row in sorted(table.to_pylist(), key=lambda row: str(row["id"])):
+            letter = {"id": row["id"], **row[table.column_names[-1]]}
+            if letter["stream"] == stream and (where is None or where(letter)):
+                found.append((letter["id"], letter["tuple"]))
+        return as_of, found
+
+    return look
