@@ -3,6 +3,7 @@
 No decision of the library is taken here.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from tests.simulator.flows import Worlds
 from trident.compiler.queries import compile_query
-from trident.runtime import committer, crash, fitting, group_run, reading, slots, start
+from trident.runtime import committer, crash, fitting, group_run, reading, slots, start, watch
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory import entries as memory_entries
@@ -112,6 +113,12 @@ class Folder:
         return SimpleNamespace(st_size=_FILE_BYTES)
 
 
+_THREADING = SimpleNamespace(
+    Thread=lambda **_: None,  # a thread that nobody starts costs much
+    **{name: getattr(threading, name) for name in ("Condition", "Event", "current_thread")},
+)
+
+
 class SegmentFiles:
     """A disk for the files of snapshots: the batches of each, by state and name."""
 
@@ -201,6 +208,7 @@ def machine() -> Iterator[None]:
         *((module, "freeze", Kept) for module in (group_run, committer)),
         *((module, "thaw", lambda kept, where: kept.table) for module in (fitting, committer)),
         (reading, "time", Clock),
+        *((module, "threading", _THREADING) for module in (group_run, watch)),
         (start, "compile_query", cache(compile_query)),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
         (snapshots, "write_segment", _write_segment),

@@ -197,15 +197,16 @@ class Scheduler:
             self.current, self.fiber = outer
 
     def _choices(self, process: Process, choices: list[tuple[Process, Callable[[], None]]]) -> None:
+        now = self.now
         for loop in process.loops:
-            thing = loop(self.now)
+            thing = loop(now)
             if thing is not None:
                 choices.append((process, thing))
         for pool in process.pools if process.queued else ():
             if pool.work and (pool.most is None or pool.running < pool.most):
                 choices.append((process, pool.begin))
         for fiber in process.fibers:
-            if fiber.ready is None or self.now >= fiber.deadline or fiber.ready():
+            if fiber.ready is None or now >= fiber.deadline or fiber.ready():
                 choices.append((process, _Resuming(self, process, fiber)))
 
     def _let_time_pass(self) -> None:

@@ -47,6 +47,8 @@ class Keys:
         places = _home(tags, self.table)
         while len(rows):
             rows, places, slots = self._candidates(rows, places, tags)
+            if not len(rows):
+                break
             same = self._same(encoded, rows, slots)
             found[rows[same]] = slots[same]
             rows, places = rows[~same], _next(places[~same], self.table)
@@ -62,6 +64,8 @@ class Keys:
             candidates.append((rows[hit], places[hit], slots[hit]))
             on = ~hit & (slots >= 0)
             rows, places = rows[on], _next(places[on], self.table)
+        if len(candidates) == 1:
+            return candidates[0]
         if not candidates:
             return rows, places, rows
         return tuple(np.concatenate(parts) for parts in zip(*candidates, strict=True))  # type: ignore[return-value]

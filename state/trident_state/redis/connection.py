@@ -4,6 +4,7 @@ redis-py opens the connection (authentication, TLS) and parses replies. Its retr
 again whose reply was lost, and tell nobody.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -44,6 +45,15 @@ class Connection:
         if self._size >= PACKET:
             self.flush()
 
+    def send(self, commands: Iterable[bytes]) -> int:
+        """Send these commands; how many they were."""
+        count = 0
+        for packed in commands:
+            self.add(packed)
+            count += 1
+        self.flush()
+        return count
+
     def flush(self) -> None:
         """Send what waits."""
         if self._waiting:
@@ -66,10 +76,7 @@ class Connection:
 
     def ask(self, *commands: bytes) -> list[Reply]:
         """Send commands and read a reply for each."""
-        for packed in commands:
-            self.add(packed)
-        self.flush()
-        return [self.reply() for _ in commands]
+        return [self.reply() for _ in range(self.send(commands))]
 
     def close(self) -> None:
         """Let go of it."""

@@ -57,14 +57,14 @@ class Link:
 
     def _send(self, commands: Iterable[bytes], slots: Slots) -> list[Connection]:
         """Send commands, and tell to whom each went."""
+        if not slots.cluster:
+            only = self._connection(slots.master_of(0), 0)
+            return [only] * only.send(commands)
         taken: list[Connection] = []
-        only = None if slots.cluster else self._connection(slots.master_of(0), 0)
-        last, begins = only, False
+        last: Connection | None = None
+        begins = False
         for packed in commands:
-            if only is not None:
-                only.add(packed)
-                taken.append(only)
-            elif packed == MULTI:
+            if packed == MULTI:
                 begins = True
             else:
                 if packed != EXEC or last is None:
