@@ -16,6 +16,7 @@ from trident.operations.updating import held_fields
 from trident.plan import rules
 from trident.plan.explain import Known, explain_nodes
 from trident.plan.nodes import (
+    BestEffort,
     Emitted,
     LateTuples,
     Node,
@@ -381,7 +382,9 @@ class TridentTopology(Shown):
         print(explain_nodes(self._ends(), Known(answers, whereabouts(program), _stages(program))))
 
     def _ends(self) -> Sequence[Node]:
-        return self._register.ends()
+        ends = self._register.ends()
+        branches = [node.branch.ends() for node in ends if isinstance(node, BestEffort)]
+        return [*ends, *(end for branch in branches for end in branch)]
 
     def __repr__(self) -> str:
         register = self._register

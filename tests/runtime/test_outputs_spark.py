@@ -81,3 +81,15 @@ def test_large_batches_are_written_by_the_workers_and_read_back(spark: SparkSess
     assert len(publishedFiles(out)) >= 9
     plain = spark.read.parquet(str(out))
     assert plain.where("txid = 2 and k = 'k1'").count() == 500, "any other reader sees the folders as fields"
+
+
+def test_a_best_effort_branch_runs_beside_the_batches(spark: SparkSession, tmp_path: Path) -> None:
+    topology, taken = TridentTopology(), []
+    words = topology.newStream("words", FixedBatchSpout("word string", WORDS))
+    words.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="n")
+    branch = words.bestEffort().each("word", lambda w: w.upper() if w == "a" else 1 // 0, "loud string", onError="skip")
+    branch.foreachBatch(lambda df, txid, attempt: taken.append((txid, df.count())))
+    with started(topology, spark, tmp_path) as running:
+        running.processAllAvailable(timeout=60)
+        assert running.state("n").value == 4
+    assert sorted(taken) == [(1, 2), (2, 0), (3, 0)], "the end of a run waits for what is under way"

@@ -8,6 +8,7 @@ from trident.operations.poison import DeadLetter
 from trident.plan.guarantee import guarantee_of, promise_of
 from trident.plan.nodes import (
     Aggregate,
+    BestEffort,
     Each,
     Filter,
     ForeachBatch,
@@ -98,6 +99,8 @@ def about(node: Node) -> str:
             return f"by {', '.join(names)}"
         case ForeachBatch():
             return f"output {node.name}, each batch at least once, always the same"
+        case BestEffort():
+            return f"branch {node.name}, never holds a batch up"
         case WriteParquet():
             return f"output {node.name}, into {node.path}: {promise_of(node).value}"
         case Merge():

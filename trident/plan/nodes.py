@@ -339,7 +339,17 @@ class WriteParquet(Node):
     partitions: tuple[str, ...]
 
 
-Sink = ForeachBatch | WriteParquet
+@dataclass(frozen=True, slots=True, eq=False)
+class BestEffort(Node):
+    """Every batch's tuples, handed to a branch that never holds a batch up. `branch` is the register of its steps,
+    which begin with a source of their own (`BranchSpout`)."""
+
+    source: Node
+    name: str
+    branch: Any
+
+
+Sink = ForeachBatch | WriteParquet | BestEffort
 """Where tuples leave the topology, in the commit turn, after every state holds the batch."""
 
 

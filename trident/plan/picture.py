@@ -8,6 +8,7 @@ from trident.base.types import ddl
 from trident.plan.explain import about, policy_of
 from trident.plan.nodes import (
     Aggregate,
+    BestEffort,
     Debug,
     Each,
     ForeachBatch,
@@ -173,7 +174,7 @@ def _fields(node: Node) -> str:
     match node:
         case Each(outputs=outputs) | StateQuery(outputs=outputs):
             return f"+ {ddl(outputs)}"
-        case Peek() | Debug() | Split() | ForeachBatch() | WriteParquet() | LettersOf():
+        case Peek() | Debug() | Split() | ForeachBatch() | WriteParquet() | BestEffort() | LettersOf():
             return ""
     before = [source.schema for source in sources_of(node)]
     return (
@@ -205,6 +206,6 @@ def _kind(node: Node) -> Kind:
             return "query"
         case Merge() | Join():
             return "meeting"
-        case Peek() | Debug() | ForeachBatch() | WriteParquet():
+        case Peek() | Debug() | ForeachBatch() | WriteParquet() | BestEffort():
             return "effect"
     return "step"

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from trident.base.errors import DuplicateNameError, TopologyError
 from trident.base.step import Step, verb_label
 from trident.plan.nodes import (
+    BestEffort,
     Debug,
     Emitted,
     LateTuples,
@@ -14,9 +15,11 @@ from trident.plan.nodes import (
     RequestSource,
     Sink,
     SpoutSource,
+    StateStep,
     StateWriter,
     StaticState,
     Window,
+    WriteParquet,
     sources_of,
     walk,
 )
@@ -25,7 +28,9 @@ from trident.plan.nodes import (
 class Register:
     """The steps of one topology, in the order they were made. Every stream of the topology holds it."""
 
-    def __init__(self) -> None:
+    def __init__(self, branch: str = "") -> None:
+        self.branch = branch
+        """Of the steps of a best-effort branch: where it begins. Empty for a topology's own."""
         self.streams: dict[str, SpoutSource] = {}
         self.functions: dict[str, RequestSource] = {}
         self.states: dict[str, StateWriter] = {}
@@ -49,6 +54,12 @@ class Register:
     def add(self, stream: str, node: Node, part: bool = False) -> None:
         """Take in a step, under the label that it was given. `part`: it is one of several that a verb made, which count
         once."""
+        if self.branch and (isinstance(node, StateStep | LettersOf | StaticState | WriteParquet | BestEffort)):
+            raise TopologyError(
+                f"{node.step} (called at {node.site.place}): the branch that begins with bestEffort at {self.branch} "
+                "may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is to be exact; write this "
+                "on the stream before it"
+            )
         if not part:
             self._counts[stream] = self._counts.get(stream, 0) + 1
         self._nodes.append(node)
@@ -94,6 +105,10 @@ class Register:
         """Every step that no other reads, with an effect or without."""
         read = {id(source) for node in self._nodes for source in sources_of(node)}
         return [node for node in self._nodes if id(node) not in read and not isinstance(node, StaticState)]
+
+    def roots(self) -> tuple[Node, ...]:
+        """What there is to run of a branch: its outputs and effects."""
+        return (*self.sinks.values(), *self.leaves())
 
     def leaves(self) -> tuple[Node, ...]:
         """Steps with an effect of their own (peek, Debug) that lead to no state and no answer: they run, too."""

@@ -18,7 +18,8 @@ from trident.compiler.freeze import read_frozen
 from trident.compiler.parquet import NEVER_PASSING
 from trident.compiler.program import Group
 from trident.compiler.spark_errors import translated
-from trident.plan.nodes import ForeachBatch, Sink, WriteParquet
+from trident.plan.nodes import BestEffort, ForeachBatch, Sink, WriteParquet
+from trident.runtime.best_effort import BestEffortOutlet, Tells
 from trident.runtime.parquet_outlet import ParquetOutlet, RunIdentity
 
 HandOver = Callable[[Sink, Result, int], None]
@@ -45,7 +46,11 @@ class Outlets:
     cannot be taken.
     """
 
-    def __init__(self, group: Group, engine: Engine, folder: Path, scratch: Path, run: RunIdentity) -> None:
+    def __init__(
+        self, group: Group, engine: Engine, folder: Path, scratch: Path, run: RunIdentity, tell: Tells
+    ) -> None:
+        self._tell, self._group = tell, group.name
+        self._branches: list[BestEffortOutlet] = []
         self._engine, self._folder, self._scratch, self._run = engine, folder, scratch, run
         self._frames: Frames | None = None
         self._outlets: dict[Sink, Outlet] = {}
@@ -63,10 +68,14 @@ class Outlets:
 
     def close(self) -> None:
         """Let go of what was made for the run."""
+        for branch in self._branches:
+            branch.close()
         if self._frames is not None:
             self._frames.close()
 
     def _open(self, sink: Sink) -> Outlet:
+        if isinstance(sink, BestEffort):
+            return self._branch(sink)
         if isinstance(sink, WriteParquet):
             workers = self._made if hasattr(self._engine, "frames") else None
             return ParquetOutlet(sink, self._run, self._folder, workers)
@@ -78,6 +87,24 @@ class Outlets:
                 "start the topology with start(spark), or take the batches as Arrow tables with foreachArrow"
             )
         return _Handing(sink, self._lending(sink, self._made(), self._scratch / "outputs"), self._run.found)
+
+    def _branch(self, sink: BestEffort) -> BestEffortOutlet:
+        def serve(group: Group) -> Outlets:
+            return Outlets(group, self._engine, self._folder, self._scratch / sink.name, self._run, self._tell)
+
+        scratch = self._scratch / "branches"
+        found = BestEffortOutlet(
+            sink,
+            self._engine,
+            scratch,
+            self._run.epoch,
+            lambda result: _whole(result, self._folder),
+            serve,
+            self._tell,
+            self._group,
+        )
+        self._branches.append(found)
+        return found
 
     def _made(self) -> Frames:
         """The engine's DataFrames of frozen rows, made when the first output asks for them."""

@@ -155,7 +155,7 @@ def _start(
         for group in program.groups:
             sources = Sources(group.spouts)
             undo.append(sources.close)
-            outlets.append(_outlets(group, settings, log, begun, engine))
+            outlets.append(_outlets(group, settings, log, begun, engine, trace))
             undo.append(outlets[-1].close)
             runs[group.name] = _group_run(
                 group, settings, log, begun, engine, pool, sources, trace, running, statics=statics, outlets=outlets[-1]
@@ -219,12 +219,14 @@ def _group_run(
     return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, ended, threads)
 
 
-def _outlets(group: Group, settings: Settings, log: TransactionLog, begun: Begun, engine: Engine) -> Outlets:
+def _outlets(
+    group: Group, settings: Settings, log: TransactionLog, begun: Begun, engine: Engine, trace: Trace
+) -> Outlets:
     """The group's outputs, opened."""
     history = begun.histories[group.name]
     found = history.committed + len(history.frozen)
     run = RunIdentity(settings.name, log.uuid, begun.lease.epoch, found)
-    return Outlets(group, engine, settings.folder, settings.folder / SCRATCH, run)
+    return Outlets(group, engine, settings.folder, settings.folder / SCRATCH, run, trace)
 
 
 def _answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> AnswerQuery:

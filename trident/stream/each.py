@@ -12,7 +12,7 @@ from trident.operations.builtin_filters import FilterNull
 from trident.operations.builtin_functions import Debug
 from trident.operations.functions import Call, Operation
 from trident.operations.outputs import OutputsLike, read_outputs, resolve
-from trident.operations.poison import OnError, OnErrorLike, read_policy
+from trident.operations.poison import DeadLetter, OnError, OnErrorLike, read_policy
 from trident.operations.reading import check_arguments, check_predicate, read_operation
 from trident.plan import nodes, rules
 from trident.stream.base import StreamBase
@@ -182,6 +182,8 @@ class EachVerbs(StreamBase):
         policy = read_policy(onError, operation, step)
         if policy is not None and rules.is_request(self._node):
             raise step.error(TopologyError, "onError is about batches; a DRPC request that fails is told its error")
+        if self._register.branch and isinstance(policy, DeadLetter):
+            raise step.error(TopologyError, "a best-effort branch keeps no dead letters; give onError='skip', or none")
         return policy
 
     def _filtered(self, call: Arguments, onError: object) -> "Stream":

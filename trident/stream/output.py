@@ -10,9 +10,11 @@ from trident.base.names import FieldsLike, brief, check_name
 from trident.base.paths import local_path
 from trident.base.step import Step
 from trident.base.types import arrow_schema, type_ddl
+from trident.operations.branches import BranchSpout
 from trident.operations.reading import bind, is_coroutine, is_generator
 from trident.plan import nodes, rules
 from trident.plan.parquet import names_folders, unstorable
+from trident.plan.register import Register
 from trident.stream.base import StreamBase
 
 if TYPE_CHECKING:
@@ -127,6 +129,41 @@ class OutputVerbs(StreamBase):
         )
         self._register.add(self._label, node)
         return cast("Stream", self)
+
+    def bestEffort(self, name: str | None = None) -> "Stream":
+        """Begin a branch that never holds a batch up: what fails in it is told, and the batch goes on without.
+
+        The branch is run beside the commits, batch by batch, in a thread of its own, after every state holds the batch.
+        It may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A batch that fails there is not tried again: a
+        progress event ``"failed"`` with the phase ``"bestEffort"`` tells why. Where the branch is more than two batches
+        behind, the oldest is left out, and told too. A batch may also come twice, after a crash. States, joins with
+        other streams and `writeParquet` belong to the stream before it.
+
+        Parameters
+        ----------
+        name : str, optional
+            The branch's identity over restarts; ``<stream>.bestEffort`` if omitted.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog"]]))
+        >>> words.bestEffort().peek(print)
+        Stream(words.bestEffort/1:peek(print): word string)
+        """
+        from trident.stream.stream import Stream
+
+        step = self._step("bestEffort")
+        check_output(self, step)
+        name = output_name(self, "bestEffort", name, step)
+        branch = Register(step.called.place)
+        node = nodes.BestEffort(self._node, name, branch, step=step.label, site=step.called, schema=self.schema)
+        self._register.add(self._label, node)
+        spout = BranchSpout(self.schema)
+        start = nodes.SpoutSource(name, spout, step=f"{name}/0:branch", site=step.called, schema=self.schema)
+        branch.add(name, start)
+        return Stream(branch, start, name)
 
     def _check_parquet(self, partitions: tuple[str, ...], step: Step) -> None:
         """Refuse fields that Parquet cannot hold, or that cannot name folders."""

@@ -1,0 +1,136 @@
+"""A branch that never holds a batch up: what fails there is told, and the batch is committed all the same."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trident
+from tests.support.topologies import stream
+from trident import Count, Debug, MapGet, TridentTopology
+from trident.errors import TopologyError
+from trident.spouts import FeederBatchSpout, FixedBatchSpout
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    yield
+    for running in trident.active():
+        running.stop()
+
+
+def counted(topology: TridentTopology, spout: Any) -> Any:
+    lines = topology.newStream("lines", spout)
+    lines.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="n")
+    return lines
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_fails_in_a_branch_is_told_and_everything_else_goes_on(tmp_path: Path) -> None:
+    topology, seen, taken = TridentTopology(), [], []
+    lines = counted(topology, FixedBatchSpout("line string", [["1"], ["x"], ["3", "4"]]))
+    branch = lines.bestEffort().each("line", int, "n long").peek("n", seen.append)
+    branch.foreachArrow(lambda table, txid, attempt: taken.append((txid, table["n"].to_pylist())))
+    with start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running:
+        running.processAllAvailable(timeout=20)
+        assert running.state("n").value == 4
+        until(lambda: len(taken) == 2)
+        assert seen == [1, 3, 4] and taken == [(1, [1]), (3, [3, 4])]
+        (failed,) = [event for event in running.recentProgress if event["event"] == "failed"]
+        assert failed["phase"] == "bestEffort" and failed["txid"] == 2 and failed["group"] == "lines"
+        assert "lines.bestEffort/1:each(int): int raised ValueError" in failed["error"]
+
+
+def test_a_branch_that_hangs_loses_batches_and_holds_none_up(tmp_path: Path) -> None:
+    topology, feeder, free, taken = TridentTopology(), FeederBatchSpout("line string"), threading.Event(), []
+
+    def slow(table: Any, txid: int, attempt: int) -> None:
+        taken.append(txid)
+        free.wait(20)
+
+    counted(topology, feeder).bestEffort().foreachArrow(slow)
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        feeder.feed(["1"])
+        running.processAllAvailable(timeout=20)
+        until(lambda: taken == [1])
+        for n in range(2, 7):
+            feeder.feed([str(n)])
+        running.processAllAvailable(timeout=20)
+        assert running.state("n").value == 6 and taken == [1]
+        left_out = [event["txid"] for event in running.recentProgress if event["event"] == "failed"]
+        assert left_out == [2, 3, 4]
+        free.set()
+        until(lambda: taken == [1, 5, 6])
+
+
+def test_debug_shows_what_passes_a_branch(tmp_path: Path) -> None:
+    topology = TridentTopology()
+    counted(topology, FixedBatchSpout("line string", [["1"]])).bestEffort("look").each(Debug("seen"))
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        until(lambda: running.debugOutput != [])
+        assert running.debugOutput == ["DEBUG(seen) 1:0: ['1']"]
+
+
+def test_a_branch_without_effect_is_refused_at_the_start(tmp_path: Path) -> None:
+    topology = TridentTopology()
+    counted(topology, FixedBatchSpout("line string", [["1"]])).bestEffort().each("line", int, "n long")
+    with pytest.raises(
+        TopologyError, match=r"lines/2:bestEffort .* the branch has no effect; end it in peek, Debug or"
+    ):
+        start_local(topology, name="t", checkpointLocation=tmp_path)
+    assert not trident.active()
+
+
+EXACT: list[Callable[[Any, Any], object]] = [
+    lambda s, state: s.persistentAggregate(MemoryMapState.opaque(), Count(), "n"),
+    lambda s, state: s.writeParquet("/data/x"),
+    lambda s, state: s.bestEffort(),
+    lambda s, state: s.partitionPersist(MemoryMapState.opaque(), lambda a, b, c: None, valueType="long", name="p"),
+]
+
+
+@pytest.mark.parametrize("call", EXACT)
+def test_what_is_to_be_exact_does_not_belong_to_a_branch(call: Callable[[Any, Any], object]) -> None:
+    with pytest.raises(TopologyError) as raised:
+        call(stream("line string").bestEffort(), None)
+    assert "the branch that begins with bestEffort at test_best_effort.py:" in str(raised.value)
+    assert "may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is to be exact" in str(
+        raised.value
+    )
+
+
+def test_a_branch_meets_no_state_and_no_other_stream_and_keeps_no_letters() -> None:
+    topology = TridentTopology()
+    lines = stream("line string", topology=topology)
+    counts = lines.groupBy("line").persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="n")
+    branch = lines.bestEffort()
+    with pytest.raises(TopologyError, match="state 'n' belongs to another topology|begins with bestEffort"):
+        branch.stateQuery(counts, "line", MapGet(), "n")
+    with pytest.raises(TopologyError):
+        branch.merge(lines)
+    with pytest.raises(TopologyError, match="a best-effort branch keeps no dead letters; give onError='skip'"):
+        branch.each("line", int, "x long", onError="deadLetter")
+    with pytest.raises(TopologyError, match="DRPC requests leave as the function's answer"):
+        topology.newDRPCStream("ask").bestEffort()
+
+
+def test_a_branch_is_explained_and_drawn_with_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    topology = TridentTopology()
+    stream("line string", topology=topology).bestEffort().each("line", len, "n long").peek(print)
+    topology.explain()
+    said = capsys.readouterr().out
+    assert "branch lines.bestEffort, never holds a batch up" in said and "stream lines.bestEffort" in said
+    assert "lines.bestEffort/2:peek(print)" in said
+    assert "peek(print)" in topology.draw("mermaid")
