@@ -57,8 +57,8 @@ class Register:
         if self.branch and (isinstance(node, StateStep | LettersOf | StaticState | WriteParquet | BestEffort)):
             raise TopologyError(
                 f"{node.step} (called at {node.site.place}): the branch that begins with bestEffort at {self.branch} "
-                "may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is to be exact; write this "
-                "on the stream before it"
+                "may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is to be exact; write "
+                "this on the stream before it"
             )
         if not part:
             self._counts[stream] = self._counts.get(stream, 0) + 1
