@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trident.operations.context import OperationContext
     from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater, TridentCollector
     from trident.operations.joining import JoinOutFieldsMode, JoinType
+    from trident.operations.multireducers import GroupedMultiReducer, MultiReducer
     from trident.operations.poison import DeadLetter
     from trident.operations.tuples import TridentTuple
     from trident.operations.windows import (
@@ -50,6 +51,8 @@ _HOMES = {
     "StateUpdater": "trident.operations.functions",
     "CombinerAggregator": "trident.operations.aggregators",
     "ReducerAggregator": "trident.operations.aggregators",
+    "MultiReducer": "trident.operations.multireducers",
+    "GroupedMultiReducer": "trident.operations.multireducers",
     "JoinType": "trident.operations.joining",
     "JoinOutFieldsMode": "trident.operations.joining",
     "Count": "trident.operations.builtin_aggregators",
@@ -96,12 +99,14 @@ __all__ = [
     "Filter",
     "FilterNull",
     "Function",
+    "GroupedMultiReducer",
     "GroupedStream",
     "JoinOutFieldsMode",
     "JoinType",
     "MapGet",
     "Max",
     "Min",
+    "MultiReducer",
     "Negate",
     "OperationContext",
     "QueryFunction",

@@ -28,10 +28,11 @@ from trident.plan.nodes import (
     walk,
 )
 from trident.plan.register import Register
-from trident.stream import Stream
+from trident.stream import GroupedStream, Stream
 from trident.stream.base import unknown_verb
 from trident.stream.combine import joined, merged
 from trident.stream.letters import letters_of, taken_out, with_letters
+from trident.stream.multireduce import multi_reduced
 from trident.stream.shown import Shown
 from trident.stream.state import TridentState
 from trident.stream.static import STATIC_USAGE, static_factory
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from trident.compiler.program import Program, Stage
     from trident.log import RedisLog
+    from trident.operations.multireducers import GroupedMultiReducer, MultiReducer
     from trident.runtime.running import RunningTopology
     from trident_spouts.executor import Spout
     from trident_spouts.protocols import UserContract
@@ -225,6 +227,37 @@ class TridentTopology(Shown):
         [Row(id=1, ax='x', bx='y', z='z'), Row(id=2, ax=None, bx=None, z='zz')]
         """
         return joined(self._register, list(streams), keys, outputFields, joinType, mode)
+
+    def multiReduce(
+        self,
+        streams: Sequence[Stream] | Sequence[GroupedStream],
+        inputFields: object,
+        reducer: "MultiReducer | GroupedMultiReducer",
+        outputFields: OutputsLike,
+    ) -> Stream:
+        """What a reducer emits that sees the tuples of all these streams, WITHIN ONE BATCH.
+
+        Plain streams: partition by partition, once for every partition of every batch, also an empty one. Tuples stay
+        in their partitions; where no `parallelismHint` says how many there are, the whole batch is one. Grouped
+        streams: group by group, each stream by its own group fields, which pair up by position.
+        Meaning: ``org.apache.storm.trident.TridentTopology.multiReduce``.
+
+        Parameters
+        ----------
+        streams : list of Stream, or list of GroupedStream
+            Two or more.
+        inputFields : list of fields, one for each stream, or one text for all; None
+            What the reducer sees of each stream; None means all fields.
+        reducer : MultiReducer or GroupedMultiReducer
+            The one for plain, the other for grouped streams.
+        outputFields : str, list of str or StructType
+            What it emits, with types: ``"user string, total long"``. Group fields are not put before.
+
+        Examples
+        --------
+        See `MultiReducer` and `GroupedMultiReducer`.
+        """
+        return multi_reduced(self._register, streams, inputFields, reducer, outputFields)
 
     # --- what failed ------------------------------------------------------------------------------------------------
 

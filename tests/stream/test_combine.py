@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.topologies import node, stream
 from trident import JoinOutFieldsMode, JoinType, Stream, TridentTopology
-from trident.errors import DuplicateFieldError, TopologyError, TypeDeclarationError
+from trident.errors import DuplicateFieldError, FieldNotFoundError, TopologyError, TypeDeclarationError
 from trident.plan.explain import about
 
 INNER, OUTER = JoinType.INNER, JoinType.OUTER
@@ -26,7 +26,7 @@ def streams(topology: TridentTopology) -> list[Stream]:
 def fails(call: Callable[[], object]) -> tuple[type, str]:
     with pytest.raises(TopologyError) as raised:
         call()
-    assert "[called at test_combine.py:" in str(raised.value)
+    assert "called at test_combine.py:" in str(raised.value)
     return type(raised.value), str(raised.value)
 
 
@@ -122,3 +122,117 @@ def test_a_wrong_source_field(topology: TridentTopology, streams: list[Stream]) 
     message = fails(lambda: a.merge(b, sourceField=True))[1]  # type: ignore[arg-type]
     assert "sourceField is the name of one more field, such as 'source', not True" in message
     assert a.merge(b, sourceField="from").fields == ("k0", "v0", "from")
+
+
+# --- multiReduce ---------------------------------------------------------------------------------------------------
+
+
+class Reducer:
+    outputType = "long"
+
+    def init(self, collector: Any) -> Any: ...
+
+    def execute(self, state: Any, streamIndex: int, tuple: Any, collector: Any) -> None: ...
+
+    def complete(self, state: Any, collector: Any) -> None: ...
+
+
+class Grouped:
+    def init(self, collector: Any, group: Any) -> Any: ...
+
+    def execute(self, state: Any, streamIndex: int, group: Any, tuple: Any, collector: Any) -> None: ...
+
+    def complete(self, state: Any, group: Any, collector: Any) -> None: ...
+
+
+Reduce = Callable[[TridentTopology, Stream, Stream], object]
+
+WRONG: list[tuple[Reduce, type[TopologyError], str]] = [
+    (
+        lambda t, a, b: t.multiReduce([a, b], ["k0", "v0"], Reducer(), "n long"),
+        FieldNotFoundError,
+        "s0-s1/0:multiReduce(Reducer): no field 'v0' in stream 2; the fields are (k1 bigint, v1 string) [",
+    ),
+    (
+        lambda t, a, b: t.multiReduce([a, b], ["k0"], Reducer(), "n long"),
+        TopologyError,
+        "multiReduce of 2 streams needs the input fields of each, [fields1, fields2], or None for all, not ['k0']",
+    ),
+    (
+        lambda t, a, b: t.multiReduce([a], None, Reducer(), "n"),
+        TopologyError,
+        "a multiReduce needs two streams at least",
+    ),
+    (
+        lambda t, a, b: t.multiReduce([a.groupBy("k0"), b], None, Grouped(), "n long"),  # type: ignore[list-item]
+        TopologyError,
+        "is not grouped, and other streams are: group all of them, or none",
+    ),
+    (
+        lambda t, a, b: t.multiReduce([a.groupBy("k0"), b.groupBy("v1")], None, Grouped(), "n long"),
+        TypeDeclarationError,
+        "the keys have other types: (k0 bigint) and (v1 string); bring them to one type",
+    ),
+    (
+        lambda t, a, b: t.multiReduce([a.groupBy("k0"), b.groupBy("k1, v1")], None, Grouped(), "n long"),
+        TopologyError,
+        "the streams have 1 and 2 keys: ('k0',) and ('k1', 'v1')",
+    ),
+    (
+        lambda t, a, b: t.multiReduce([a, b], None, Grouped(), "n long"),  # type: ignore[arg-type]
+        TopologyError,
+        "init(collector: Any, group: Any) does not fit: it is called with (collector), for the streams are not grouped",
+    ),
+    (
+        lambda t, a, b: t.multiReduce([a.groupBy("k0"), b.groupBy("k1")], None, Reducer(), "n long"),  # type: ignore[arg-type]
+        TopologyError,
+        "init(collector: Any) does not fit: it is called with (collector, group), for the streams are grouped",
+    ),
+    (
+        lambda t, a, b: t.multiReduce([a, b], None, Reducer, "n long"),  # type: ignore[arg-type]
+        TopologyError,
+        "Reducer is a class; give an instance of it, Reducer()",
+    ),
+    (
+        lambda t, a, b: t.multiReduce([a, b], None, len, "n long"),  # type: ignore[arg-type]
+        TopologyError,
+        "function 'len' is no MultiReducer: give an object with init(collector), execute(state, streamIndex, tuple, "
+        "collector), complete(state, collector)",
+    ),
+    (
+        lambda t, a, b: t.multiReduce([a.groupBy("k0"), b.groupBy("k1")], None, Grouped(), "n, m long"),
+        TypeDeclarationError,
+        "the type of output field 'n' is not declared: write it with the field, such as 'n string', or",
+    ),
+    (
+        lambda t, a, b: t.multiReduce([a, b], None, Reducer(), "n, m"),
+        TypeDeclarationError,
+        "its outputType 'long' has 1 types for 2 output fields",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "error", "says"), WRONG)
+def test_a_wrong_multi_reduce(
+    topology: TridentTopology, streams: list[Stream], make: Reduce, error: type[TopologyError], says: str
+) -> None:
+    with pytest.raises(TopologyError) as raised:
+        make(topology, *streams[:2])
+    assert says in str(raised.value)
+    assert type(raised.value) is error
+    assert "called at test_combine.py:" in str(raised.value)
+
+
+def test_a_multi_reduce_explains_itself(topology: TridentTopology, streams: list[Stream]) -> None:
+    plain = topology.multiReduce(streams, None, Reducer(), "n")
+    assert repr(plain) == "Stream(s0-s1-s2/0:multiReduce(Reducer): n bigint)"
+    assert about(node(plain)) == "by partition, within ONE batch"
+    grouped = topology.multiReduce(
+        [streams[0].groupBy("k0, v0"), streams[1].groupBy("k1, v1")], [[], "v1"], Grouped(), "n long"
+    )
+    assert about(node(grouped)) == "by (k0, v0) = (k1, v1), within ONE batch"
+    box = '{{"multiReduce(Grouped)<br/>n bigint<br/>by (k0, v0) = (k1, v1), within ONE batch"}}'
+    assert box in grouped.draw("mermaid")
+    requests = topology.newDRPCStream("ask")
+    message = fails(lambda: topology.multiReduce([streams[0], requests], None, Reducer(), "n"))[1]
+    assert "the requests of DRPC function 'ask' do not meet the batches of s0" in message

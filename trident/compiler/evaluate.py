@@ -14,6 +14,7 @@ from trident.compiler.folds import FoldSpec, fold_columns
 from trident.compiler.joins import joined, merged
 from trident.compiler.kernels import Work, catching, kernel, work_of
 from trident.compiler.letters import Caught, Letters
+from trident.compiler.multireduces import multi_reduced
 from trident.compiler.needs import needs, with_letters
 from trident.compiler.placing import (
     PARTITION,
@@ -37,6 +38,7 @@ from trident.plan.nodes import (
     Debug,
     Join,
     Merge,
+    MultiReduce,
     Node,
     Part,
     PartitionOf,
@@ -117,7 +119,7 @@ class Evaluation:
     def _brought(self, node: Node, columns: Columns, count: int | None, run: Run) -> Columns:
         """What leaves a node that brings tuples from elsewhere, in its partitions."""
         match node:
-            case Repartition():
+            case Repartition() | MultiReduce():
                 return columns
             case Merge():
                 return in_order(columns)
@@ -141,6 +143,8 @@ class Evaluation:
                 return lambda sources, run: merged(node, sources, self._carried)
             case Join():
                 return lambda sources, run: joined(node, sources, self._hidden, after)
+            case MultiReduce():
+                return self._multi_reducing(node)
             case Debug():
                 return lambda sources, run: _debugged(node, sources[0], run)
             case Aggregate() | PersistentAggregate():
@@ -183,6 +187,10 @@ class Evaluation:
             return lambda sources, run: sources[0]
         before, count = self._counts[id(node.source)], self._counts[id(node)]
         return lambda sources, run: repartitioned(node, sources[0], before, count, run.txid)
+
+    def _multi_reducing(self, node: MultiReduce) -> Step:
+        hidden, count, placed = self._hidden, self._counts[id(node)], self._placed
+        return lambda sources, run: multi_reduced(node, sources, hidden, run.requests, count, placed)
 
     def _native_step(self, node: Node) -> Step:
         native = self._native

@@ -18,6 +18,7 @@ from trident.plan.nodes import (
     Aggregate,
     Debug,
     Filter,
+    MultiReduce,
     Node,
     PersistentAggregate,
     Sink,
@@ -153,6 +154,8 @@ def check_travels(stage_layout: Layout) -> None:
             _check_pickles(Where(node.step, node.aggregation.site), node.aggregation.aggregator)
         if isinstance(node, WindowPanes):
             _check_pickles(Where(node.step, node.windowing.site), node.windowing.aggregator)
+        if isinstance(node, MultiReduce):
+            _check_pickles(Where(node.step, node.reduction.site), node.reduction.reducer)
 
 
 def _check_pickles(where: Where, target: object) -> None:

@@ -22,6 +22,7 @@ from trident.compiler.expressions import Expressions, Learned, analysed
 from trident.compiler.join_frames import joined
 from trident.compiler.kernels import compile_chain
 from trident.compiler.layout import Layout, is_filter_null
+from trident.compiler.multireduce_frames import multi_reduced
 from trident.compiler.names import all_quoted, cast, plain, quoted
 from trident.compiler.placing import batch_place, choice_of
 from trident.compiler.prepared import wants_life
@@ -38,6 +39,7 @@ from trident.plan.nodes import (
     Join,
     Map,
     Merge,
+    MultiReduce,
     Node,
     ParallelismHint,
     Part,
@@ -109,7 +111,7 @@ class Lowering:
     def _placed(self, node: Node) -> DataFrame:
         """What leaves a node, in as many partitions as anybody said where it brings tuples from elsewhere."""
         found, count = self._lowered(node), self.layout.partitions[id(node)]
-        if count is None or stays(node) or isinstance(node, Repartition | StateStep):
+        if count is None or stays(node) or isinstance(node, Repartition | StateStep | MultiReduce):
             return found
         if isinstance(node, Aggregate):
             if not node.group:
@@ -181,6 +183,9 @@ class Lowering:
         chain = self.chain(node)
         if chain is not None:
             return Tail(chain[1], chain[0], chain[0].leaving)
+        if isinstance(node, MultiReduce):
+            frames = [self.frame(source) for source in node.sources]
+            return multi_reduced(node, frames, self.layout.partitions[id(node)], self.profile)
         if isinstance(node, Aggregate | PersistentAggregate) and node.aggregation.native is None:
             with analysed(node):
                 return meeting(self.folding(node).frame(), fold_spec(node), self.profile)

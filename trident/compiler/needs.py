@@ -14,6 +14,7 @@ from trident.plan.nodes import (
     Join,
     Map,
     Merge,
+    MultiReduce,
     Node,
     Part,
     PartitionOf,
@@ -75,6 +76,8 @@ def entering(node: Node, after: set[str]) -> list[set[str]]:
             return [after & set(node.source.schema.names)]
         case WindowPanes():
             return [set(entering_panes(node))]
+        case MultiReduce(inputs=read, groups=groups):
+            return [{*own, *(groups[at] if groups else ())} for at, own in enumerate(read)]
         case Merge(sources=sources):
             places = [place for place, name in enumerate(node.schema.names) if name in after]
             return [{s.schema.names[place] for place in places if place < len(s.schema.names)} for s in sources]

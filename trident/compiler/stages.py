@@ -18,6 +18,7 @@ from trident.plan.nodes import (
     LateTuples,
     LettersOf,
     Map,
+    MultiReduce,
     Node,
     PartitionPersist,
     Peek,
@@ -263,6 +264,8 @@ def _acts(leaf: Node) -> bool:
 
 
 def _calls_user(node: Node) -> bool:
+    if isinstance(node, MultiReduce):
+        return True
     return isinstance(node, Each | Filter | Map | Peek | Split) and work_of(node) is not None
 
 

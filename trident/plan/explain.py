@@ -17,6 +17,7 @@ from trident.plan.nodes import (
     LateTuples,
     LettersOf,
     Merge,
+    MultiReduce,
     Node,
     PartitionPersist,
     PersistentAggregate,
@@ -105,6 +106,8 @@ def about(node: Node) -> str:
             return f"output {node.name}, into {node.path}: {promise_of(node).value}"
         case Merge():
             return "within ONE batch"
+        case MultiReduce(groups=groups):
+            return f"{_paired(groups, 'by ') if groups else 'by partition'}, within ONE batch"
         case Join():
             return f"{_join_type(node)}, within ONE batch"
     return ""
@@ -118,8 +121,12 @@ def _join_type(node: Join) -> str:
     kind = ""
     if any(node.outer):
         kind = _OF_TWO.get(node.outer, f"{', '.join('outer' if each else 'inner' for each in node.outer)} ")
-    keys = " = ".join(f"({', '.join(names)})" for names in node.keys)
-    return f"{kind}on {keys}{', all fields kept' if node.preserve else ''}"
+    return f"{kind}{_paired(node.keys, 'on ')}{', all fields kept' if node.preserve else ''}"
+
+
+def _paired(keys: Sequence[tuple[str, ...]], word: str) -> str:
+    """Fields of several streams that stand for one another."""
+    return word + " = ".join(f"({', '.join(names)})" for names in keys)
 
 
 def fields_of(node: Node) -> str:

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from trident.base.callsite import CallSite
 from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.functions import Operation, Query, Updating
+from trident.operations.multireducers import MultiReduction
 from trident.operations.poison import OnError
 from trident.operations.windowing import Windowing
 from trident_spouts.executor import Spout
@@ -377,6 +378,17 @@ class Join(Node):
     preserve: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MultiReduce(Node):
+    """What a reducer emits that sees the tuples of all sources: partition by partition, or, where there are `groups`
+    (the group fields of each source), group by group. `inputs` are the fields that it sees of each source."""
+
+    sources: tuple[Node, ...]
+    inputs: tuple[tuple[str, ...], ...]
+    groups: tuple[tuple[str, ...], ...]
+    reduction: MultiReduction
+
+
 # --- one source, several streams ----------------------------------------------------------------------------------
 
 
@@ -401,7 +413,7 @@ class Part(Node):
 
 def sources_of(node: Node) -> tuple[Node, ...]:
     """The nodes that this one reads."""
-    if isinstance(node, Merge | Join):
+    if isinstance(node, Merge | Join | MultiReduce):
         return node.sources
     source = getattr(node, "source", None)
     return () if source is None else (source,)

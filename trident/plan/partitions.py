@@ -12,6 +12,7 @@ from trident.plan.nodes import (
     Filter,
     Map,
     Merge,
+    MultiReduce,
     Node,
     ParallelismHint,
     Part,
@@ -40,6 +41,8 @@ def stays(node: Node) -> bool:
             return True
         case ParallelismHint() | PartitionOf() | Merge():
             return True
+        case MultiReduce(groups=groups):
+            return not groups
     return False
 
 

@@ -16,6 +16,7 @@ from trident.plan.nodes import (
     Join,
     LettersOf,
     Merge,
+    MultiReduce,
     Node,
     PartitionPersist,
     Peek,
@@ -204,7 +205,7 @@ def _kind(node: Node) -> Kind:
             return "aggregate"
         case StateQuery():
             return "query"
-        case Merge() | Join():
+        case Merge() | Join() | MultiReduce():
             return "meeting"
         case Peek() | Debug() | ForeachBatch() | WriteParquet() | BestEffort():
             return "effect"

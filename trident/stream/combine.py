@@ -60,12 +60,12 @@ def merged(
     register: Register, streams: Sequence[StreamBase], outputFields: OutputsLike | None, sourceField: str | None
 ) -> "Stream":
     """A merge of streams of one topology."""
-    label, step = _begin(register, "merge", streams)
+    label, step = begin(register, "merge", streams)
     meeting.one_batch([stream._node for stream in streams], step)
     schema = meeting.merged([stream.schema for stream in streams], outputFields, sourceField, step)
     sources = tuple(stream._node for stream in streams)
     labels = () if sourceField is None else tuple(stream._label for stream in streams)
-    return _made(register, label, nodes.Merge(sources, labels, step=step.label, site=step.called, schema=schema))
+    return made(register, label, nodes.Merge(sources, labels, step=step.label, site=step.called, schema=schema))
 
 
 def joined(
@@ -77,7 +77,7 @@ def joined(
     mode: str,
 ) -> "Stream":
     """A join of streams of one topology."""
-    label, step = _begin(register, "join", streams)
+    label, step = begin(register, "join", streams)
     meeting.one_batch([stream._node for stream in streams], step)
     schemas = [stream.schema for stream in streams]
     found = meeting.join_keys(schemas, keys, step)
@@ -86,10 +86,10 @@ def joined(
     schema = meeting.joined(schemas, found, outer, preserve, outputFields, step)
     sources = tuple(stream._node for stream in streams)
     node = nodes.Join(sources, found, outer, preserve, step=step.label, site=step.called, schema=schema)
-    return _made(register, label, node)
+    return made(register, label, node)
 
 
-def _begin(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
+def begin(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
     """The name of the new stream, made of its sources' names, and the step."""
     called: CallSite = caller(verb)
     for stream in streams:
@@ -105,7 +105,8 @@ def _begin(register: Register, verb: str, streams: Sequence[object]) -> tuple[st
     return label, Step(register.label(label, verb), called)
 
 
-def _made(register: Register, label: str, node: nodes.Node) -> "Stream":
+def made(register: Register, label: str, node: nodes.Node) -> "Stream":
+    """The new stream."""
     from trident.stream.stream import Stream
 
     register.add(label, node)

@@ -1,0 +1,144 @@
+"""Reducers that see the tuples of several streams."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql.types import StructField, StructType
+
+from trident.base.callsite import CallSite, site_of
+from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.names import brief
+from trident.base.step import Step
+from trident.operations.functions import TridentCollector
+from trident.operations.outputs import OutputsLike, own_types, read_outputs
+from trident.operations.reading import bind
+
+
+class MultiReducer(Protocol):
+    """Sees the tuples of several streams, partition by partition (``org.apache.storm.trident.operation.MultiReducer``).
+
+    ``init`` once for every partition of every batch, also an empty one, then ``execute`` for each tuple, then
+    ``complete``. All of them may emit: one value for each declared output field. What ``init`` returns is the
+    partition's own; change it in place, a list or an object. Tuples of different streams come in any order. An optional
+    attribute ``outputType`` (DDL, "string" or "string, long") declares the types where the output fields do not.
+
+    >>> class CountEach:
+    ...     def init(self, collector):
+    ...         return [0, 0]
+    ...
+    ...     def execute(self, state, streamIndex, tuple, collector):
+    ...         state[streamIndex] += 1
+    ...
+    ...     def complete(self, state, collector):
+    ...         collector.emit(state)
+    >>> from trident import TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> topology = TridentTopology()
+    >>> a = topology.newStream("a", FixedBatchSpout("word string", [["ox", "cow"]]))
+    >>> b = topology.newStream("b", FixedBatchSpout("n long", [[1]]))
+    >>> topology.multiReduce([a, b], ["word", "n"], CountEach(), "words long, numbers long").take(1)
+    [Row(words=2, numbers=1)]
+    """
+
+    def init(self, collector: TridentCollector) -> Any:
+        """The state of a partition before its first tuple."""
+        ...
+
+    def execute(self, state: Any, streamIndex: int, tuple: Any, collector: TridentCollector) -> None:
+        """Take in one tuple of the stream at this place, a TridentTuple of that stream's input fields."""
+        ...
+
+    def complete(self, state: Any, collector: TridentCollector) -> None:
+        """There are no more tuples in this partition of this batch."""
+        ...
+
+
+class GroupedMultiReducer(Protocol):
+    """Sees the tuples of several grouped streams, group by group
+    (``org.apache.storm.trident.operation.GroupedMultiReducer``).
+
+    ``init`` at the first tuple of a group, whichever stream it is of; ``complete`` at the end of the batch. `group` is
+    a TridentTuple of the group fields, under the names of the first stream. It emits everything itself: the group
+    fields are not put before what it emits. For the rest see `MultiReducer`.
+
+    >>> class Balance:
+    ...     def init(self, collector, group):
+    ...         return [0]
+    ...
+    ...     def execute(self, state, streamIndex, group, tuple, collector):
+    ...         state[0] += tuple.amount if streamIndex == 0 else -tuple.amount
+    ...
+    ...     def complete(self, state, group, collector):
+    ...         collector.emit([group.user, state[0]])
+    >>> from trident import TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> topology = TridentTopology()
+    >>> paid = topology.newStream("paid", FixedBatchSpout("user string, amount long", [[("Ann", 9), ("Bob", 4)]]))
+    >>> spent = topology.newStream("spent", FixedBatchSpout("who string, amount long", [[("Ann", 2), ("Ann", 3)]]))
+    >>> both = [paid.groupBy("user"), spent.groupBy("who")]
+    >>> topology.multiReduce(both, "amount", Balance(), "user string, left long").take(2)
+    [Row(user='Ann', left=4), Row(user='Bob', left=4)]
+    """
+
+    def init(self, collector: TridentCollector, group: Any) -> Any:
+        """The state of a group before its first tuple."""
+        ...
+
+    def execute(self, state: Any, streamIndex: int, group: Any, tuple: Any, collector: TridentCollector) -> None:
+        """Take in one tuple of the stream at this place."""
+        ...
+
+    def complete(self, state: Any, group: Any, collector: TridentCollector) -> None:
+        """There are no more tuples of this group in this batch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MultiReduction:
+    """A reducer of several streams as it stands in a plan."""
+
+    reducer: Any
+    site: CallSite
+
+
+_PLAIN = {
+    "init": (1, "collector"),
+    "execute": (4, "state, streamIndex, tuple, collector"),
+    "complete": (2, "state, collector"),
+}
+_GROUPED = {
+    "init": (2, "collector, group"),
+    "execute": (5, "state, streamIndex, group, tuple, collector"),
+    "complete": (3, "state, group, collector"),
+}
+
+
+def read_multi_reducer(target: Any, grouped: bool, step: Step) -> MultiReduction:
+    """Read `target` as what sees tuples of several streams, of groups or of partitions."""
+    calls = _GROUPED if grouped else _PLAIN
+    if not all(callable(getattr(target, name, None)) for name in calls):
+        wanted = ", ".join(f"{name}({given})" for name, (_, given) in calls.items())
+        raise step.error(TopologyError, f"{brief(target)} is no MultiReducer: give an object with {wanted}")
+    if isinstance(target, type):
+        raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
+    kind = "grouped" if grouped else "not grouped"
+    for name, (count, given) in calls.items():
+        bind(getattr(target, name), count, f"it is called with ({given}), for the streams are {kind}", step)
+    return MultiReduction(target, site_of(target))
+
+
+def emitted_schema(target: Any, outputs: OutputsLike, step: Step) -> StructType:
+    """What a reducer emits: as declared, else of the types in its ``outputType``."""
+    declared = read_outputs(outputs, step)
+    if all(declared.typed):
+        return declared.schema
+    types = own_types(target, len(declared.schema.names), step)
+    if types is None:
+        first = next(f.name for f, typed in zip(declared.schema.fields, declared.typed, strict=True) if not typed)
+        raise step.error(
+            TypeDeclarationError,
+            f"the type of output field {first!r} is not declared: write it with the field, such as '{first} string', "
+            "or give the reducer an attribute outputType",
+        )
+    fields = zip(declared.schema.fields, declared.typed, types, strict=True)
+    return StructType([field if typed else StructField(field.name, kind) for field, typed, kind in fields])

@@ -1,0 +1,56 @@
+"""Several streams through one reducer, within one batch."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from trident.base.errors import TopologyError
+from trident.base.names import brief
+from trident.base.step import Step, caller
+from trident.operations.multireducers import emitted_schema, read_multi_reducer
+from trident.operations.outputs import OutputsLike
+from trident.plan import meeting, nodes, rules
+from trident.plan.register import Register
+from trident.stream.call import operation_site
+from trident.stream.combine import begin, made
+from trident.stream.grouped import GroupedStream
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+
+def multi_reduced(
+    register: Register, streams: Sequence[Any], inputFields: object, reducer: object, outputFields: OutputsLike
+) -> "Stream":
+    """What a reducer emits that sees these streams of one topology, all of them grouped or none."""
+    grouped = [isinstance(each, GroupedStream) for each in streams]
+    if any(grouped) and not all(grouped):
+        plain = streams[grouped.index(False)]
+        what = f"{brief(plain)} is not grouped, and other streams are: group all of them, or none"
+        raise Step("multiReduce", caller("multiReduce")).error(TopologyError, what)
+    given = [each.toStream() for each in streams] if all(grouped) else list(streams)
+    label, step = begin(register, "multiReduce", given)
+    step = step.with_function(operation_site(reducer))
+    meeting.one_batch([stream._node for stream in given], step)
+    schemas = [stream.schema for stream in given]
+    groups = tuple(each.groupFields for each in streams) if all(grouped) else ()
+    if groups:
+        meeting.same_keys(groups, schemas, step)
+    inputs = _inputs(given, inputFields, step)
+    reduction = read_multi_reducer(reducer, bool(groups), step)
+    schema = emitted_schema(reducer, outputFields, step)
+    sources = tuple(stream._node for stream in given)
+    node = nodes.MultiReduce(sources, inputs, groups, reduction, step=step.label, site=step.called, schema=schema)
+    return made(register, label, node)
+
+
+def _inputs(streams: "Sequence[Stream]", fields: object, step: Step) -> tuple[tuple[str, ...], ...]:
+    if fields is None:
+        return tuple(stream.fields for stream in streams)
+    wanted = (
+        f"a multiReduce of {len(streams)} streams needs the input fields of each, [fields1, fields2], or None for all"
+    )
+    given = meeting.for_each(fields, len(streams), wanted, step)
+    return tuple(
+        rules.known_fields(stream.schema, names, step, f" in stream {at}")
+        for at, (stream, names) in enumerate(zip(streams, given, strict=True), 1)
+    )
