@@ -10,9 +10,11 @@ from benchmarks.report import RESULTS, write_report
 from benchmarks.row import Row
 from benchmarks.rows.drpc import drpc
 from benchmarks.rows.functions import functions
+from benchmarks.rows.joins import joins
 from benchmarks.rows.memory import memory
 from benchmarks.rows.redis_update import redis_update
 from benchmarks.rows.small_batches import small_batches
+from benchmarks.rows.splits import splits
 from benchmarks.rows.state_cost import keys, state_cost
 from benchmarks.rows.word_count import word_count
 from benchmarks.session import CONFS, bench_spark
@@ -24,6 +26,8 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "words.python": lambda bench, load: word_count(bench, load, "python"),
     "functions": functions,
     "small": small_batches,
+    "join": joins,
+    "split": splits,
     "redis": redis_update,
     "drpc": drpc,
     "memory": memory,
