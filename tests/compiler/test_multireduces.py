@@ -11,6 +11,7 @@ from trident import Count, Sum, TridentTopology
 from trident.base.errors import UserFunctionError
 from trident.compiler.requests import compile_request
 from trident.compiler.stages import cut
+from trident.compiler.whereabouts import whereabouts
 
 
 class Balance:
@@ -133,6 +134,19 @@ def test_what_it_emits_goes_on(engine: Slots) -> None:
     left.each("left", abs, "size long").groupBy("k").persistentAggregate(STATE, "size", Sum(), "sum", name="sums")
     left.join(b, "k", "k, left, n").persistentAggregate(STATE, Count(), "count", name="met")
     assert results(engine, topology) == {"sums": [("u", 780), ("w", 5)], "met": [(1,)]}
+
+
+def test_each_step_says_who_runs_it() -> None:
+    topology = TridentTopology()
+    a = stream(topology, "k string, n long", [], name="a")
+    b = stream(topology, "k string, n long", [], name="b")
+    reduced = topology.multiReduce([a, b], "n", CountEach(), "x long, y long")
+    split = reduced.split(lambda t: ("z", t.x), streams={"z": "z long"})
+    joined = split.z.join(b, "z", otherKeys="n")
+    joined.persistentAggregate(STATE, Count(), "c", name="c")
+    runs = whereabouts(cut(topology))
+    steps = [reduced, split, split.z, joined]
+    assert [runs[id(step._node)] for step in steps] == ["Python", "Python", "Spark", "Spark"]
 
 
 # --- mistakes ------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from trident.plan.nodes import (
     Filter,
     ForeachBatch,
     Map,
+    MultiReduce,
     Node,
     PartitionPersist,
     PersistentAggregate,
@@ -54,6 +55,8 @@ def _runner(node: Node) -> str:
         case Each() | Filter() | Map() if not has_python_form(node):
             return SPARK
         case Repartition(function=function) if function is not None:
+            return PYTHON
+        case MultiReduce():
             return PYTHON
         case Aggregate(aggregation=aggregation) | PersistentAggregate(aggregation=aggregation):
             return SPARK if aggregation.native is not None else PYTHON
