@@ -20,12 +20,6 @@ OPEN: dict[str, str] = {
     "agg-chain-mixed": "chainedAgg",
     "agg-chain-single-zero-emitter": "chainedAgg",
     "val-chained-duplicate-output": "chainedAgg",
-    "win-tumbling-count": "window",
-    "win-sliding-count": "window",
-    "win-per-partition": "window",
-    "win-slide-greater-than-length": "window",
-    "win-duration-tumbling": "window",
-    "win-store-restart": "window",
 }
 """Cases of verbs that are not there yet."""
 
