@@ -68,6 +68,9 @@ class Address:
         """The url without its secrets; of another server of a cluster, host and port."""
         return redacted(self.url) if self.endpoint is None else f"{self.endpoint[0]}:{self.endpoint[1]}"
 
+    def __repr__(self) -> str:
+        return f"Address({self.shown!r})"
+
 
 def url_at(place: str) -> str:
     """The url itself, wherever it stands. ValueError where it is not there or is no url; its text is never shown.

@@ -11,6 +11,7 @@ from tests.state.redis.states import LEASE, contents, opened, started, update
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
 from trident.base.errors import StateUnavailableError
+from trident_state.redis.address import Address
 
 
 @pytest.fixture
@@ -73,3 +74,8 @@ def test_a_socket_file_is_a_way_too(tmp_path: Path) -> None:
     ):
         store.apply(LEASE, update(1, {1: 1}))
         assert contents(store, 1) == {"w1": 1}
+
+
+def test_an_address_shows_no_password() -> None:
+    address = Address("redis://me:secret@server:6379/2", 1.0, 1.0)
+    assert "secret" not in f"{address!r} {address} {[address]}" and "server:6379" in repr(address)
