@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from trident.access.listing import listStates
     from trident.access.opening import openState
     from trident.base.errors import FailedException, TridentError
-    from trident.operations.aggregators import CombinerAggregator, ReducerAggregator
+    from trident.operations.aggregators import Aggregator, CombinerAggregator, ReducerAggregator
+    from trident.operations.averages import Average
     from trident.operations.builtin_aggregators import Count, Max, Min, Sum
     from trident.operations.builtin_filters import Equals, FilterNull, Negate
     from trident.operations.builtin_functions import Debug, MapGet, SnapshotGet, TupleCollectionGet, expr
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from trident.operations.joining import JoinOutFieldsMode, JoinType
     from trident.operations.multireducers import GroupedMultiReducer, MultiReducer
     from trident.operations.poison import DeadLetter
+    from trident.operations.sketches import CountDistinct, Quantiles
+    from trident.operations.top import TopK
     from trident.operations.tuples import TridentTuple
     from trident.operations.windows import (
         SessionWindow,
@@ -49,6 +52,7 @@ _HOMES = {
     "Filter": "trident.operations.functions",
     "QueryFunction": "trident.operations.functions",
     "StateUpdater": "trident.operations.functions",
+    "Aggregator": "trident.operations.aggregators",
     "CombinerAggregator": "trident.operations.aggregators",
     "ReducerAggregator": "trident.operations.aggregators",
     "MultiReducer": "trident.operations.multireducers",
@@ -59,6 +63,10 @@ _HOMES = {
     "Sum": "trident.operations.builtin_aggregators",
     "Min": "trident.operations.builtin_aggregators",
     "Max": "trident.operations.builtin_aggregators",
+    "Average": "trident.operations.averages",
+    "TopK": "trident.operations.top",
+    "CountDistinct": "trident.operations.sketches",
+    "Quantiles": "trident.operations.sketches",
     "MapGet": "trident.operations.builtin_functions",
     "SnapshotGet": "trident.operations.builtin_functions",
     "TupleCollectionGet": "trident.operations.builtin_functions",
@@ -90,8 +98,11 @@ _HOMES = {
 _MODULES = ("errors", "spouts", "state", "testing")
 
 __all__ = [
+    "Aggregator",
+    "Average",
     "CombinerAggregator",
     "Count",
+    "CountDistinct",
     "DeadLetter",
     "Debug",
     "Equals",
@@ -109,6 +120,7 @@ __all__ = [
     "MultiReducer",
     "Negate",
     "OperationContext",
+    "Quantiles",
     "QueryFunction",
     "ReducerAggregator",
     "SessionWindow",
@@ -119,6 +131,7 @@ __all__ = [
     "StateUpdater",
     "Stream",
     "Sum",
+    "TopK",
     "TridentCollector",
     "TridentError",
     "TridentState",

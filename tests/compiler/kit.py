@@ -16,7 +16,7 @@ from trident.compiler.engine import Slot, StageResult
 from trident.compiler.program import Group
 from trident.compiler.sessions import released
 from trident.compiler.spark import SparkEngine, SparkSlot
-from trident.compiler.stages import cut
+from trident.compiler.stages import cut, cut_nodes
 from trident.plan.nodes import Node
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -68,6 +68,11 @@ def stream(topology: TridentTopology, fields: str, *batches: Iterable[Any], name
 def run(slots: Slots, topology: TridentTopology, batch: int = 0, attempt: int = 0) -> StageResult:
     """What stage 1 of the topology's one group makes of a batch."""
     (group,) = cut(topology).groups
+    return run_group(slots, group, batch, attempt)
+
+
+def run_group(slots: Slots, group: Group, batch: int = 0, attempt: int = 0) -> StageResult:
+    """What stage 1 of a group makes of a batch."""
     slot = slots.slot(group)
     found: Mapping[Node, Any] = {
         spout: spout.spout.open().emit(TransactionAttempt(batch + 1, attempt), batch) for spout in group.spouts
@@ -79,6 +84,16 @@ def run(slots: Slots, topology: TridentTopology, batch: int = 0, attempt: int = 
 def results(slots: Slots, topology: TridentTopology, batch: int = 0) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of each of its outputs, sorted."""
     return {name: rows(table) for name, table in run(slots, topology, batch).results.items()}
+
+
+def leaving(slots: Slots, made: Any, batch: int = 0) -> list[tuple[Any, ...]]:
+    """The tuples of a batch that leave a stream, in the order in which a state's updater would get them."""
+    state = made.partitionPersist(STATE, lambda state, tuples, collector: None, valueType="long", name="last")
+    (group,) = cut_nodes([state._node], {}).groups
+    (output,) = group.stages[0].outputs
+    table = run_group(slots, group, batch).results[output.name]
+    assert isinstance(table, pa.Table)
+    return [tuple(row[name] for name in made.fields) for row in table.to_pylist()]
 
 
 def rows(table: Any) -> list[tuple[Any, ...]]:

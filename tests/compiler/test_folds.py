@@ -14,9 +14,10 @@ from trident import Count, Max, Min, Sum
 from trident.base.callsite import site_of
 from trident.base.errors import UserFunctionError
 from trident.base.types import parse_type, spark_schema
+from trident.compiler.arrow_folds import fold_columns, met, quick_merge, quick_partial
 from trident.compiler.columns import Columns, concat
 from trident.compiler.failures import Where
-from trident.compiler.folds import Fold, FoldSpec, fold_columns, met, quick_merge, quick_partial
+from trident.compiler.folds import Fold, FoldMember, FoldSpec
 from trident.compiler.keys import KeyIndex
 from trident.compiler.worker import Quick
 from trident.operations.aggregators import Aggregation
@@ -38,7 +39,7 @@ def spec(aggregator: Any, keys: str) -> FoldSpec:
     kind = parse_type("bigint")
     aggregation = Aggregation(aggregator, site_of(aggregator), "out", kind, getattr(aggregator, "native", None))
     key_schema = pa.schema([SCHEMA.field(name) for name in keys])
-    return FoldSpec.of(Where("fold", site_of(aggregator), inputs), aggregation, key_schema)
+    return FoldSpec.of(key_schema, FoldMember(Where("fold", site_of(aggregator), inputs), aggregation))
 
 
 def columns(tuples: list[Any]) -> Columns:
@@ -89,7 +90,7 @@ def test_every_way_gives_the_same(tuples: list[Any], cut_at: int, keys: str, agg
     if both.num_rows or keys:
         for few in (256, 0):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("trident.compiler.folds._FEW", few)
+                patch.setattr("trident.compiler.arrow_folds._FEW", few)
                 assert outcome(lambda: met(how, both), how) == expected
 
 

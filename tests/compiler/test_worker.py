@@ -11,10 +11,10 @@ from pyspark import cloudpickle
 from tests.compiler.functions import Longest, boom_at_dog, split
 from tests.compiler.kit import STATE, stream
 from trident import Count, TridentTopology
-from trident.compiler.evaluate import fold_spec
 from trident.compiler.failures import WorkerFailure, decoded
 from trident.compiler.folds import FoldSpec
 from trident.compiler.kernels import work_of
+from trident.compiler.specs import fold_spec
 from trident.compiler.worker import FAILURE, Chain, Drain, Merge, Partial, Telling, Then
 from trident_spouts.workers import settle
 

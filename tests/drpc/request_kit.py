@@ -13,7 +13,17 @@ from trident.operations.builtin_aggregators import Sum
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.builtin_functions import MapGet
 from trident.operations.functions import Call, Operation, Query
-from trident.plan.nodes import Aggregate, Each, Filter, Map, Node, PersistentAggregate, RequestSource, StateQuery
+from trident.plan.nodes import (
+    Aggregate,
+    Each,
+    Filter,
+    Map,
+    Member,
+    Node,
+    PersistentAggregate,
+    RequestSource,
+    StateQuery,
+)
 
 
 def split(text: str) -> Iterator[str]:
@@ -53,8 +63,10 @@ def without_nulls(source: Node, field: str) -> Filter:
 
 def summed(source: Node, field: str, output: str, group: tuple[str, ...] = ()) -> Aggregate:
     aggregation = Aggregation(Sum(), SITE, output, parse_type("bigint"), "sum")
-    schema = schema_of([*select(source.schema, group).fields, *parse_schema(f"{output} bigint").fields])
-    return Aggregate(source, group, (field,), aggregation, step=f"{source.step}/sum", site=SITE, schema=schema)
+    outputs = parse_schema(f"{output} bigint")
+    schema = schema_of([*select(source.schema, group).fields, *outputs.fields])
+    members = (Member((field,), aggregation, outputs),)
+    return Aggregate(source, group, members, step=f"{source.step}/sum", site=SITE, schema=schema)
 
 
 def words(counts: PersistentAggregate, function: str = "words", splitting: Callable[..., Any] = split) -> RequestPlan:

@@ -45,7 +45,8 @@ class Product(CombinerAggregator):
 def test_an_aggregate_over_the_batch_replaces_all_fields() -> None:
     total = stream("word string, n int").aggregate("n", Sum(), "n")
     assert isinstance(node(total), nodes.Aggregate)
-    assert (node(total).group, node(total).inputs, node(total).aggregation.native) == ((), ("n",), "sum")
+    (member,) = node(total).members
+    assert (node(total).group, node(total).scope, member.inputs, member.how.native) == ((), "batch", ("n",), "sum")
     assert ddl(total.schema) == "n bigint"
 
 
@@ -56,18 +57,17 @@ def test_an_aggregate_by_groups_keeps_the_group_fields_in_their_order() -> None:
 
 
 def test_count_needs_no_fields_and_the_others_take_the_only_one() -> None:
-    assert node(stream("a string, b string").aggregate(Count(), "n")).inputs == ()
-    assert node(stream("a long").aggregate(Max(), "most")).inputs == ("a",)
+    assert node(stream("a string, b string").aggregate(Count(), "n")).members[0].inputs == ()
+    assert node(stream("a long").aggregate(Max(), "most")).members[0].inputs == ("a",)
     assert ddl(stream("a date").aggregate(Min(), "least").schema) == "least date"
 
 
 def test_the_type_of_a_user_s_aggregator_is_found_where_it_stands() -> None:
     numbers = stream("n long")
-    assert ddl(numbers.aggregate("n", Average(), "mean").schema) == "mean struct<sum:double,count:bigint>"
     assert ddl(numbers.aggregate("n", Product(), "product").schema) == "product decimal(38,18)"
     assert ddl(numbers.aggregate("n", Product(), "product double").schema) == "product double"
-    assert node(numbers.aggregate("n", Product(), "product")).aggregation.native is None
-    assert node(stream("a long, b long").aggregate(Product(), "product")).inputs == ("a", "b")
+    assert node(numbers.aggregate("n", Product(), "product")).members[0].how.native is None
+    assert node(stream("a long, b long").aggregate(Product(), "product")).members[0].inputs == ("a", "b")
 
 
 def test_a_state_is_named_by_its_stream_and_field_or_as_one_says() -> None:
@@ -141,7 +141,7 @@ def test_a_grouped_query_gives_a_stream_without_groups_as_in_trident() -> None:
 
 def test_everything_may_come_by_keyword() -> None:
     words = stream("word string, n long")
-    assert node(words.aggregate(inputFields="n", aggregator=Sum(), outputFields="t")).inputs == ("n",)
+    assert node(words.aggregate(inputFields="n", aggregator=Sum(), outputFields="t")).members[0].inputs == ("n",)
     state = words.groupBy("word").persistentAggregate(
         stateFactory=STATE, inputFields="n", aggregator=Sum(), outputFields="t", name="s"
     )

@@ -173,7 +173,7 @@ def test_what_is_no_updater_is_refused() -> None:
 def test_an_updater_elsewhere_is_sent_where_it_belongs() -> None:
     with pytest.raises(TopologyError, match="a StateUpdater: it belongs to partitionPersist"):
         stream("word string").each("word", Keeper(), "x")
-    with pytest.raises(TopologyError, match="a ReducerAggregator: it belongs to persistentAggregate"):
+    with pytest.raises(TopologyError, match="a ReducerAggregator: it belongs to aggregate or persistentAggregate"):
         stream("word string").each("word", Longest(), "x")
 
 

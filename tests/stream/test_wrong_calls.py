@@ -321,13 +321,16 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     ),
     (
         lambda s: s.aggregate("n", Reducer(), "s"),
-        TopologyError,
-        "an object of class 'Reducer' has no combine(a, b), so partial",
+        TypeDeclarationError,
+        "the type of output field 's' is not declared: write it with the field, such as 's long', give the aggregator "
+        "an attribute outputType, or annotate what init() returns",
     ),
     (
         lambda s: s.aggregate("n", split, "s"),
         TopologyError,
-        "function 'split' is no aggregator; give a CombinerAggregator",
+        "lines/1:aggregate(split): function 'split' is no aggregator; give a CombinerAggregator: an object with "
+        "init(tuple), combine(a, b) and zero(), such as Count(); a ReducerAggregator: init() and reduce(curr, tuple); "
+        "or an Aggregator: init(batchId, collector), aggregate(state, tuple, collector) and complete(state, collector)",
     ),
     (
         lambda s: s.groupBy("line").aggregate("n", Sum(), "line"),

@@ -12,6 +12,7 @@ from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
 from trident.base.names import check_name, did_you_mean
 from trident.compiler.shapes import aggregator_name
+from trident.operations.averages import Average
 from trident.operations.builtin_aggregators import Count, Max, Min, Sum
 from trident.runtime.reading import Isolation
 from trident.runtime.state_view import Described
@@ -28,6 +29,7 @@ _BUILTIN = {
     "Sum": Combine("Sum", Sum().combine, "sum"),
     "Min": Combine("Min", Min().combine, "min"),
     "Max": Combine("Max", Max().combine, "max"),
+    "Average": Combine("Average", Average().combine, None),
     "put": replacing(),
 }
 
@@ -195,7 +197,7 @@ def _combine(told: Fingerprint, aggregator: Any) -> Combine | None:
 def _presenting(told: Fingerprint, state: str, aggregator: Any) -> Callable[[Any], Any] | None:
     """The aggregator's ``present``, if it is the one that made the state."""
     if aggregator is None:
-        return None
+        return Average().present if told.aggregator == "Average" else None
     if isinstance(aggregator, type):
         raise TopologyError(f"aggregator={aggregator.__name__} is a class; give an instance, {aggregator.__name__}()")
     given = aggregator_name(aggregator)

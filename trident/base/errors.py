@@ -43,6 +43,10 @@ class GuaranteeError(TopologyError):
     """``requireExactlyOnce=True`` met a pairing that promises less."""
 
 
+class MissingPackageError(TopologyError, ImportError):
+    """What was asked for needs a package that is not installed: an extra of this one."""
+
+
 class MissingSessionError(TridentError, RuntimeError):
     """An operation needs a Spark session (a ready Column, a DRPC query that only Spark can run) and there is none."""
 

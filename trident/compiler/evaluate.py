@@ -8,9 +8,8 @@ import pyarrow as pa
 
 from trident.base.errors import MissingSessionError
 from trident.base.types import arrow_schema, select
+from trident.compiler.aggregating import aggregating
 from trident.compiler.columns import Columns, concat
-from trident.compiler.failures import Where
-from trident.compiler.folds import FoldSpec, fold_columns
 from trident.compiler.joins import joined, merged
 from trident.compiler.kernels import Work, catching, kernel, work_of
 from trident.compiler.letters import Caught, Letters
@@ -20,6 +19,7 @@ from trident.compiler.placing import (
     PARTITION,
     batch_place,
     by_fields,
+    every_part,
     in_one,
     in_order,
     is_placed,
@@ -148,7 +148,7 @@ class Evaluation:
             case Debug():
                 return lambda sources, run: _debugged(node, sources[0], run)
             case Aggregate() | PersistentAggregate():
-                return aggregating(node, self._hidden)
+                return self._aggregating(node)
             case PartitionOf():
                 return lambda sources, run: numbered(sources[0], node.schema.names[-1])
             case WindowPanes():
@@ -181,6 +181,17 @@ class Evaluation:
             return concat(done) if done else apply(sources[0])
 
         return living
+
+    def _aggregating(self, node: Aggregate | PersistentAggregate) -> Step:
+        aggregate = aggregating(node)
+        if not self._placed or not isinstance(node, Aggregate) or node.scope == "batch":
+            return lambda sources, run: aggregate(sources[0], run.requests, _batch(run))
+        count = self._counts[id(node)] or 1
+
+        def parted(sources: Sequence[Columns], run: Run) -> Columns:
+            return in_order(aggregate(sources[0], every_part(run.requests, count), _batch(run)))
+
+        return parted
 
     def _repartitioning(self, node: Repartition) -> Step:
         if not self._placed:
@@ -219,6 +230,11 @@ def between(ends: Sequence[Node], starts: set[int]) -> list[Node]:
     return list(found.values())
 
 
+def _batch(run: Run) -> int | None:
+    """The batch's txid; requests belong to none."""
+    return run.txid if run.requests is None else None
+
+
 def _asked(run: Run) -> Read:
     if run.read is None:
         raise TypeError("a state query was evaluated without a state to read")
@@ -232,38 +248,3 @@ def _debugged(node: Debug, columns: Columns, run: Run) -> Columns:
         first = first.take(range(node.limit))
     run.debug[node.label] = first.table(schema)
     return columns
-
-
-def fold_spec(node: Aggregate | PersistentAggregate, hidden: Iterable[pa.Field] = ()) -> FoldSpec:
-    """What an aggregating step asks of a fold."""
-    group = arrow_schema(select(node.source.schema, node.group))
-    keys = pa.schema([*hidden, *(field.with_nullable(True) for field in group)])
-    return FoldSpec.of(Where(node.step, node.aggregation.site, node.inputs), node.aggregation, keys)
-
-
-def aggregating(node: Aggregate | PersistentAggregate, hidden: Sequence[str]) -> Step:
-    """An aggregate of a batch, or of every request by itself; without group fields one tuple, also of nothing."""
-    plain = fold_spec(node)
-
-    def aggregate(sources: Sequence[Columns], run: Run) -> Columns:
-        spec = plain
-        if hidden and run.requests is not None:
-            spec = fold_spec(node, [pa.field(name, run.requests[name].kind) for name in hidden])
-        found = fold_columns(spec, [sources[0]])
-        return found if node.group else _with_zeros(spec, found, run.requests)
-
-    return aggregate
-
-
-def _with_zeros(spec: FoldSpec, found: Columns, requests: Columns | None) -> Columns:
-    """The aggregate of nothing for the batch, or for each request, that had no tuple."""
-    output = spec.aggregation.output
-    if requests is None:
-        return found if found.rows else Columns({output: spec.zero()}, 1)
-    if found.rows == requests.rows:
-        return found
-    hidden = spec.keys.names[0]
-    seen = set(found[hidden].values())
-    missing = [row for row, number in enumerate(requests[hidden].values()) if number not in seen]
-    zeros = spec.column(spec.zero().values() * len(missing))
-    return concat([found, Columns({hidden: requests[hidden].take(missing), output: zeros}, len(missing))])

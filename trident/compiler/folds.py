@@ -1,15 +1,14 @@
-"""Aggregators over columns: tuples become partial accumulators, partial accumulators meet.
+"""Combiners over columns: tuples become partial accumulators, partial accumulators meet.
 
-``init`` and ``combine`` are called as Trident does it: a null accumulator takes what comes as it is.
+``init`` and ``combine`` are called as Trident does it: a null accumulator takes what comes as it is. Several combiners
+over the same groups share the work on the keys. Where Arrow's grouping says the same, ``arrow_folds`` takes over.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import types as kinds
 
 from trident.base.errors import FailedException
 from trident.base.types import arrow_type
@@ -18,50 +17,151 @@ from trident.compiler.columns import Column, Columns
 from trident.compiler.failures import Where, short
 from trident.compiler.keys import KeyIndex
 from trident.operations.aggregators import Aggregation
+from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.operations.tuples import tuple_type
-
-_FEW = 256
-"""From so many rows on Arrow counts and sums faster than a Python loop."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FoldSpec:
-    """One aggregation as it travels to the workers."""
+class FoldMember:
+    """One combiner as it travels to the workers. `shown` is the type of what it presents in the end; None where its
+    accumulators are what leaves."""
 
     where: Where
     aggregation: Aggregation
-    keys: pa.Schema
-    schema: pa.Schema
-    """The key fields, then the accumulator under the output's name."""
+    shown: pa.DataType | None = None
 
-    @classmethod
-    def of(cls, where: Where, aggregation: Aggregation, keys: pa.Schema) -> "FoldSpec":
-        """The spec of an aggregation over these key fields."""
-        return cls(where, aggregation, keys, keys.append(pa.field(aggregation.output, arrow_type(aggregation.type))))
+    @property
+    def output(self) -> str:
+        """The output field."""
+        return self.aggregation.output
 
     @property
     def kind(self) -> pa.DataType:
         """The accumulator's type."""
-        return self.schema.field(len(self.keys)).type
+        return arrow_type(self.aggregation.type)
 
-    def zero(self) -> Column:
-        """The accumulator of no tuple, as a column of one row."""
+    def zero(self) -> Any:
+        """The accumulator of no tuple."""
         try:
-            value = self.aggregation.aggregator.zero()
+            return self.aggregation.aggregator.zero()
         except FailedException:
             raise
         except (Exception, SystemExit) as cause:
             raise self.where.error(f"raised {type(cause).__name__}: {cause} in zero()", cause) from cause
-        return self.column([value])
 
     def column(self, values: list[Any]) -> Column:
         """Accumulators as a column; an error names the one that is not of the declared type."""
+        return output_column(self.where, values, self.output, self.kind)
+
+    def presented(self, accumulators: Column) -> Column:
+        """What leaves in the end. A null is presented as null."""
+        if self.shown is None:
+            return accumulators
+        present = self.aggregation.aggregator.present  # type: ignore[attr-defined]
         try:
-            return Column.made(values, self.kind)
-        except NotAccepted as error:
-            what = f"gave {short(error.value)} ({type(error.value).__name__}) for field {self.aggregation.output!r}"
-            hint = f" ({error.why})" if error.why else ""
-            raise self.where.error(f"{what}, declared {type_name(self.kind)}{hint}") from None
+            values = [None if value is None else present(value) for value in accumulators.values()]
+        except FailedException:
+            raise
+        except (Exception, SystemExit) as cause:
+            raise self.where.error(f"raised {type(cause).__name__}: {cause} in present()", cause) from cause
+        return output_column(self.where, values, self.output, self.shown)
+
+
+def output_column(where: Where, values: list[Any], output: str, kind: pa.DataType) -> Column:
+    """What a user's aggregator gave as a column; an error names the value that is not of the declared type."""
+    try:
+        return Column.made(values, kind)
+    except NotAccepted as error:
+        what = f"gave {short(error.value)} ({type(error.value).__name__}) for field {output!r}"
+        hint = f" ({error.why})" if error.why else ""
+        raise where.error(f"{what}, declared {type_name(kind)}{hint}") from None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoldSpec:
+    """Combiners over the same groups."""
+
+    members: tuple[FoldMember, ...]
+    keys: pa.Schema
+    schema: pa.Schema
+    """The key fields, then each accumulator under its output's name."""
+
+    @classmethod
+    def of(cls, keys: pa.Schema, *members: FoldMember) -> "FoldSpec":
+        """The spec of these members over these key fields."""
+        return cls(members, keys, pa.schema([*keys, *(pa.field(each.output, each.kind) for each in members)]))
+
+    @property
+    def leaving(self) -> pa.Schema:
+        """The key fields, then what is presented in the end."""
+        return pa.schema([*self.keys, *(pa.field(each.output, each.shown or each.kind) for each in self.members)])
+
+    def zeros(self, rows: int = 1) -> Columns:
+        """The accumulators of no tuple, without keys, in so many rows."""
+        return Columns({each.output: each.column([each.zero() for _ in range(rows)]) for each in self.members}, rows)
+
+    def presented(self, folded: Columns) -> Columns:
+        """What leaves in the end, of columns of `schema`."""
+        return folded.plus({m.output: m.presented(folded[m.output]) for m in self.members if m.shown is not None})
+
+
+class Accumulators:
+    """One combiner's accumulators, by the number of their key."""
+
+    __slots__ = ("member", "values", "_tuples")
+
+    def __init__(self, member: FoldMember) -> None:
+        self.member = member
+        self.values: list[Any] = []
+        self._tuples = tuple_type(member.where.inputs)
+
+    def add_tuples(self, places: list[int], columns: Columns, count: int) -> None:
+        """Fold tuples whose keys have these numbers, all below `count`."""
+        aggregator = self.member.aggregation.aggregator
+        self._grow(count)
+        if self.member.aggregation.native == "count":
+            self._count(places)
+            return
+        lists = columns.lists(self.member.where.inputs)
+        if isinstance(aggregator, BuiltinAggregator) and aggregator.gathers:
+            self._gather(places, lists, aggregator.gathered)
+            return
+        tuples = map(self._tuples, zip(*lists, strict=True)) if lists else (self._tuples(()) for _ in places)
+        self._fold(places, tuples, aggregator.init, lists)
+
+    def add_partials(self, places: list[int], columns: Columns, count: int) -> None:
+        """Fold accumulators whose keys have these numbers, all below `count`."""
+        self._grow(count)
+        self._fold(places, columns[self.member.output].values(), None, [])
+
+    def _grow(self, count: int) -> None:
+        nothing = 0 if self.member.aggregation.native == "count" else None
+        self.values.extend([nothing] * (count - len(self.values)))
+
+    def _count(self, places: list[int]) -> None:
+        counts = self.values
+        for place in places:
+            counts[place] += 1
+
+    def _gather(self, places: list[int], lists: list[list[Any]], gathered: Callable[[list[Any]], Any]) -> None:
+        """Fold all tuples of a key at once."""
+        rows: dict[int, list[Any]] = {}
+        for place, values in zip(places, zip(*lists, strict=True), strict=True):
+            rows.setdefault(place, []).append(values)
+        self._fold(list(rows), map(gathered, rows.values()), None, [])
+
+    def _fold(self, places: list[int], items: Iterable[Any], init: Callable[[Any], Any] | None, lists: Any) -> None:
+        accumulators, combine = self.values, self.member.aggregation.aggregator.combine
+        row = 0
+        try:
+            for row, (place, item) in enumerate(zip(places, items, strict=True)):  # noqa: B007
+                value = item if init is None else init(item)
+                stored = accumulators[place]
+                accumulators[place] = value if stored is None else combine(stored, value)
+        except FailedException:
+            raise
+        except (Exception, SystemExit) as cause:
+            raise self.member.where.raised(cause, lists, row) from cause
 
 
 class Fold:
@@ -70,155 +170,44 @@ class Fold:
     def __init__(self, spec: FoldSpec) -> None:
         self._spec = spec
         self._index = KeyIndex(spec.keys.types)
-        self._accumulators: list[Any] = []
-        self._tuples = tuple_type(spec.where.inputs)
+        self._folds = [Accumulators(member) for member in spec.members]
 
     def __len__(self) -> int:
         return len(self._index)
 
     def add_tuples(self, columns: Columns) -> None:
         """Fold tuples: their key fields and input fields are read."""
-        spec = self._spec
-        places = self._index.places([columns[name] for name in spec.keys.names], columns.rows)
-        if spec.aggregation.native == "count":
-            self._count(places)
-            return
-        lists = columns.lists(spec.where.inputs)
-        tuples = map(self._tuples, zip(*lists, strict=True)) if lists else (self._tuples(()) for _ in places)
-        self._fold(places, tuples, spec.aggregation.aggregator.init, lists)
+        places = self._places(columns)
+        for fold in self._folds:
+            fold.add_tuples(places, columns, len(self._index))
 
     def add_partials(self, columns: Columns) -> None:
         """Fold what other folds came to, in columns of `spec.schema`."""
-        places = self._index.places([columns[name] for name in self._spec.keys.names], columns.rows)
-        self._fold(places, columns[self._spec.aggregation.output].values(), None, [])
+        places = self._places(columns)
+        for fold in self._folds:
+            fold.add_partials(places, columns, len(self._index))
 
     def result(self) -> Columns:
-        """Every key with its accumulator."""
-        spec = self._spec
-        columns = dict(zip(spec.keys.names, self._index.columns(), strict=True)) if spec.keys.names else {}
-        columns[spec.aggregation.output] = spec.column(self._accumulators)
-        return Columns(columns, len(self._accumulators))
+        """Every key with its accumulators."""
+        names = self._spec.keys.names
+        columns = dict(zip(names, self._index.columns(), strict=True)) if names else {}
+        columns |= {fold.member.output: fold.member.column(fold.values) for fold in self._folds}
+        return Columns(columns, len(self._index))
 
-    def _count(self, places: list[int]) -> None:
-        counts = self._accumulators
-        counts.extend([0] * (len(self._index) - len(counts)))
-        for place in places:
-            counts[place] += 1
-
-    def _fold(self, places: list[int], items: Any, init: Callable[[Any], Any] | None, lists: Any) -> None:
-        accumulators, combine = self._accumulators, self._spec.aggregation.aggregator.combine
-        row = 0
-        try:
-            for row, (place, item) in enumerate(zip(places, items, strict=True)):  # noqa: B007
-                value = item if init is None else init(item)
-                if place == len(accumulators):
-                    accumulators.append(value)
-                else:
-                    stored = accumulators[place]
-                    accumulators[place] = value if stored is None else combine(stored, value)
-        except FailedException:
-            raise
-        except (Exception, SystemExit) as cause:
-            raise self._spec.where.raised(cause, lists, row) from cause
+    def _places(self, columns: Columns) -> list[int]:
+        return self._index.places([columns[name] for name in self._spec.keys.names], columns.rows)
 
 
-# --- whole columns at once ----------------------------------------------------------------------------------------
-
-
-def fold_columns(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
-    """Every key of these tuples with its accumulator."""
-    if sum(part.rows for part in parts) >= _FEW:
-        quick = [quick_partial(spec, part) for part in parts]
-        if all(part is not None for part in quick):
-            return quick_merge(spec, [part for part in quick if part is not None])
+def folded(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
+    """Every key of these tuples with its accumulators, by a Python loop."""
     fold = Fold(spec)
     for part in parts:
         fold.add_tuples(part)
     return fold.result()
 
 
-def met(spec: FoldSpec, partials: pa.Table) -> Columns:
-    """Partial accumulators from several partitions, met by key; without key fields one row, also of none."""
-    if partials.num_rows >= _FEW and meets_quickly(spec):
-        return _met_by_arrow(spec, partials)
+def folded_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
+    """Every key of these partial accumulators with what they come to, by a Python loop."""
     fold = Fold(spec)
     fold.add_partials(Columns.of(partials, spec.schema))
-    if not len(fold) and not spec.keys.names:
-        return Columns({spec.aggregation.output: spec.zero()}, 1)
     return fold.result()
-
-
-def meets_quickly(spec: FoldSpec) -> bool:
-    """Whether Arrow's grouping says of partial accumulators what Spark says: flat keys, whole numbers, no NaN rules."""
-    native = spec.aggregation.native
-    flat = bool(spec.keys.names) and not any(
-        kinds.is_nested(kind) or kinds.is_floating(kind) for kind in spec.keys.types
-    )
-    if not flat or native is None:
-        return False
-    if native in ("count", "sum"):
-        return bool(kinds.is_int64(spec.kind))
-    return any(test(spec.kind) for test in (kinds.is_integer, kinds.is_string, kinds.is_date))
-
-
-def quick_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
-    """The partial accumulators of these tuples by Arrow's own grouping; None where it would not say what Spark says.
-
-    Arrow keeps 0.0 and -0.0 apart: a merge has to follow.
-    """
-    native = spec.aggregation.native
-    if not _quick(spec, columns):
-        return None
-    arrays = [columns[name].array() for name in spec.keys.names]
-    if native == "count":
-        return _grouped(arrays, spec, None, [([], "count_all")])
-    value = columns[spec.where.inputs[0]].array()
-    return _grouped(arrays, spec, value.cast(spec.kind), [("value", str(native))])
-
-
-def quick_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
-    """Partial accumulators of `quick_partial`, met by key as Spark means equal."""
-    if len(partials) == 1 and not any(map(kinds.is_floating, spec.keys.types)):
-        return Columns.of(partials[0], spec.schema)
-    return _met_by_arrow(spec, pa.concat_tables(partials))
-
-
-def _met_by_arrow(spec: FoldSpec, partials: pa.Table) -> Columns:
-    """The same of one table with a key in several rows; by a loop where Arrow's sum might not hold it."""
-    how = "sum" if spec.aggregation.native == "count" else str(spec.aggregation.native)
-    value = partials.column(partials.num_columns - 1).combine_chunks()
-    if any(map(kinds.is_floating, spec.keys.types)) or (how == "sum" and not _cannot_overflow(value)):
-        fold = Fold(spec)
-        fold.add_partials(Columns.of(partials, spec.schema))
-        return fold.result()
-    return Columns.of(_grouped(partials.columns[:-1], spec, value, [("value", how)]), spec.schema)
-
-
-def _quick(spec: FoldSpec, columns: Columns) -> bool:
-    """Whether Arrow's grouping says what Spark says: flat keys, whole numbers that cannot overflow, no NaN rules."""
-    native = spec.aggregation.native
-    if native is None or not spec.keys.names or any(map(kinds.is_nested, spec.keys.types)):
-        return False
-    if native == "count":
-        return True
-    value = columns[spec.where.inputs[0]].array()
-    if native == "sum":
-        return kinds.is_integer(value.type) and kinds.is_int64(spec.kind) and _cannot_overflow(value)
-    return any(test(value.type) for test in (kinds.is_integer, kinds.is_string, kinds.is_date))
-
-
-def _cannot_overflow(value: pa.Array) -> bool:
-    extremes = pc.min_max(value).as_py()
-    largest = max(abs(extremes["min"] or 0), abs(extremes["max"] or 0))
-    return bool(largest * len(value) < 2**63)
-
-
-def _grouped(keys: list[pa.Array], spec: FoldSpec, value: pa.Array | None, how: list[tuple[Any, str]]) -> pa.Table:
-    columns = [*keys, value] if value is not None else keys
-    names = [f"k{at}" for at in range(len(keys))] + (["value"] if value is not None else [])
-    grouped = pa.table(columns, names=names).group_by(names[: len(keys)], use_threads=False).aggregate(how)
-    result = grouped.column(grouped.num_columns - 1).cast(spec.kind)
-    if spec.aggregation.native == "sum":
-        result = result.fill_null(0)  # of nothing but nulls
-    at_keys = [grouped.column(name) for name in names[: len(keys)]]
-    return pa.Table.from_arrays([*at_keys, result], schema=spec.schema)

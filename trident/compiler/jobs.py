@@ -12,17 +12,17 @@ from pyspark.sql.types import StringType, StructField, StructType
 from trident.base.errors import SpoutContractError
 from trident.base.types import arrow_schema, select, spark_schema
 from trident.base.values import conform
+from trident.compiler.arrow_folds import meets_quickly, met
 from trident.compiler.branches import Branch, collect
 from trident.compiler.engine import Result, StageResult
-from trident.compiler.evaluate import fold_spec
 from trident.compiler.expressions import Learned, analysed
-from trident.compiler.folds import meets_quickly, met
 from trident.compiler.freeze import MANIFEST, FreezeWriter, manifest_of, sync_folder
 from trident.compiler.layout import Layout, end_of
 from trident.compiler.letters import Letters
 from trident.compiler.lower import Lowering
 from trident.compiler.program import Output, Stage
 from trident.compiler.sessions import Profile
+from trident.compiler.specs import fold_spec
 from trident.compiler.tails import Tail
 from trident.compiler.worker import CAUGHT, Chain, Drain
 from trident.plan.nodes import Debug, Node, PersistentAggregate

@@ -50,8 +50,10 @@ class Layout:
 
     @property
     def placed(self) -> bool:
-        """Whether anybody said how many partitions there are: then these are there, whatever is in them."""
-        return any(count is not None for count in self.partitions.values())
+        """Whether anybody said how many partitions there are, or makes something of each: then these are there,
+        whatever is in them."""
+        each = any(isinstance(node, Aggregate) and node.scope == "partition" for node in self.nodes)
+        return each or any(count is not None for count in self.partitions.values())
 
     def shared(self, node: Node) -> bool:
         """Whether several read what leaves this node. A Debug passes its source's tuples on, so these are shared."""
@@ -150,7 +152,10 @@ def check_travels(stage_layout: Layout) -> None:
         work = work_of(node)
         if work is not None and work.operation is not None:
             _check_pickles(work.where, work.operation.target)
-        if isinstance(node, Aggregate | PersistentAggregate):
+        if isinstance(node, Aggregate):
+            for member in node.members:
+                _check_pickles(Where(node.step, member.how.site), member.how.aggregator)
+        if isinstance(node, PersistentAggregate):
             _check_pickles(Where(node.step, node.aggregation.site), node.aggregation.aggregator)
         if isinstance(node, WindowPanes):
             _check_pickles(Where(node.step, node.windowing.site), node.windowing.aggregator)

@@ -16,8 +16,7 @@ from pyspark.sql.types import StructField
 
 from trident.base.types import arrow_schema, select
 from trident.compiler import places
-from trident.compiler.aggregates import aggregated, meeting
-from trident.compiler.evaluate import fold_spec
+from trident.compiler.aggregates import aggregated, gathered_in_place, gathering, meeting, met_in_place
 from trident.compiler.expressions import Expressions, Learned, analysed
 from trident.compiler.join_frames import joined
 from trident.compiler.kernels import compile_chain
@@ -27,6 +26,7 @@ from trident.compiler.names import all_quoted, cast, plain, quoted
 from trident.compiler.placing import batch_place, choice_of
 from trident.compiler.prepared import wants_life
 from trident.compiler.sessions import Profile, is_connect, view_of
+from trident.compiler.specs import all_native, fold_spec, folds, gather_spec, inputs_of
 from trident.compiler.tails import Tail
 from trident.compiler.windows_enter import entering_panes
 from trident.compiler.windows_panes import PaneFold, pane_spec, panes_frame
@@ -186,9 +186,9 @@ class Lowering:
         if isinstance(node, MultiReduce):
             frames = [self.frame(source) for source in node.sources]
             return multi_reduced(node, frames, self.layout.partitions[id(node)], self.profile)
-        if isinstance(node, Aggregate | PersistentAggregate) and node.aggregation.native is None:
+        if isinstance(node, Aggregate | PersistentAggregate) and not all_native(node):
             with analysed(node):
-                return meeting(self.folding(node).frame(), fold_spec(node), self.profile)
+                return self._aggregating(node)
         return self._pane_fold(node) if isinstance(node, WindowPanes) else None
 
     def _lowered(self, node: Node) -> DataFrame:
@@ -235,6 +235,25 @@ class Lowering:
 
     # --- aggregates ------------------------------------------------------------------------------------------------
 
+    def _aggregating(self, node: Aggregate | PersistentAggregate) -> Tail:
+        """An aggregate that Spark does not know."""
+        if isinstance(node, Aggregate) and node.scope == "partition":
+            return self._in_partitions(node)
+        if isinstance(node, Aggregate) and not folds(node):
+            names = _folded(node)
+            entering = arrow_schema(select(node.source.schema, names))
+            return gathering(self.select(node.source, names), gather_spec(node, self._txid), entering, self.profile)
+        return meeting(self.folding(node).frame(), fold_spec(node), self.profile)
+
+    def _in_partitions(self, node: Aggregate) -> Tail:
+        """An aggregate of every partition, where the Python operations before it run."""
+        if folds(node):
+            return met_in_place(self.folding(node), fold_spec(node))
+        names = _folded(node)
+        entering = arrow_schema(select(node.source.schema, names))
+        chain = self._folding_chain(node) or (Chain((), entering, entering), self.select(node.source, names))
+        return gathered_in_place(Tail(chain[1], chain[0], entering), gather_spec(node, self._txid))
+
     def folding(self, node: Aggregate | PersistentAggregate) -> Tail:
         """One accumulator a key and partition, folded where the Python operations before it run, if there are any."""
         if id(node) not in self._folds:
@@ -256,7 +275,7 @@ class Lowering:
         chain = self._folding_chain(node)
         if chain is not None:
             self._folds[id(node)] = self._folding(node, chain)
-        return chain is not None or node.aggregation.native is None
+        return chain is not None or not all_native(node)
 
     def _folding_chain(self, node: Aggregate | PersistentAggregate) -> tuple[Chain, DataFrame] | None:
         """The Python operations before an aggregate that nobody else reads: the fold can run with them."""
@@ -352,7 +371,7 @@ class Lowering:
 
 def _folded(node: Aggregate | PersistentAggregate) -> list[str]:
     """The fields that an aggregate reads of its source; one at least."""
-    wanted = {*node.group, *node.inputs}
+    wanted = {*node.group, *inputs_of(node)}
     return [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from trident.compiler.kernels import work_of
 from trident.compiler.letters import Caught
+from trident.compiler.specs import inputs_of
 from trident.compiler.windows_enter import entering_panes
 from trident.plan.meeting import origins_of
 from trident.plan.nodes import (
@@ -68,8 +69,8 @@ def entering(node: Node, after: set[str]) -> list[set[str]]:
             return [after | set(names)]
         case Map(inputs=inputs):
             return [set(inputs)]
-        case Aggregate(group=group, inputs=inputs) | PersistentAggregate(group=group, inputs=inputs):
-            return [set(group) | set(inputs)]
+        case Aggregate() | PersistentAggregate():
+            return [{*node.group, *inputs_of(node)}]
         case Part():
             return [{PLACE} | {inner for inner, name in own_fields(node).items() if name in _some(node, after)}]
         case PartitionOf():

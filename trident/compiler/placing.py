@@ -131,6 +131,15 @@ def numbered(columns: Columns, name: str) -> Columns:
     return columns.plus({name: Column.of(pa.array(numpy.zeros(columns.rows, numpy.int32), _KIND))})
 
 
+def every_part(requests: Columns | None, count: int) -> Columns:
+    """One row a partition, or a request and partition, of the hidden columns alone."""
+    rows = 1 if requests is None else requests.rows
+    places = Column.of(pa.array(numpy.repeat(numpy.arange(count, dtype=numpy.int32), rows), _KIND))
+    if requests is None:
+        return Columns({PARTITION: places}, count)
+    return requests.take(list(range(rows)) * count).plus({PARTITION: places})
+
+
 def parts(columns: Columns) -> list[tuple[int, Columns]]:
     """The tuples of each partition that has any, with its index."""
     if PARTITION not in columns.names:

@@ -8,9 +8,8 @@ import pyarrow as pa
 from trident.base.errors import FailedException
 from trident.base.types import arrow_schema, arrow_type, select
 from trident.compiler.failures import Where, short
-from trident.operations import builtin_aggregators
 from trident.operations.aggregators import Aggregation
-from trident.operations.builtin_aggregators import BuiltinAggregator
+from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce, Watermark, Window
 from trident.plan.states import keys_of, value_of
 from trident_state.store import Combine, StateShape, replacing
@@ -57,9 +56,13 @@ def _made_by(node: HeldState) -> str:
 def _aggregated(node: PersistentAggregate) -> StateShape:
     aggregation = node.aggregation
     where = Where(node.step, aggregation.site, node.inputs)
-    combine = Combine(aggregator_name(aggregation.aggregator), Combining(aggregation, where), _native(aggregation))
     keys = nullable(arrow_schema(select(node.source.schema, node.group)))
-    return StateShape(keys, arrow_type(aggregation.type), combine)
+    return StateShape(keys, arrow_type(aggregation.type), combine_of(aggregation, where))
+
+
+def combine_of(aggregation: Aggregation, where: Where) -> Combine:
+    """How a store combines what this aggregation comes to."""
+    return Combine(aggregator_name(aggregation.aggregator), Combining(aggregation, where), _native(aggregation))
 
 
 def aggregator_name(aggregator: object) -> str:
@@ -68,7 +71,7 @@ def aggregator_name(aggregator: object) -> str:
     kind = type(aggregator)
     name = kind.__qualname__.rpartition("<locals>.")[2]
     foreign = not isinstance(aggregator, BuiltinAggregator)
-    return f"{kind.__module__}.{name}" if foreign and hasattr(builtin_aggregators, name) else name
+    return f"{kind.__module__}.{name}" if foreign and name in NAMES else name
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
@@ -78,4 +81,9 @@ def nullable(schema: pa.Schema) -> pa.Schema:
 
 def _native(aggregation: Aggregation) -> Literal["sum", "min", "max"] | None:
     """What a store can do by itself, where its type allows (``trident_state.rules`` and the stores know for which)."""
-    return "sum" if aggregation.native == "count" else aggregation.native
+    match aggregation.native:
+        case "count" | "sum":
+            return "sum"
+        case "min" | "max":
+            return aggregation.native
+    return None

@@ -3,6 +3,7 @@
 from trident.compiler.evaluate import between
 from trident.compiler.kernels import work_of
 from trident.compiler.program import Program, RequestPlan, Stage
+from trident.compiler.specs import all_native
 from trident.compiler.stages import has_python_form
 from trident.plan.nodes import (
     Aggregate,
@@ -58,8 +59,8 @@ def _runner(node: Node) -> str:
             return PYTHON
         case MultiReduce():
             return PYTHON
-        case Aggregate(aggregation=aggregation) | PersistentAggregate(aggregation=aggregation):
-            return SPARK if aggregation.native is not None else PYTHON
+        case Aggregate() | PersistentAggregate():
+            return SPARK if all_native(node) else PYTHON
     work = work_of(node)
     return SPARK if work is None or work.operation is None else PYTHON
 

@@ -6,9 +6,10 @@ import pyarrow.compute as pc
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
-from trident.compiler.folds import FoldSpec, meets_quickly, met
+from trident.compiler.arrow_folds import meets_quickly, met
+from trident.compiler.folds import FoldMember, FoldSpec
 from trident.compiler.overlay import Stored
-from trident.compiler.shapes import Combining, aggregator_name, nullable, shape_of
+from trident.compiler.shapes import combine_of, nullable, shape_of
 from trident.compiler.updates import Updated
 from trident.compiler.windows_calls import made_column, presenting, where_of
 from trident.compiler.windows_held import moments, numbers, one
@@ -19,7 +20,6 @@ from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
 from trident.plan.windows import END, LATEST, START
 from trident_state.rules import combined
-from trident_state.store import Combine
 
 
 def combined_update(node: Window) -> RunWindow:
@@ -39,9 +39,8 @@ class _Combined:
         self._lattice = Lattice.of(config)
         self._keys = shape.keys
         self._value = aggregation.output
-        self._spec = FoldSpec.of(where, aggregation, shape.keys)
-        native = "sum" if aggregation.native == "count" else aggregation.native
-        self._combine = Combine(aggregator_name(aggregation.aggregator), Combining(aggregation, where), native)
+        self._spec = FoldSpec.of(shape.keys, FoldMember(where, aggregation))
+        self._combine = combine_of(aggregation, where)
         self._puts = shape.keys.append(pa.field(self._value, shape.value))
         self._leaving = nullable(arrow_schema(node.outputs))
         self._group = arrow_schema(select(node.schema, node.group))

@@ -10,8 +10,9 @@ from pyspark.sql import functions as F
 
 from trident.base.types import arrow_schema, select
 from trident.compiler.aggregates import catalyst
+from trident.compiler.arrow_folds import fold_columns
 from trident.compiler.columns import Column, Columns
-from trident.compiler.folds import Fold, FoldSpec, fold_columns
+from trident.compiler.folds import Fold, FoldMember, FoldSpec
 from trident.compiler.names import all_quoted, quoted
 from trident.compiler.windows_calls import where_of
 from trident.compiler.windows_held import moments, numbers
@@ -61,7 +62,7 @@ def pane_spec(node: WindowPanes) -> PaneSpec:
     group = [field.with_nullable(True) for field in arrow_schema(select(node.source.schema, node.group))]
     schema = arrow_schema(node.schema)
     pane = [] if config.timestampField is None else [pa.field(_PANE, schema.types[0])]
-    spec = FoldSpec.of(where_of(node), aggregation, pa.schema([*pane, *group]))
+    spec = FoldSpec.of(pa.schema([*pane, *group]), FoldMember(where_of(node), aggregation))
     return PaneSpec(spec, config.timestampField, config.pane, schema)
 
 
@@ -97,7 +98,8 @@ def panes_frame(node: WindowPanes, frame: DataFrame) -> DataFrame:
     """Panes by Catalyst."""
     spec = pane_spec(node)
     keys: list[Any] = list(all_quoted(node.group))
-    value = F.expr(catalyst(spec.fold, False)).alias(spec.fold.aggregation.output)
+    (member,) = spec.fold.members
+    value = F.expr(catalyst(member, False)).alias(member.output)
     if spec.time is None:
         found = frame.groupBy(*keys).agg(value, F.expr("count(1)").alias(_COUNT)).filter(f"{_COUNT} > 0")
         return found.select(*all_quoted(spec.schema.names))

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
+from trident.compiler.arrow_folds import fold_columns
 from trident.compiler.columns import Column, Columns
-from trident.compiler.folds import FoldSpec, fold_columns
+from trident.compiler.folds import FoldMember, FoldSpec
 from trident.compiler.keys import KeyIndex
 from trident.compiler.overlay import Stored
 from trident.compiler.shapes import Combining, nullable, shape_of
@@ -185,7 +186,9 @@ class _Accumulators(_Content):
         assert aggregation is not None
         self._where, self._kind, self._windowing = where_of(node), kind, node.windowing
         self._combine = Combining(aggregation, self._where)
-        self._spec = FoldSpec.of(self._where, aggregation, pa.schema([pa.field("__trident_stretch", pa.int64())]))
+        self._spec = FoldSpec.of(
+            pa.schema([pa.field("__trident_stretch", pa.int64())]), FoldMember(self._where, aggregation)
+        )
         self._leaving = nullable(arrow_schema(node.windowing.outputs))
         self._values: list[Any] = []
 
@@ -212,7 +215,7 @@ class _Accumulators(_Content):
         return value
 
     def held(self, sessions: Sequence[list[int]]) -> pa.Array:
-        field = pa.field(self._spec.aggregation.output, self._kind)
+        field = pa.field(self._spec.members[0].output, self._kind)
         return made_column(self._where, [self._one(held) for held in sessions], field).array()
 
     def results(self, sessions: Sequence[Session]) -> tuple[Columns, list[int]]:

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trident.base.errors import TridentError
+from trident.compiler.arrow_folds import quick_merge, quick_partial
 from trident.compiler.columns import Columns
 from trident.compiler.failures import WorkerFailure, encoded
-from trident.compiler.folds import Fold, FoldSpec, quick_merge, quick_partial
+from trident.compiler.folds import Fold, FoldSpec
+from trident.compiler.gathers import Gather, GatherSpec
 from trident.compiler.kernels import Work, compile_chain
 from trident.compiler.letters import Letters
 from trident.compiler.prepared import prepared
@@ -226,7 +229,7 @@ class Quick:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Partial accumulators of a partition, met by key; without key fields one row, also of nothing."""
+    """Partial accumulators of a partition, met by key, and presented; without key fields one row, also of nothing."""
 
     spec: FoldSpec
 
@@ -238,9 +241,35 @@ class Merge:
         for batch in batches:
             fold.add_partials(Columns.of(batch, spec.schema))
         if len(fold):
-            yield from sliced(fold.result(), spec.schema)
+            yield from sliced(spec.presented(fold.result()), spec.leaving)
         elif not spec.keys.names:
-            yield Columns({spec.aggregation.output: spec.zero()}, 1).batch(spec.schema)
+            yield spec.presented(spec.zeros()).batch(spec.leaving)
+
+
+MARK = "__trident_mark"
+"""The hidden last field of tuples among which one row stands for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """Every tuple of a partition's groups, which are whole here; without key fields one group, also of nothing. Rows
+    that are marked are no tuples."""
+
+    spec: GatherSpec
+    entering: pa.Schema
+
+    def __call__(self, batches: Batches) -> Batches:
+        return guarded(self._run, batches)
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        gather = Gather(self.spec)
+        marked = self.entering.names[-1] == MARK
+        for batch in batches:
+            tuples = batch.filter(pc.invert(batch.column(batch.num_columns - 1))) if marked else batch
+            gather.add(Columns.of(tuples, self.entering))
+        result = gather.result()
+        if result.rows:
+            yield from sliced(result, self.spec.leaving)
 
 
 def sliced(columns: Columns, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Count, Sum, Min and Max: aggregators that Spark and the stores know too."""
+"""Count, Sum, Min and Max: aggregators that Spark and the stores know too; and what every built-in one has."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,9 +9,9 @@ from trident.base.types import ddl, type_ddl
 from trident.operations.aggregators import CombinerAggregator, Native
 
 _INTEGRAL = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
-_NUMERIC = (*_INTEGRAL, spark.FloatType, spark.DoubleType, spark.DecimalType)
-_ORDERED = (
-    *_NUMERIC,
+NUMERIC = (*_INTEGRAL, spark.FloatType, spark.DoubleType, spark.DecimalType)
+ORDERED = (
+    *NUMERIC,
     spark.StringType,
     spark.BinaryType,
     spark.BooleanType,
@@ -21,10 +21,22 @@ _ORDERED = (
 )
 
 
-class BuiltinAggregator(CombinerAggregator):
-    """What the four have in common: a name that Spark knows, and an output type that follows from the input."""
+NAMES = frozenset({"Average", "Count", "CountDistinct", "Max", "Min", "Quantiles", "Sum", "TopK"})
+"""Every built-in aggregator's: a stored state knows its aggregator by this name."""
 
-    native: ClassVar[Native]
+
+class BuiltinAggregator(CombinerAggregator):
+    """What the built-in ones have in common: an output type that follows from the input."""
+
+    native: ClassVar[Native | None] = None
+    """Its name where Spark has exactly the same aggregate."""
+
+    gathers: ClassVar[bool] = False
+    """Whether it takes many tuples at once faster than one by one."""
+
+    def gathered(self, tuples: list[tuple[Any, ...]]) -> Any:
+        """The accumulator of these tuples, at least one."""
+        raise NotImplementedError
 
     def problem(self, inputs: spark.StructType) -> str:
         """Why these input fields cannot be aggregated so; "" where they can."""
@@ -46,7 +58,7 @@ class Count(BuiltinAggregator):
     (2, 0)
     """
 
-    native: ClassVar[Native] = "count"
+    native: ClassVar[Native | None] = "count"
 
     def init(self, tuple: Any) -> int:
         return 1
@@ -81,7 +93,7 @@ class Sum(BuiltinAggregator):
     (2, 0)
     """
 
-    native: ClassVar[Native] = "sum"
+    native: ClassVar[Native | None] = "sum"
 
     def init(self, tuple: Any) -> Any:
         return self.zero() if tuple[0] is None else tuple[0]
@@ -95,7 +107,7 @@ class Sum(BuiltinAggregator):
         return 0
 
     def problem(self, inputs: spark.StructType) -> str:
-        return _problem("Sum", "adds numbers", inputs, _NUMERIC)
+        return one_field("Sum", "adds numbers", inputs, NUMERIC)
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
         kind = inputs.fields[0].dataType
@@ -116,7 +128,7 @@ class Min(BuiltinAggregator):
     (2, None)
     """
 
-    native: ClassVar[Native] = "min"
+    native: ClassVar[Native | None] = "min"
 
     def init(self, tuple: Any) -> Any:
         return tuple[0]
@@ -130,7 +142,7 @@ class Min(BuiltinAggregator):
         return None
 
     def problem(self, inputs: spark.StructType) -> str:
-        return _problem("Min", "compares values", inputs, _ORDERED)
+        return one_field("Min", "compares values", inputs, ORDERED)
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
         return inputs.fields[0].dataType
@@ -148,7 +160,7 @@ class Max(BuiltinAggregator):
     (2, None)
     """
 
-    native: ClassVar[Native] = "max"
+    native: ClassVar[Native | None] = "max"
 
     def init(self, tuple: Any) -> Any:
         return tuple[0]
@@ -162,13 +174,14 @@ class Max(BuiltinAggregator):
         return None
 
     def problem(self, inputs: spark.StructType) -> str:
-        return _problem("Max", "compares values", inputs, _ORDERED)
+        return one_field("Max", "compares values", inputs, ORDERED)
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
         return inputs.fields[0].dataType
 
 
-def _problem(name: str, does: str, inputs: spark.StructType, accepted: tuple[type[spark.DataType], ...]) -> str:
+def one_field(name: str, does: str, inputs: spark.StructType, accepted: tuple[type[spark.DataType], ...]) -> str:
+    """Why these input fields are not one of an accepted type; "" where they are."""
     if len(inputs.fields) != 1:
         return f"{name} {does} of one input field, not of {len(inputs.fields)} ({ddl(inputs)}); name the one before it"
     field = inputs.fields[0]

@@ -22,6 +22,7 @@ _MARKS = {
     "query": ("batchRetrieve",),
     "aggregator": ("init", "combine", "zero"),
     "reducer": ("init", "reduce"),
+    "emitter": ("init", "aggregate", "complete"),
     "updater": ("updateState",),
     "execute": ("execute",),
 }
@@ -30,7 +31,8 @@ _MARKS = {
 _MISPLACED = {
     "query": "a query function: it belongs to stateQuery",
     "aggregator": "an aggregator: it belongs to aggregate or persistentAggregate",
-    "reducer": "a ReducerAggregator: it belongs to persistentAggregate",
+    "reducer": "a ReducerAggregator: it belongs to aggregate or persistentAggregate",
+    "emitter": "an Aggregator: it belongs to aggregate",
     "updater": "a StateUpdater: it belongs to partitionPersist",
 }
 _SCALAR_UDFS = (
@@ -132,7 +134,8 @@ def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
 
 
 def kind_of(target: Any) -> str:
-    """What a Trident-style object is, by its methods: isKeep, query, aggregator, reducer, updater, execute; "" for
+    """What a Trident-style object is, by its methods: isKeep, query, aggregator (a combiner), reducer, emitter (an
+    Aggregator), updater, execute; "" for
     anything else."""
     if isinstance(target, Column):  # it has every attribute that one asks for
         return ""

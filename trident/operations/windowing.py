@@ -9,7 +9,7 @@ from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import brief
 from trident.base.step import Step
-from trident.operations.aggregating import presented_type, read_aggregation, read_reduction
+from trident.operations.aggregating import presented_type, read_folding
 from trident.operations.aggregators import Aggregation
 from trident.operations.outputs import OutputsLike, read_outputs
 from trident.operations.reading import bind
@@ -53,14 +53,11 @@ def read_windowing(
 ) -> Windowing:
     """Read `target` as an aggregator of these input fields into these output fields."""
     kind, site, declared = _kind_of(target, step), site_of(target), read_outputs(outputs, step)
-    if kind == "combiner":
-        aggregation = read_aggregation(target, inputs, declared, step)
-        leaving = _presented(aggregation.output, presented_type(aggregation), step)
+    if kind != "aggregator":
+        folding = read_folding(target, inputs, declared, step)
+        leaving = _presented(folding.output, presented_type(folding), step)
+        aggregation = folding if isinstance(folding, Aggregation) else None
         return Windowing(config, kind, target, site, leaving, aggregation, keepFor)
-    if kind == "reducer":
-        reduction = read_reduction(target, declared, step)
-        leaving = _presented(reduction.output, presented_type(reduction), step)
-        return Windowing(config, kind, target, site, leaving, None, keepFor)
     bind(target.init, 2, "init is called with the window's number and a collector", step)
     bind(target.aggregate, 3, "aggregate is called with the value, one TridentTuple and a collector", step)
     bind(target.complete, 2, "complete is called with the value and a collector", step)

@@ -78,8 +78,9 @@ def about(node: Node) -> str:
             return spout.kind.value
         case Each(inputs=inputs) | Filter(inputs=inputs) | Split(inputs=inputs):
             return f"of {', '.join(inputs)}" if inputs != tuple(node.source.schema.names) else ""
-        case Aggregate(group=group):
-            return f"by {', '.join(group)}" if group else "over the batch"
+        case Aggregate(group=group, scope=scope):
+            where = "in each partition" if scope == "partition" else "" if group else "over the batch"
+            return ", ".join(filter(None, [f"by {', '.join(group)}" if group else "", where]))
         case PersistentAggregate(group=group, state=state) | PersistentReduce(group=group, state=state):
             return (f"by {', '.join(group)}, " if group else "") + f"into state {state.name}"
         case PartitionPersist(inputs=inputs, state=state):

@@ -6,18 +6,21 @@ Nodes are compared by identity: a stream used twice is one node with two readers
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
-from trident.operations.aggregators import Aggregation, Reduction
+from trident.operations.aggregators import Aggregation, AnyAggregation, Reduction
 from trident.operations.functions import Operation, Query, Updating
 from trident.operations.multireducers import MultiReduction
 from trident.operations.poison import OnError
 from trident.operations.windowing import Windowing
 from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
+
+Scope = Literal["batch", "partition"]
+"""What an aggregate is of."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,14 +162,24 @@ class ParallelismHint(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """One aggregator of an aggregate: the fields that it sees, and those that it gives."""
+
+    inputs: tuple[str, ...]
+    how: AnyAggregation
+    outputs: StructType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Aggregate(Node):
-    """One tuple a group of this batch (no group fields: exactly one tuple, also for an empty batch): the group
-    fields, then the aggregator's output."""
+    """What every member makes of each group of the batch (no group fields: of the batch, also of an empty one): the
+    group fields, then the members' outputs; several members' tuples in every combination, the last one's fastest.
+    `scope` "partition": the same of every partition by itself."""
 
     source: Node
     group: tuple[str, ...]
-    inputs: tuple[str, ...]
-    aggregation: Aggregation
+    members: tuple[Member, ...]
+    scope: Scope = "batch"
 
 
 # --- state steps -------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ a section holds for all of it, the greatest one where there are several (as in T
 from collections.abc import Iterable, Sequence
 
 from trident.plan.nodes import (
+    Aggregate,
     Debug,
     Each,
     Filter,
@@ -43,6 +44,8 @@ def stays(node: Node) -> bool:
             return True
         case MultiReduce(groups=groups):
             return not groups
+        case Aggregate(scope=scope):
+            return scope == "partition"
     return False
 
 

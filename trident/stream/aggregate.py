@@ -1,4 +1,4 @@
-"""Many tuples of a batch to one: aggregate."""
+"""Many tuples of a batch to few: aggregate, and the way into a chain of aggregators."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import select
-from trident.operations.aggregating import read_aggregation
+from trident.operations.aggregating import read_aggregator, read_folding
 from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.builtin_aggregators import Count
 from trident.operations.functions import Declared
@@ -19,9 +19,10 @@ from trident.stream.base import StreamBase
 from trident.stream.call import Arguments, read_arguments
 
 if TYPE_CHECKING:
+    from trident.stream.chain import ChainedAggregate
     from trident.stream.stream import Stream
 
-_USAGE = "aggregate([inputFields,] aggregator, outputField)"
+VERBS: dict[nodes.Scope, str] = {"batch": "aggregate", "partition": "partitionAggregate"}
 
 
 class AggregateVerbs(StreamBase):
@@ -36,7 +37,7 @@ class AggregateVerbs(StreamBase):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> "Stream":
-        """One tuple for the whole batch, also for an empty one: the aggregator's value, which replaces all fields.
+        """What an aggregator makes of the whole batch, also of an empty one; it replaces all fields.
 
         Nothing is carried to the next batch; for that there is `persistentAggregate`.
         Meaning: ``org.apache.storm.trident.Stream.aggregate``.
@@ -45,10 +46,13 @@ class AggregateVerbs(StreamBase):
         ----------
         inputFields : str or list of str, optional
             The fields that the aggregator sees. Omitted: all fields; none for Count.
-        aggregator : CombinerAggregator
-            Count(), Sum(), Min(), Max() or one of your own.
+        aggregator : CombinerAggregator, ReducerAggregator or Aggregator
+            Count(), Sum(), Average(), TopK(3) or one of your own. A combiner's partial results are made where the
+            tuples are; for the other two kinds every tuple comes to one place. What a combiner or a reducer gives is
+            one tuple, of what its ``present`` makes of the value where it has one; an Aggregator emits any number.
         outputFields : str or StructType
-            One name, with the type where the aggregator does not tell it: ``"total decimal(10,2)"``.
+            One name (of an Aggregator as many as it emits), with the type where the aggregator does not tell it:
+            ``"total decimal(10,2)"``. An input field's name may be used again.
 
         Examples
         --------
@@ -60,6 +64,44 @@ class AggregateVerbs(StreamBase):
         """
         return aggregated(self, (), args, inputFields, aggregator, outputFields)
 
+    def partitionAggregate(
+        self,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        aggregator: object = None,
+        outputFields: OutputsLike | None = None,
+    ) -> "Stream":
+        """What an aggregator makes of every partition of the batch, also of an empty one; it replaces all fields.
+
+        No tuple moves. The parameters are those of `aggregate`.
+        Meaning: ``org.apache.storm.trident.Stream.partitionAggregate``.
+
+        >>> from trident import Count, Sum, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["ox", "cow"]]))
+        >>> counts = words.partitionAggregate(Count(), "n")
+        >>> counts.aggregate("n", Sum(), "n").take(1)
+        [Row(n=2)]
+        """
+        return aggregated(self, (), args, inputFields, aggregator, outputFields, "partition")
+
+    def chainedAgg(self) -> "ChainedAggregate":
+        """Several aggregators over the same tuples in one go: name them one after the other, then `chainEnd`.
+
+        Every member has its own input fields; their output fields stand side by side.
+        Meaning: ``org.apache.storm.trident.Stream.chainedAgg``.
+
+        >>> from trident import Count, Sum, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> batch = [("dog", 2), ("dog", 5)]
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [batch]))
+        >>> words.chainedAgg().aggregate(Count(), "count").aggregate("n", Sum(), "total").chainEnd().take(1)
+        [Row(count=2, total=7)]
+        """
+        from trident.stream.chain import ChainedAggregate
+
+        return ChainedAggregate(self, ())
+
 
 def aggregated(
     stream: StreamBase,
@@ -68,37 +110,58 @@ def aggregated(
     inputFields: FieldsLike | None,
     aggregator: object,
     outputFields: OutputsLike | None,
+    scope: nodes.Scope = "batch",
 ) -> "Stream":
-    """The aggregate of a stream by these group fields."""
-    step = stream._step("aggregate")
-    call = read_arguments(step, _USAGE, args, {"aggregator": aggregator}, inputFields, outputFields)
-    inputs, aggregation, schema = folded(stream, group, call, _USAGE)
-    step = call.step
+    """The aggregate of a stream by these group fields: a chain of one."""
+    member, step = read_member(stream, scope, args, inputFields, aggregator, outputFields)
+    return chained(stream, group, [member], scope, step)
+
+
+def read_member(
+    stream: StreamBase,
+    scope: nodes.Scope,
+    args: Sequence[object],
+    inputFields: FieldsLike | None,
+    aggregator: object,
+    outputFields: OutputsLike | None,
+) -> tuple[nodes.Member, Step]:
+    """One aggregator of an aggregate, read; and the step of the call."""
+    verb = VERBS[scope]
+    usage = f"{verb}([inputFields,] aggregator, outputFields)"
+    call = read_arguments(stream._step(verb), usage, args, {"aggregator": aggregator}, inputFields, outputFields)
+    inputs, declared = _folding(stream, call, usage)
+    how, outputs = read_aggregator(call.operation, select(stream.schema, inputs), declared, call.step)
+    return nodes.Member(inputs, how, outputs), call.step
+
+
+def chained(
+    stream: StreamBase, group: tuple[str, ...], members: Sequence[nodes.Member], scope: nodes.Scope, step: Step
+) -> "Stream":
+    """The aggregate by these members."""
+    schema = select(stream.schema, group)
+    for member in members:
+        schema = rules.appended(schema, member.outputs, step, of="the group")
     return stream._then(
-        nodes.Aggregate(stream._node, group, inputs, aggregation, step=step.label, site=step.called, schema=schema)
+        nodes.Aggregate(stream._node, group, tuple(members), scope, step=step.label, site=step.called, schema=schema)
     )
 
 
 def folded(
     stream: StreamBase, group: tuple[str, ...], call: Arguments, usage: str
-) -> tuple[tuple[str, ...], Aggregation, StructType]:
-    """What an aggregating verb was given, read: the input fields, the aggregation, and the fields that leave."""
-    inputs, declared = folding(stream, call, usage)
-    aggregation = read_aggregation(call.operation, select(stream.schema, inputs), declared, call.step)
-    return inputs, aggregation, leaving(stream, group, aggregation, call.step)
+) -> tuple[tuple[str, ...], Aggregation | Reduction, StructType]:
+    """What a verb that folds tuples into a state was given, read: the input fields, the folding, and the state's
+    fields."""
+    inputs, declared = _folding(stream, call, usage)
+    how = read_folding(call.operation, select(stream.schema, inputs), declared, call.step)
+    output = StructType([StructField(how.output, how.type)])
+    return inputs, how, rules.appended(select(stream.schema, group), output, call.step, of="the group")
 
 
-def folding(stream: StreamBase, call: Arguments, usage: str) -> tuple[tuple[str, ...], Declared]:
+def _folding(stream: StreamBase, call: Arguments, usage: str) -> tuple[tuple[str, ...], Declared]:
     """The input fields of a verb that folds tuples, and its output as it was written."""
     if call.outputs is None:
         raise call.step.error(TopologyError, f"name the output field; write {usage}")
     return _inputs(stream, call, call.step), read_outputs(call.outputs, call.step)
-
-
-def leaving(stream: StreamBase, group: tuple[str, ...], aggregation: Aggregation | Reduction, step: Step) -> StructType:
-    """The group fields, then what tuples are folded to."""
-    output = StructType([StructField(aggregation.output, aggregation.type)])
-    return rules.appended(select(stream.schema, group), output, step, of="the group")
 
 
 def _inputs(stream: StreamBase, call: Arguments, step: Step) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from trident.operations.outputs import OutputsLike
 from trident.plan.nodes import Node
 from trident.stream.aggregate import aggregated
 from trident.stream.base import Rails, StreamBase, unknown_verb
+from trident.stream.chain import ChainedAggregate
 from trident.stream.persist import persisted
 from trident.stream.shown import Shown
 from trident.stream.state import TridentState
@@ -59,7 +60,8 @@ class GroupedStream(Rails, Shown, WindowVerbs):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> "Stream":
-        """One tuple for each group of the batch: the group fields, then the aggregator's value. See `Stream.aggregate`.
+        """What an aggregator makes of each group of the batch: the group fields, then its output. See
+        `Stream.aggregate`; of an empty batch there are no groups, and nothing leaves.
 
         Meaning: ``org.apache.storm.trident.fluent.GroupedStream.aggregate``.
 
@@ -70,6 +72,33 @@ class GroupedStream(Rails, Shown, WindowVerbs):
         Stream(words/1:aggregate(Sum): word string, total bigint)
         """
         return aggregated(self._stream, self._group, args, inputFields, aggregator, outputFields)
+
+    def partitionAggregate(
+        self,
+        *args: object,
+        inputFields: FieldsLike | None = None,
+        aggregator: object = None,
+        outputFields: OutputsLike | None = None,
+    ) -> "Stream":
+        """What an aggregator makes of each group within every partition: no tuple moves, a group that lies in several
+        partitions gives several tuples. See `Stream.partitionAggregate`.
+
+        Meaning: ``org.apache.storm.trident.fluent.GroupedStream.partitionAggregate``.
+        """
+        return aggregated(self._stream, self._group, args, inputFields, aggregator, outputFields, "partition")
+
+    def chainedAgg(self) -> ChainedAggregate:
+        """Several aggregators over the tuples of each group in one go. See `Stream.chainedAgg`.
+
+        Meaning: ``org.apache.storm.trident.fluent.GroupedStream.chainedAgg``.
+
+        >>> from trident import Count, Sum, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
+        >>> words.groupBy("word").chainedAgg().aggregate(Count(), "n").aggregate("n", Sum(), "total").chainEnd()
+        Stream(words/1:chainedAgg(Count, Sum): word string, n bigint, total bigint)
+        """
+        return ChainedAggregate(self._stream, self._group)
 
     def persistentAggregate(
         self,

@@ -7,12 +7,11 @@ from pyspark.sql.types import DataType, StructType
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
-from trident.operations.aggregating import read_reduction
+from trident.operations.aggregators import Reduction
 from trident.operations.outputs import OutputsLike
-from trident.operations.reading import kind_of
 from trident.operations.updating import emitted_fields, held_fields, read_updater
 from trident.plan import nodes, rules
-from trident.stream.aggregate import folded, folding, leaving
+from trident.stream.aggregate import folded
 from trident.stream.base import StreamBase
 from trident.stream.call import Arguments, read_arguments
 from trident.stream.state import TridentState
@@ -169,18 +168,13 @@ def _aggregating(
     stream: StreamBase, group: tuple[str, ...], call: Arguments, spec: Callable[[str], nodes.StateSpec]
 ) -> nodes.PersistentAggregate | nodes.PersistentReduce:
     step = call.step
-    if kind_of(call.operation) != "reducer":
-        inputs, aggregation, schema = folded(stream, group, call, _USAGE)
-        state = spec(aggregation.output)
-        return nodes.PersistentAggregate(
-            stream._node, group, inputs, aggregation, state, step=step.label, site=step.called, schema=schema
+    inputs, how, schema = folded(stream, group, call, _USAGE)
+    if isinstance(how, Reduction):
+        return nodes.PersistentReduce(
+            stream._node, group, inputs, how, spec(how.output), step=step.label, site=step.called, schema=schema
         )
-    inputs, declared = folding(stream, call, _USAGE)
-    reduction = read_reduction(call.operation, declared, step)
-    schema = leaving(stream, group, reduction, step)
-    state = spec(reduction.output)
-    return nodes.PersistentReduce(
-        stream._node, group, inputs, reduction, state, step=step.label, site=step.called, schema=schema
+    return nodes.PersistentAggregate(
+        stream._node, group, inputs, how, spec(how.output), step=step.label, site=step.called, schema=schema
     )
 
 

@@ -1,0 +1,50 @@
+"""Average: a sum and a count as accumulator, their quotient as what one sees."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pyspark.sql import types as spark
+
+from trident.operations.aggregators import Native
+from trident.operations.builtin_aggregators import NUMERIC, BuiltinAggregator, Sum, one_field
+
+
+@dataclass(frozen=True)
+class Average(BuiltinAggregator):
+    """The mean of one numeric field, a double. Nulls are skipped; of nothing but nulls, or of nothing, it is null.
+
+    What a state holds is a struct of the sum (of the type that `Sum` gives) and the count: batches meet exactly.
+
+    >>> mean = Average()
+    >>> both = mean.combine(mean.init((2,)), mean.init((5,)))
+    >>> both, mean.present(both)
+    ((7, 2), 3.5)
+    """
+
+    native: ClassVar[Native | None] = "average"
+    gathers: ClassVar[bool] = True
+
+    def init(self, tuple: Any) -> Any:
+        return self.zero() if tuple[0] is None else (tuple[0], 1)
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return a[0] + b[0], a[1] + b[1]
+
+    def zero(self) -> Any:
+        return 0, 0
+
+    def present(self, acc: Any) -> float | None:
+        """The mean."""
+        return float(acc[0]) / acc[1] if acc[1] else None
+
+    def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> Any:
+        values = [value for (value,) in tuples if value is not None]
+        return sum(values), len(values)
+
+    def problem(self, inputs: spark.StructType) -> str:
+        return one_field("Average", "adds numbers", inputs, NUMERIC)
+
+    def type_of(self, inputs: spark.StructType) -> spark.DataType:
+        total = Sum().type_of(inputs)
+        return spark.StructType([spark.StructField("total", total), spark.StructField("count", spark.LongType())])

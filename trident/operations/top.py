@@ -1,0 +1,75 @@
+"""TopK: the greatest values, exactly."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from typing import Any, ClassVar
+
+from pyspark.sql import types as spark
+
+from trident.base.errors import TopologyError
+from trident.base.types import type_ddl
+from trident.operations.builtin_aggregators import ORDERED, BuiltinAggregator
+
+
+@dataclass(frozen=True)
+class TopK(BuiltinAggregator):
+    """The `k` greatest values of a field, the greatest first; equal ones stand side by side. It is exact: no more than
+    `k` values of a group are ever kept. (The most *frequent* values are another question.)
+
+    Of several fields it is the `k` greatest tuples, by the first field, then by the second and so on: name the score
+    first, ``aggregate("score, user", TopK(3), "best")``. The output is an array of the field's type, or of structs. A
+    null in the first field is skipped, in the others it is least; NaN is greater than every number (Spark's order).
+
+    Raises
+    ------
+    TopologyError
+        Where `k` is no whole number of 1 or more.
+
+    >>> top = TopK(2)
+    >>> top.combine(top.combine([3, 1], top.init((7,))), top.init((None,)))
+    [7, 3]
+    """
+
+    k: int
+    gathers: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.k, int) or isinstance(self.k, bool) or self.k < 1:
+            raise TopologyError(f"TopK keeps a whole number of values, 1 or more, not k={self.k!r}")
+
+    def init(self, tuple: Any) -> list[Any]:
+        return self.gathered([tuple])
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return nlargest(self.k, [*a, *b], key=_rank)
+
+    def zero(self) -> list[Any]:
+        return []
+
+    def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> list[Any]:
+        alone = len(tuples[0]) == 1
+        values = [each[0] if alone else tuple(each) for each in tuples if each[0] is not None]
+        return nlargest(self.k, values, key=_rank)
+
+    def problem(self, inputs: spark.StructType) -> str:
+        if not inputs.fields:
+            return "TopK compares values; name the field before it"
+        for field in inputs.fields:
+            if not isinstance(field.dataType, ORDERED):
+                return f"TopK compares values, and {field.name!r} is {type_ddl(field.dataType)}: leave it out"
+        return ""
+
+    def type_of(self, inputs: spark.StructType) -> spark.DataType:
+        if len(inputs.fields) == 1:
+            return spark.ArrayType(inputs.fields[0].dataType)
+        return spark.ArrayType(spark.StructType([spark.StructField(f.name, f.dataType) for f in inputs.fields]))
+
+
+def _rank(value: Any) -> tuple[Any, ...]:
+    """What sorts values as Spark does."""
+    if isinstance(value, tuple):  # a Row is one
+        return tuple(_rank(each) for each in value)
+    if value is None:
+        return (0,)
+    return (1, value) if value == value else (2,)
