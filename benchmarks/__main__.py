@@ -16,6 +16,7 @@ from benchmarks.rows.redis_update import redis_update
 from benchmarks.rows.small_batches import small_batches
 from benchmarks.rows.splits import splits
 from benchmarks.rows.state_cost import keys, state_cost
+from benchmarks.rows.windows import windows
 from benchmarks.rows.word_count import word_count
 from benchmarks.session import CONFS, bench_spark
 from benchmarks.workload import Workload, make_workload
@@ -25,6 +26,7 @@ FAMILIES: dict[str, Callable[[Bench, Workload], Iterator[Row]]] = {
     "words.native": lambda bench, load: word_count(bench, load, "native"),
     "words.python": lambda bench, load: word_count(bench, load, "python"),
     "functions": functions,
+    "windows": windows,
     "small": small_batches,
     "join": joins,
     "split": splits,

@@ -56,3 +56,40 @@ def small_tables(load: Workload, batches: int, rows: int) -> list[pa.Table]:
     lines = pq.read_table(load.files[0])
     whole = lines.num_rows // rows
     return [lines.slice(number % whole * rows, rows) for number in range(batches)]
+
+
+@dataclass(frozen=True)
+class Events:
+    """Parquet files of a key and a time, a file a batch; `expected` counts all events by ``key@minute``."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    schema: str
+    expected: Counts
+
+
+KEYS = 5_000
+DISORDER = 5
+"""Seconds that an event may come behind a later one."""
+
+
+def make_events(folder: Path, files: int, events_per_file: int) -> Events:
+    """Write the files: events of two minutes each, 5,000 keys drawn evenly, times a little out of order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(SEED)
+    names = pa.array([f"key{n}" for n in range(KEYS)])
+    totals: dict[str, int] = {}
+    paths = []
+    for number in range(files):
+        drawn = random.integers(0, KEYS, events_per_file)
+        late = random.integers(0, DISORDER * 1_000_000, events_per_file)
+        times = 120_000_000 * number + np.linspace(0, 120_000_000, events_per_file, endpoint=False, dtype=np.int64)
+        times = np.maximum(times - late, 0)
+        both, counts = np.unique(times // 60_000_000 * KEYS + drawn, return_counts=True)
+        for each, count in zip(both.tolist(), counts.tolist(), strict=True):
+            key = f"key{each % KEYS}@{each // KEYS * 60}"
+            totals[key] = totals.get(key, 0) + count
+        paths.append(folder / f"batch-{number:03d}.parquet")
+        at = pa.array(times, pa.timestamp("us", tz="UTC"))
+        pq.write_table(pa.table({"k": names.take(pa.array(drawn)), "at": at}), paths[-1])
+    return Events(folder, tuple(paths), "k string, at timestamp", totals)

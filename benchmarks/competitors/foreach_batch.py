@@ -27,16 +27,16 @@ def foreach_batch(
 
     def apply(batch: DataFrame, batch_id: int) -> None:
         table = splitter.counts(batch).toArrow()
-        _update(client, batch_id + 1, table["word"].to_pylist(), table["count"].to_pylist())
+        merge_counts(client, batch_id + 1, table["word"].to_pylist(), table["count"].to_pylist())
 
     lines = spark.readStream.schema("line string").option("maxFilesPerTrigger", 1).parquet(str(load.folder))
     writer = lines.writeStream.foreachBatch(apply).option("checkpointLocation", str(checkpoint))
     with Timed() as timed:
         writer.trigger(availableNow=True).start().awaitTermination()
-    return timed.seconds, _counts(client)
+    return timed.seconds, stored_counts(client)
 
 
-def _update(client: redis.Redis, txid: int, words: list[str], counts: list[int]) -> None:
+def merge_counts(client: redis.Redis, txid: int, words: list[str], counts: list[int]) -> None:
     """Merge one batch's counts."""
     merged: list[tuple[str, str]] = []
     for word, count, stored in zip(words, counts, _stored(client, words), strict=True):
@@ -59,6 +59,6 @@ def _stored(client: redis.Redis, words: list[str]) -> list[bytes | None]:
     return [value for values in pipeline.execute() for value in values]
 
 
-def _counts(client: redis.Redis) -> Counts:
+def stored_counts(client: redis.Redis) -> Counts:
     stored = cast(dict[bytes, bytes], client.hgetall("counts"))
     return {word.decode(): int(value.split(b",")[2]) for word, value in stored.items()}

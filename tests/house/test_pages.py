@@ -63,6 +63,15 @@ def test_the_guides_updaters_queries_and_static_states_run() -> None:
         assert kinds == ["large", "small"] and running.drpc.execute("spender", 3) == []
 
 
+def test_the_guides_windows_run_and_print_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "guide" / "windows.md"
+    program = program_of(page).replace("topology.start(", "start_local(topology, ")
+    exec(compile(program, str(page), "exec"), {"__name__": "page", "start_local": start_local})
+    said = capsys.readouterr().out.splitlines()
+    assert said == re.findall(r"print\(.*\)  # (.*)", page.read_text(encoding="utf-8"))
+    assert len(said) == 4
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_row_of_a_table_has_as_many_cells_as_its_head(page: Path) -> None:
     """A | in a cell ends it, also within code: what comes after the last one is not shown."""

@@ -1,6 +1,5 @@
 """Windows end to end, in memory and in Redis: what leaves them and when, over restarts, crashes and lost servers."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from trident import (
     Sum,
     TridentTopology,
     TumblingCountWindow,
-    TumblingDurationWindow,
     TumblingEventTimeWindow,
     WindowedStream,
 )
@@ -66,22 +64,6 @@ class Letters:
         collector.emit(["".join(val)])
 
 
-class Wall:
-    """The time of day as a test sets it; waiting is as ever."""
-
-    now = 1_000_000.0
-    monotonic = staticmethod(time.monotonic)
-
-    def time(self) -> float:
-        return self.now
-
-
-def letters(config: Any, state: Any, spout: Any, seen: Seen) -> TridentTopology:
-    topology = TridentTopology()
-    topology.newStream("s", spout).window(config, state, "c", Letters(), "w", name="win").peek(noting(seen))
-    return topology
-
-
 def noting(seen: Seen) -> Callable[[Any], None]:
     return lambda t: seen.append(tuple(t))
 
@@ -98,67 +80,6 @@ def batch_by_batch(
             seen.clear()
         running.processAllAvailable(timeout=20)
     return found
-
-
-# --- what Trident's own cases say -------------------------------------------------------------------------------------
-
-
-def test_windows_span_batches_and_leave_with_the_batch_that_completes_them(
-    make_state: MakeState, tmp_path: Path
-) -> None:
-    seen: Seen = []
-    feeder = FeederBatchSpout("c string")
-    topology = letters(TumblingCountWindow(3), make_state(), feeder, seen)
-    found = batch_by_batch(topology, feeder, seen, tmp_path, [list("ab"), list("cdefg"), [], list("hi")])
-    assert found == [[], [("abc",), ("def",)], [], [("ghi",)]]
-
-
-def test_a_sliding_window_fires_from_the_very_start(make_state: MakeState, tmp_path: Path) -> None:
-    seen: Seen = []
-    feeder = FeederBatchSpout("c string")
-    topology = letters(SlidingCountWindow(5, 2), make_state(), feeder, seen)
-    found = batch_by_batch(topology, feeder, seen, tmp_path, [list("abc"), list("defgh")])
-    assert found == [[("ab",)], [("abcd",), ("bcdef",), ("defgh",)]]
-
-
-def test_each_partition_has_its_own_window(tmp_path: Path) -> None:
-    seen: Seen = []
-    feeder = FeederBatchSpout("p int, c string")
-    topology = TridentTopology()
-    placed = topology.newStream("s", feeder).partition("p", lambda p, count: p).parallelismHint(2)
-    placed.tumblingWindow(2, "c", Letters(), "w").peek(noting(seen))
-    batches = [[(0, "a"), (0, "b"), (0, "c"), (1, "x")], [(1, "y"), (0, "d")]]
-    assert batch_by_batch(topology, feeder, seen, tmp_path, batches) == [[("ab",)], [("cd",), ("xy",)]]
-
-
-def test_a_stored_window_goes_on_where_it_stood(make_state: MakeState, tmp_path: Path) -> None:
-    """e, f and g have left; a restart brings nothing of them back, and the two that wait are not forgotten."""
-    seen: Seen = []
-    feeder = FeederBatchSpout("c string")
-    topology = letters(TumblingCountWindow(3), make_state(), feeder, seen)
-    assert batch_by_batch(topology, feeder, seen, tmp_path, [list("efg")]) == [[("efg",)]]
-    assert batch_by_batch(topology, feeder, seen, tmp_path, [list("hi")]) == [[]]
-    assert batch_by_batch(topology, feeder, seen, tmp_path, [list("j")]) == [[("hij",)]]
-
-
-def test_a_duration_window_leaves_with_a_later_batch_and_an_empty_one_not_at_all(
-    make_state: MakeState, tmp_path: Path
-) -> None:
-    """Tuples 1 and 2 at once, 3 after 450 ms, then nothing: windows of 300 ms."""
-    seen: Seen = []
-    wall, feeder, topology = Wall(), FeederBatchSpout("c string"), TridentTopology()
-    over = topology.newStream("s", feeder)
-    over.window(TumblingDurationWindow("300 milliseconds"), make_state(), "c", Letters(), "w").peek(noting(seen))
-    found: list[Seen] = []
-    wall.now = 999_999.9  # the beginning of a window
-    with start_local(topology, name="t", checkpointLocation=tmp_path, clock=wall) as running:
-        for after, batch in [(0.0, ["1", "2"]), (0.45, ["3"]), (0.3, []), (0.7, [])]:
-            wall.now += after
-            feeder.feed(batch, wait=True, timeout=20)
-            found.append(list(seen))
-            seen.clear()
-        running.processAllAvailable(timeout=20)
-    assert found == [[], [("12",)], [("3",)], []]
 
 
 # --- by event time ----------------------------------------------------------------------------------------------------

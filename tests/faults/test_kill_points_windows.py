@@ -1,0 +1,43 @@
+"""SIGKILL of the driver where windows fill, leave and turn tuples away: each tuple is in one place all the same."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults import windows
+from tests.faults.drive import Case
+from tests.faults.zygotes import Zygote
+from tests.support.server import RedisServer
+
+TOTAL = 120
+POINTS = (
+    "freeze.after:5",
+    "commit.stage.before:7",
+    "commit.stage.frozen:8",
+    "commit.state.before:14",
+    "commit.state.after:23",
+    "commit.states.after:6",
+)
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote() as zygote:
+        yield zygote
+
+
+@pytest.mark.parametrize("home", ["memory", "redis"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_tuple_is_in_one_window_or_late_whatever_kills_the_driver(
+    point: str, home: str, zygote: Zygote, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    kind = "transactional" if POINTS.index(point) % 3 == 0 else "opaque"
+    case = Case(kind, str(tmp_path), shared_redis.url if home == "redis" else None, TOTAL, windows=True)
+    assert zygote.run(case, point).signal == signal.SIGKILL
+    again = zygote.run(case, f"{point.partition(':')[0]}:2")  # in the recovery too, where it is met there
+    assert again.signal in (signal.SIGKILL, None), again.error
+    end = zygote.run(case)
+    assert end.error is None, end.trace
+    assert end.result == windows.expected(TOTAL)
