@@ -8,11 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-<<<<<<< HEAD
-from tests.faults import outputs, poison, updates
-=======
-from tests.faults import outputs, updates, windows
->>>>>>> 81475b7 (Windows: their guide, Storm's cases, kills, Spark, a benchmark row)
+from tests.faults import outputs, poison, updates, windows
 from tests.faults.source import NumberedSpout
 from trident import Count, Max, Sum, TridentTopology
 from trident.runtime.running import RunningTopology
@@ -42,30 +38,24 @@ class Case:
     """The topology of `tests.faults.updates`, with reducers and updaters, in place of the word counts."""
     outputs: bool = False
     """The topology of `tests.faults.outputs`, with Parquet and a function."""
-<<<<<<< HEAD
     poison: bool = False
     """The topology of `tests.faults.poison`, with functions that fail on some tuples."""
     replayed: bool = False
     """Of these the one whose dead letters come back."""
-=======
     windows: bool = False
     """The topology of `tests.faults.windows`."""
->>>>>>> 81475b7 (Windows: their guide, Storm's cases, kills, Spark, a benchmark row)
 
 
 def topology(case: Case) -> TridentTopology:
     """Two states in the first stage, one in the second, fed by the first one's new values."""
     if case.updates:
         return updates.topology(case.kind, case.total, lambda: _state(case))
-<<<<<<< HEAD
     if case.replayed:
         return poison.replayed(case.kind, case.total, lambda: _state(case), Path(case.checkpoint) / "fixed")
     if case.poison:
         return poison.topology(case.kind, case.total, lambda: _state(case))
-=======
     if case.windows:
         return windows.topology(case.kind, case.total, lambda: _state(case))
->>>>>>> 81475b7 (Windows: their guide, Storm's cases, kills, Spark, a benchmark row)
     if case.outputs:
         return outputs.topology(case.kind, case.total, lambda: _state(case), Path(case.checkpoint))
     faults = random.Random()
@@ -97,13 +87,10 @@ def run(case: Case) -> dict[str, dict[str, int]]:
     """Start, process everything, and tell what the states hold."""
     with start(case) as running:
         running.processAllAvailable(timeout=300)
-<<<<<<< HEAD
         if case.replayed:
             poison.put_back(running, Path(case.checkpoint) / "fixed")
-=======
         if case.windows:
             return windows.found(running)
->>>>>>> 81475b7 (Windows: their guide, Storm's cases, kills, Spark, a benchmark row)
         found = {name: dict(running.state(name).items()) for name in states_of(case)}
         if case.poison:
             return poison.results(found)
