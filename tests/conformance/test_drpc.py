@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
 from tests.conformance.kit import Case, conforms, raises, ran, unordered
 from trident import (
     Count,
@@ -155,3 +157,42 @@ def test_requests_and_batches_do_not_mix(case: Case) -> None:
     for mix in mixes:
         with raises(case, TopologyError, r"DRPC"):
             mix()
+
+
+# --- what Trident does by accident -----------------------------------------------------------------------------------
+
+
+def test_two_leaves_are_two_answers_and_refused() -> None:
+    """In Trident the one that was made last is the answer."""
+    topology = TridentTopology()
+    asked = topology.newDRPCStream("ask")
+    asked.each("args", len, "n int")
+    asked.project("args")
+    static(topology)
+    with pytest.raises(TopologyError, match=r"'ask' has 2 answers"), ran(topology):
+        pass
+
+
+def test_a_request_writes_no_state() -> None:
+    """In Trident such a topology cannot be submitted."""
+    asked = TridentTopology().newDRPCStream("ask")
+    with pytest.raises(TopologyError, match="requests update no state"):
+        asked.partitionPersist(MemoryMapState.opaque(), lambda *_: None, valueType="long", name="held")
+    with pytest.raises(TopologyError, match="requests update no state"):
+        asked.groupBy("args").persistentAggregate(MemoryMapState.opaque(), Count(), "n")
+
+
+def test_a_state_without_keys_and_a_removed_key_are_not_among_a_states_entries() -> None:
+    """Trident lists nulls of removed keys, and the global value among the others."""
+
+    def forget(state: Any, tuples: Any, collector: Any) -> None:
+        state.multiPut([t.w for t in tuples], [1] * len(tuples))
+        state.multiRemove([t.w for t in tuples if t.w == "elm"])
+
+    topology = TridentTopology()
+    words = topology.newStream("s", FixedBatchSpout("w string", [["oak", "elm"]]))
+    held = words.partitionPersist(MemoryMapState.opaque(), forget, keyFields="w", valueType="long", name="held")
+    words.persistentAggregate(MemoryMapState.opaque(), Count(), "n", name="total")
+    topology.newDRPCStream("ask").stateQuery(held, TupleCollectionGet(), "w, one").project("w, one")
+    with ran(topology) as running:
+        assert [tuple(row) for row in running.drpc.execute("ask", "any")] == [("oak", 1)]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.compiler.kit import Slots
 from tests.conformance.kit import Case, check, conforms, emitted, raises, sink
-from trident import Filter, FilterNull, Function, Negate, TridentTopology, expr
+from trident import Equals, Filter, FilterNull, Function, Negate, TridentTopology, expr
 from trident.base.errors import FieldNotFoundError, UserFunctionError
 from trident.spouts import FixedBatchSpout
 
@@ -187,3 +187,32 @@ def test_expressions_mean_the_same_as_python(on_spark: Slots) -> None:
     orders = topology.newStream("s", FixedBatchSpout("order string, qty long", [[("o1", 2), ("o2", 0), ("o3", None)]]))
     sink(orders.filter(expr("qty > 0")).each("qty", expr("explode(sequence(0, qty - 1))"), "unit long"))
     assert emitted(on_spark, topology) == {"out@1:0": [("o1", 2, 0), ("o1", 2, 1)]}
+
+
+# --- what Trident does by accident -----------------------------------------------------------------------------------
+
+
+def test_omitted_input_fields_are_all_fields(engine: Slots) -> None:
+    """In Trident they are none."""
+    topology = TridentTopology()
+    pairs = topology.newStream("s", FixedBatchSpout("a long, b long", [[(1, 2)]]))
+    sink(pairs.each(lambda t: len(t) * 10 + t.b, "seen long"))
+    assert emitted(engine, topology) == {"out@1:0": [(1, 2, 22)]}
+
+
+def test_map_that_keeps_the_names_keeps_their_number(engine: Slots) -> None:
+    """In Trident values that have no name are there and cannot be asked for."""
+    for given in ((1,), (1, 2, 3)):
+        topology = TridentTopology()
+        pairs = topology.newStream("s", FixedBatchSpout("a long, b long", [[(1, 2)]]))
+        sink(pairs.map(lambda t, given=given: given))
+        with pytest.raises(UserFunctionError, match=rf"gave {len(given)} values.*declared are 2.*a=1, b=2"):
+            emitted(engine, topology)
+
+
+def test_nulls_are_equal_to_equals(engine: Slots) -> None:
+    """In Trident two of them end the worker."""
+    topology = TridentTopology()
+    rows = [(None, None), (1, 1), (1, 2), (None, 1), (1, None)]
+    sink(topology.newStream("s", FixedBatchSpout("a long, b long", [rows])).filter("a, b", Equals()))
+    assert emitted(engine, topology) == {"out@1:0": [(None, None), (1, 1)]}

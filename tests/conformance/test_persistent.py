@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.kit import Case, Seen, conforms, ran, unordered
 from tests.conformance.maps import NOTHING_WRITTEN, Fragile, MapAtHand, of_records, totals
-from trident import Count, Sum, TridentTopology
+from trident import Count, FailedException, MapGet, Sum, TridentTopology
 from trident.base.errors import TopologyError
 from trident.spouts import FixedBatchSpout
 from trident.state import MapState, MemoryMapState
@@ -149,3 +149,69 @@ def test_init_is_asked_only_where_nothing_is_stored() -> None:
     with ran(topology) as running:
         assert dict(running.state("acc").items()) == {"x": "<ab", "y": "<c"}
     assert appended.begun == 2
+
+
+def test_a_batch_asks_a_state_that_it_updates_as_it_was_before(tmp_path: Path) -> None:
+    """In Trident before or after, as it happens. Behind the update it is asked as it is then."""
+    topology, before, after = TridentTopology(), Seen(), Seen()
+    source = topology.newStream("s", FixedBatchSpout("k string, n long", [[("a", 1)], [("a", 2)]]))
+    sums = source.groupBy("k").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sums")
+    before.watch(source.stateQuery(sums, "k", MapGet(), "sum"), "before")
+    after.watch(sums.newValuesStream().stateQuery(sums, "k", MapGet(), "again"), "after")
+    with ran(topology, tmp_path):
+        pass
+    assert before.batches == [[("a", 1, None)], [("a", 2, 1)]]
+    assert after.batches == [[("a", 1, 1)], [("a", 3, 3)]]
+
+
+def test_updates_of_one_key_in_one_call_all_count() -> None:
+    """In Trident all but the last are lost."""
+
+    def count(state: MapState, tuples: Sequence[Any], collector: Any) -> None:
+        state.multiUpdate([t.k for t in tuples], [lambda old: (old or 0) + 1 for _ in tuples])
+
+    topology = TridentTopology()
+    words = topology.newStream("s", FixedBatchSpout("k string", [["a", "b", "a"], ["a"]]))
+    words.partitionPersist(MemoryMapState.opaque(), count, keyFields="k", valueType="long", name="held")
+    with ran(topology) as running:
+        assert dict(running.state("held").items()) == {"a": 3, "b": 1}
+
+
+def test_an_updater_that_raised_leaves_a_state_that_can_be_read_and_written() -> None:
+    """In Trident queries are given the values before until a next batch ends."""
+    failures = [FailedException("once")]
+
+    def count(state: MapState, tuples: Sequence[Any], collector: Any) -> None:
+        state.multiUpdate([t.k for t in tuples], [lambda old: (old or 0) + 1 for _ in tuples])
+        if failures and tuples[0].k == "b":
+            raise failures.pop()
+
+    topology = TridentTopology()
+    words = topology.newStream("s", FixedBatchSpout("k string", [["a"], ["b"]]))
+    words.partitionPersist(MemoryMapState.opaque(), count, keyFields="k", valueType="long", name="held")
+    with ran(topology) as running:
+        assert dict(running.state("held").items()) == {"a": 1, "b": 1}
+
+
+def test_the_neutral_value_comes_in_once_for_nothing_however_many_partitions_there_are() -> None:
+    """Trident takes zero() into every partial result and into their sum: one that is not neutral shows how many."""
+
+    class From100:
+        outputType = "long"
+
+        def init(self, tuple: Any) -> int:
+            return int(tuple[0])
+
+        def combine(self, a: int, b: int) -> int:
+            return a + b
+
+        def zero(self) -> int:
+            return 100
+
+    for count in (1, 3):
+        topology, seen = TridentTopology(), Seen()
+        numbers = topology.newStream("s", FixedBatchSpout("n long", [[1, 2, 3], []])).shuffle().parallelismHint(count)
+        seen.watch(numbers.aggregate("n", From100(), "sum"))
+        with ran(topology):
+            pass
+        assert seen.batches == [[(6,)], [(100,)]]

@@ -313,3 +313,41 @@ def test_a_coordinator_is_told_what_named_the_batch_before_and_this_one_before(c
     assert [asked.emit(name) for name in ("3:0", "4:0")] == [["m3"], ["m4"]]
     *same, last = case.expected["calls"]
     assert asked.spout.calls == [*same, last.replace("init(5", "init(4")]
+
+
+# --- what Trident does by accident -----------------------------------------------------------------------------------
+
+
+class Forgetful(Feed):
+    """Reports no position for a partition that has nothing now."""
+
+    def emitPartitionBatch(self, attempt: Any, partition: str, lastMetadata: Any) -> Any:
+        rows, after = super().emitPartitionBatch(attempt, partition, lastMetadata)
+        return (rows, after) if rows else (None, None)
+
+
+def test_a_partition_that_reports_no_position_keeps_its_own() -> None:
+    """In Trident it begins anew."""
+    feed = Forgetful(1, p="a b c", q="x")
+    asked = Asked(feed)
+    found = []
+    for txid in (1, 2, 3):
+        found.append(asked.emit(f"{txid}:0"))
+        asked.success(txid)
+    feed.feeds["q"].append("y")
+    feed.feeds["p"].append("d")
+    asked.restart()
+    found.append(asked.emit("4:0"))
+    assert found == [["a", "x"], ["b"], ["c"], ["d", "y"]]
+
+
+def test_a_list_of_partitions_that_changes_while_batches_are_under_way(tmp_path: Path) -> None:
+    """In Trident the commit fails then. Every record comes once."""
+    feed, seen = Feed(1, p="a b c d", q="x y"), Seen()
+    turns = iter([["p"], ["p", "q"], ["q"], ["p"], ["q", "p"]])
+    feed.getPartitions = lambda: next(turns, ["p", "q"])  # type: ignore[method-assign]
+    topology = TridentTopology()
+    seen.watch(topology.newStream("s", feed))
+    with ran(topology, tmp_path, maxSpoutPending=3):
+        pass
+    assert sorted(record for rows in seen.batches for (record,) in rows) == list("abcdxy")
