@@ -1,9 +1,13 @@
 """Several streams to one: merge, multiReduce."""
 
+from typing import Any
+
+import pytest
+
 from tests.compiler.kit import Slots
-from tests.compiler.test_multireduces import Balance, CountEach
-from tests.conformance.kit import Case, check, conforms, emitted, sink
+from tests.conformance.kit import Case, check, conforms, emitted, lying, placed, sink
 from trident import TridentTopology
+from trident.base.errors import TopologyError
 from trident.spouts import FixedBatchSpout
 
 
@@ -25,10 +29,54 @@ def test_a_stream_that_is_merged_with_itself_comes_twice(engine: Slots) -> None:
     assert sorted(found["out@1:0"]) == [(1,), (1,), (2,), (2,), (2,)] and found["out@2:0"] == []
 
 
-@conforms("multireduce")
-def test_a_reducer_of_partitions_begins_also_without_a_tuple(case: Case, engine: Slots) -> None:
+def test_streams_of_other_widths_do_not_merge() -> None:
+    """In Trident values are cut off, or missing when they are read."""
     topology = TridentTopology()
-    a, b = case.stream(topology, "k string, n long", "a"), case.stream(topology, "k string, n long", "b")
-    grouped = topology.multiReduce([a.groupBy("k"), b.groupBy("k")], "n", Balance(), "k, left")
+    one = topology.newStream("a", FixedBatchSpout("n long", []))
+    two = topology.newStream("b", FixedBatchSpout("n long, m long", []))
+    told = r"stream 2 has 2 fields: \(n bigint, m bigint\) where stream 1 has \(n bigint\)"
+    with pytest.raises(TopologyError, match=told):
+        topology.merge(one, two)
+
+
+class Difference:
+    """Of each group the sum of the first stream's values less the second's."""
+
+    def init(self, collector: Any, group: Any) -> list[int]:
+        return [0]
+
+    def execute(self, state: list[int], streamIndex: int, group: Any, tuple: Any, collector: Any) -> None:
+        state[0] += tuple.n if streamIndex == 0 else -tuple.n
+
+    def complete(self, state: list[int], group: Any, collector: Any) -> None:
+        collector.emit([group.k, state[0]])
+
+
+class CountEach:
+    """How many tuples of each stream."""
+
+    def init(self, collector: Any) -> list[int]:
+        return [0, 0]
+
+    def execute(self, state: list[int], streamIndex: int, tuple: Any, collector: Any) -> None:
+        state[streamIndex] += 1
+
+    def complete(self, state: list[int], collector: Any) -> None:
+        collector.emit(state)
+
+
+@conforms("multireduce")
+def test_a_reducer_of_several_streams_by_group_and_over_all(case: Case, engine: Slots) -> None:
+    topology = TridentTopology()
+    a, b = (case.stream(topology, "k string, n long", name) for name in "ab")
+    grouped = topology.multiReduce([a.groupBy("k"), b.groupBy("k")], "n", Difference(), "k string, left long")
     plain = topology.multiReduce([a, b], None, CountEach(), "a long, b long")
     check(case, engine, topology, grouped=grouped, plain=plain)
+
+
+def test_without_groups_it_sees_partition_by_partition(engine: Slots) -> None:
+    topology = TridentTopology()
+    a = placed(topology, "n long", [[[(1,), (2,)], [], []]], "a")
+    b = placed(topology, "n long", [[[(1,)], [(2,)], []]], "b")
+    counts = topology.multiReduce([a, b], "n", CountEach(), "a long, b long")
+    assert lying(engine, topology, counts) == {0: [(2, 1)], 1: [(0, 1)], 2: [(0, 0)]}
