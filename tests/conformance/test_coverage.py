@@ -15,12 +15,6 @@ DEVIATIONS = ROOT / "docs" / "deviations.md"
 
 OPEN: dict[str, str] = {
     "op-first-n": "FirstN",
-    "agg-partition-count": "partitionAggregate",
-    "agg-global-three-kinds": "Aggregator",
-    "agg-chain-product": "chainedAgg",
-    "agg-chain-mixed": "chainedAgg",
-    "agg-chain-single-zero-emitter": "chainedAgg",
-    "val-chained-duplicate-output": "chainedAgg",
 }
 """Cases of verbs that are not there yet."""
 
