@@ -196,15 +196,14 @@ def _of_array(array: pa.Array, *rest: Any) -> Any:
     return tuple(array.to_pylist()), *((layout.buckets, layout.groups, layout.identity.name) for layout in rest[:1])
 
 
-@contextmanager
-def machine() -> Iterator[None]:
-    """Everything that is the same for all worlds."""
+def _all() -> list[tuple[Any, str, Any]]:
+    """What is put in the place of what: module, name, and the other thing."""
     encode = _remembered(encode_keys, _of_table)
     hashed = _remembered(hash_keys, _of_array)
     decode = _remembered(decode_keys, lambda encoded, schema: (_of_array(encoded), schema.names[0]))
     arguments = _remembered(Arguments, _of_array)
     unpack = _remembered(unpacked, lambda form, records, where: (type(form), *records))  # values are all longs
-    put: list[tuple[Any, str, Any]] = [
+    return [
         *((module, "freeze", Kept) for module in (group_run, committer)),
         *((module, "thaw", lambda kept, where: kept.table) for module in (fitting, committer)),
         (reading, "time", Clock),
@@ -229,8 +228,17 @@ def machine() -> Iterator[None]:
         (redis_store, "place", _remembered(place, _of_array)),
         (redis_store, "place_distinct", _remembered(place_distinct, _of_array)),
     ]
+
+
+_PUT = _all()
+"""Made once: what is remembered serves all schedules of this process."""
+
+
+@contextmanager
+def machine() -> Iterator[None]:
+    """Everything that is the same for all worlds."""
     with ExitStack() as stack:
-        for module, name, thing in put:
+        for module, name, thing in _PUT:
             stack.enter_context(patch.object(module, name, thing))
         stack.callback(crash.listen, None)  # each world listens itself
         yield
