@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from trident.output import publishedFiles, readParquet
     from trident.runtime.registry import active
     from trident.stream import GroupedStream, Stream, TridentState, WindowedStream
+    from trident.stream.assembly import Assembly, FirstN
     from trident.stream.verb import verb
     from trident.topology import TridentTopology
 
@@ -67,6 +68,8 @@ _HOMES = {
     "TopK": "trident.operations.top",
     "CountDistinct": "trident.operations.sketches",
     "Quantiles": "trident.operations.sketches",
+    "Assembly": "trident.stream.assembly",
+    "FirstN": "trident.stream.assembly",
     "MapGet": "trident.operations.builtin_functions",
     "SnapshotGet": "trident.operations.builtin_functions",
     "TupleCollectionGet": "trident.operations.builtin_functions",
@@ -99,6 +102,7 @@ _MODULES = ("errors", "spouts", "state", "testing")
 
 __all__ = [
     "Aggregator",
+    "Assembly",
     "Average",
     "CombinerAggregator",
     "Count",
@@ -109,6 +113,7 @@ __all__ = [
     "FailedException",
     "Filter",
     "FilterNull",
+    "FirstN",
     "Function",
     "GroupedMultiReducer",
     "GroupedStream",

@@ -1,5 +1,6 @@
 """A topology's stages run by hand, on either engine: what each batch comes to, without log, stores or commits."""
 
+import itertools
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from trident.state import MemoryMapState
 from trident_spouts.emission import ArrowEmission
 
 STATE = MemoryMapState.opaque()
+_NUMBERS = itertools.count(1)
 
 
 class Slots(Protocol):
@@ -88,7 +90,9 @@ def results(slots: Slots, topology: TridentTopology, batch: int = 0) -> dict[str
 
 def leaving(slots: Slots, made: Any, batch: int = 0) -> list[tuple[Any, ...]]:
     """The tuples of a batch that leave a stream, in the order in which a state's updater would get them."""
-    state = made.partitionPersist(STATE, lambda state, tuples, collector: None, valueType="long", name="last")
+    state = made.partitionPersist(
+        STATE, lambda state, tuples, collector: None, valueType="long", name=f"last{next(_NUMBERS)}"
+    )
     (group,) = cut_nodes([state._node], {}).groups
     (output,) = group.stages[0].outputs
     table = run_group(slots, group, batch).results[output.name]

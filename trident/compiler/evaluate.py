@@ -15,6 +15,7 @@ from trident.compiler.kernels import Work, catching, kernel, work_of
 from trident.compiler.letters import Caught, Letters
 from trident.compiler.multireduces import multi_reduced
 from trident.compiler.needs import needs, with_letters
+from trident.compiler.picks import PickSpec, picked
 from trident.compiler.placing import (
     PARTITION,
     batch_place,
@@ -43,6 +44,7 @@ from trident.plan.nodes import (
     Part,
     PartitionOf,
     PersistentAggregate,
+    Pick,
     Repartition,
     StateQuery,
     WindowPanes,
@@ -125,7 +127,7 @@ class Evaluation:
                 return in_order(columns)
             case Aggregate(group=group) if group:
                 return by_fields(columns, group, arrow_schema(node.schema), count)
-            case Aggregate():
+            case Aggregate() | Pick():
                 return in_one(columns, batch_place(run.txid, count or 1))
         return spread(columns, count)
 
@@ -149,6 +151,8 @@ class Evaluation:
                 return lambda sources, run: _debugged(node, sources[0], run)
             case Aggregate() | PersistentAggregate():
                 return self._aggregating(node)
+            case Pick():
+                return self._picking(node)
             case PartitionOf():
                 return lambda sources, run: numbered(sources[0], node.schema.names[-1])
             case WindowPanes():
@@ -192,6 +196,11 @@ class Evaluation:
             return in_order(aggregate(sources[0], every_part(run.requests, count), _batch(run)))
 
         return parted
+
+    def _picking(self, node: Pick) -> Step:
+        spec = PickSpec.of(node)
+        apart = (*self._hidden, PARTITION) if self._placed and node.scope == "partition" else self._hidden
+        return lambda sources, run: picked(spec, sources[0], apart)
 
     def _repartitioning(self, node: Repartition) -> Step:
         if not self._placed:

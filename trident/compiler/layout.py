@@ -14,6 +14,7 @@ from trident.compiler.letters import Caught
 from trident.compiler.needs import needs, with_letters
 from trident.compiler.program import Stage
 from trident.operations.builtin_filters import FilterNull
+from trident.operations.picking import Extreme
 from trident.plan.nodes import (
     Aggregate,
     Debug,
@@ -21,6 +22,7 @@ from trident.plan.nodes import (
     MultiReduce,
     Node,
     PersistentAggregate,
+    Pick,
     Sink,
     StateQuery,
     WindowPanes,
@@ -152,6 +154,8 @@ def check_travels(stage_layout: Layout) -> None:
         work = work_of(node)
         if work is not None and work.operation is not None:
             _check_pickles(work.where, work.operation.target)
+        if isinstance(node, Pick) and isinstance(node.picking, Extreme):
+            _check_pickles(Where(node.step, node.picking.site), node.picking.comparator)
         if isinstance(node, Aggregate):
             for member in node.members:
                 _check_pickles(Where(node.step, member.how.site), member.how.aggregator)

@@ -16,13 +16,14 @@ from pyspark.sql.types import StructField
 
 from trident.base.types import arrow_schema, select
 from trident.compiler import places
-from trident.compiler.aggregates import aggregated, gathered_in_place, gathering, meeting, met_in_place
+from trident.compiler.aggregates import aggregated, gathered_in_place, gathering, meeting, met_in_place, together
 from trident.compiler.expressions import Expressions, Learned, analysed
 from trident.compiler.join_frames import joined
 from trident.compiler.kernels import compile_chain
 from trident.compiler.layout import Layout, is_filter_null
 from trident.compiler.multireduce_frames import multi_reduced
 from trident.compiler.names import all_quoted, cast, plain, quoted
+from trident.compiler.picks import Picked, PickSpec
 from trident.compiler.placing import batch_place, choice_of
 from trident.compiler.prepared import wants_life
 from trident.compiler.sessions import Profile, is_connect, view_of
@@ -45,6 +46,7 @@ from trident.plan.nodes import (
     Part,
     PartitionOf,
     PersistentAggregate,
+    Pick,
     Placing,
     Project,
     Repartition,
@@ -113,6 +115,8 @@ class Lowering:
         found, count = self._lowered(node), self.layout.partitions[id(node)]
         if count is None or stays(node) or isinstance(node, Repartition | StateStep | MultiReduce):
             return found
+        if isinstance(node, Pick):
+            return places.in_one(found, batch_place(self._txid, count), count)
         if isinstance(node, Aggregate):
             if not node.group:
                 return places.in_one(found, batch_place(self._txid, count), count)
@@ -183,6 +187,8 @@ class Lowering:
         chain = self.chain(node)
         if chain is not None:
             return Tail(chain[1], chain[0], chain[0].leaving)
+        if isinstance(node, Pick):
+            return self._picked(node)
         if isinstance(node, MultiReduce):
             frames = [self.frame(source) for source in node.sources]
             return multi_reduced(node, frames, self.layout.partitions[id(node)], self.profile)
@@ -253,6 +259,18 @@ class Lowering:
         entering = arrow_schema(select(node.source.schema, names))
         chain = self._folding_chain(node) or (Chain((), entering, entering), self.select(node.source, names))
         return gathered_in_place(Tail(chain[1], chain[0], entering), gather_spec(node, self._txid))
+
+    def _picked(self, node: Pick) -> Tail:
+        """What is picked of each partition, where the Python operations before it run; for the batch, picked again."""
+        reads = {*self.layout.names(node), *node.inputs}
+        names = [name for name in node.schema.names if name in reads]
+        entering = arrow_schema(select(node.schema, names))
+        chain = self._own_chain(node.source, names) or (Chain((), entering, entering), self.select(node.source, names))
+        function = Picked(PickSpec.of(node), entering)
+        parts = Tail(chain[1], chain[0], entering).then(function, entering)
+        return (
+            parts if node.scope == "partition" else Tail(together(parts.frame(), (), self.profile), function, entering)
+        )
 
     def folding(self, node: Aggregate | PersistentAggregate) -> Tail:
         """One accumulator a key and partition, folded where the Python operations before it run, if there are any."""

@@ -21,6 +21,7 @@ from trident.plan.nodes import (
     PartitionOf,
     Peek,
     PersistentAggregate,
+    Pick,
     Repartition,
     StateQuery,
     WindowPanes,
@@ -69,6 +70,8 @@ def entering(node: Node, after: set[str]) -> list[set[str]]:
             return [after | set(names)]
         case Map(inputs=inputs):
             return [set(inputs)]
+        case Pick(inputs=inputs):
+            return [after | set(inputs)]
         case Aggregate() | PersistentAggregate():
             return [{*node.group, *inputs_of(node)}]
         case Part():

@@ -17,6 +17,7 @@ from trident.plan.nodes import (
     PartitionPersist,
     PersistentAggregate,
     PersistentReduce,
+    Pick,
     Repartition,
     RequestSource,
     SpoutSource,
@@ -57,7 +58,7 @@ def _runner(node: Node) -> str:
             return SPARK
         case Repartition(function=function) if function is not None:
             return PYTHON
-        case MultiReduce():
+        case MultiReduce() | Pick():
             return PYTHON
         case Aggregate() | PersistentAggregate():
             return SPARK if all_native(node) else PYTHON

@@ -22,6 +22,7 @@ from trident.plan.nodes import (
     PartitionPersist,
     PersistentAggregate,
     PersistentReduce,
+    Pick,
     Repartition,
     RequestSource,
     Split,
@@ -78,6 +79,9 @@ def about(node: Node) -> str:
             return spout.kind.value
         case Each(inputs=inputs) | Filter(inputs=inputs) | Split(inputs=inputs):
             return f"of {', '.join(inputs)}" if inputs != tuple(node.source.schema.names) else ""
+        case Pick(inputs=inputs, scope=scope):
+            by = f"by {', '.join(inputs)}" if inputs and inputs != tuple(node.schema.names) else ""
+            return ", ".join(filter(None, [by, "in each partition" if scope == "partition" else "of the batch"]))
         case Aggregate(group=group, scope=scope):
             where = "in each partition" if scope == "partition" else "" if group else "over the batch"
             return ", ".join(filter(None, [f"by {', '.join(group)}" if group else "", where]))

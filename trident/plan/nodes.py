@@ -14,6 +14,7 @@ from trident.base.callsite import CallSite
 from trident.operations.aggregators import Aggregation, AnyAggregation, Reduction
 from trident.operations.functions import Operation, Query, Updating
 from trident.operations.multireducers import MultiReduction
+from trident.operations.picking import Picking
 from trident.operations.poison import OnError
 from trident.operations.windowing import Windowing
 from trident_spouts.executor import Spout
@@ -180,6 +181,16 @@ class Aggregate(Node):
     group: tuple[str, ...]
     members: tuple[Member, ...]
     scope: Scope = "batch"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pick(Node):
+    """Some of the tuples, whole: those that are picked of the batch, or of every partition, by these fields."""
+
+    source: Node
+    inputs: tuple[str, ...]
+    picking: Picking
+    scope: Scope
 
 
 # --- state steps -------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from trident.plan.nodes import (
     Part,
     PartitionOf,
     Peek,
+    Pick,
     Placing,
     Project,
     Repartition,
@@ -44,7 +45,7 @@ def stays(node: Node) -> bool:
             return True
         case MultiReduce(groups=groups):
             return not groups
-        case Aggregate(scope=scope):
+        case Aggregate(scope=scope) | Pick(scope=scope):
             return scope == "partition"
     return False
 

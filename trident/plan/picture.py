@@ -22,6 +22,7 @@ from trident.plan.nodes import (
     Peek,
     PersistentAggregate,
     PersistentReduce,
+    Pick,
     Project,
     RequestSource,
     Split,
@@ -199,7 +200,7 @@ def _kind(node: Node) -> Kind:
     match node:
         case SpoutSource() | RequestSource():
             return "source"
-        case PersistentAggregate() | PersistentReduce() | PartitionPersist() | Aggregate():
+        case PersistentAggregate() | PersistentReduce() | PartitionPersist() | Aggregate() | Pick():
             return "aggregate"
         case WindowPanes() | Watermark() | Window():
             return "aggregate"

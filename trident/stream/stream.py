@@ -1,8 +1,10 @@
 """The fluent skin, put together from its families of verbs."""
 
 from trident.stream.aggregate import AggregateVerbs
+from trident.stream.assembly import AssemblyVerbs
 from trident.stream.base import StreamBase
 from trident.stream.combine import CombineVerbs
+from trident.stream.extremes import ExtremeVerbs
 from trident.stream.letters import LetterVerbs
 from trident.stream.look import LookVerbs
 from trident.stream.map import MapVerbs
@@ -18,6 +20,7 @@ class Stream(
     MapVerbs,
     RepartitionVerbs,
     AggregateVerbs,
+    ExtremeVerbs,
     PersistVerbs,
     QueryVerbs,
     CombineVerbs,
@@ -26,6 +29,7 @@ class Stream(
     LetterVerbs,
     LookVerbs,
     WindowVerbs,
+    AssemblyVerbs,
 ):
     """A description of what happens to every batch; `TridentTopology.newStream` begins one.
 

@@ -1,0 +1,98 @@
+"""Pieces of a stream that are used again: applyAssembly."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from trident.base.errors import TopologyError
+from trident.base.names import brief
+from trident.operations.reading import bind
+from trident.stream.base import StreamBase
+from trident.stream.call import operation_site
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+
+class Assembly(Protocol):
+    """Some steps as one (``org.apache.storm.trident.operation.Assembly``).
+
+    >>> class Loud:
+    ...     def apply(self, stream):
+    ...         return stream.map("word", str.upper, "word string")
+    >>> from trident import TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["ox"]]))
+    >>> words.applyAssembly(Loud()).take(1)
+    [Row(word='OX')]
+    """
+
+    def apply(self, stream: Any) -> Any:
+        """The stream with the steps behind it."""
+        ...
+
+
+class AssemblyVerbs(StreamBase):
+    """The verb that applies steps written elsewhere."""
+
+    __slots__ = ()
+
+    def applyAssembly(self, assembly: "Assembly | Callable[[Stream], Stream]") -> "Stream":
+        """Go on with the steps that an assembly adds: an object with ``apply(stream)``, or a callable of a stream.
+
+        Meaning: ``org.apache.storm.trident.Stream.applyAssembly``.
+
+        >>> from trident import FirstN, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["ox", "cow", "ewe"]]))
+        >>> words.applyAssembly(FirstN(2, "word")).take(5)
+        [Row(word='cow'), Row(word='ewe')]
+        >>> words.applyAssembly(lambda stream: stream.filter("word", str.islower)).fields
+        ('word',)
+        """
+        step = self._step("applyAssembly").with_function(operation_site(assembly))
+        apply: Any = getattr(assembly, "apply", assembly)
+        if isinstance(assembly, type) and callable(getattr(assembly, "apply", None)):
+            raise step.error(
+                TopologyError, f"{assembly.__name__} is a class; give an instance of it, {assembly.__name__}()"
+            )
+        if not callable(apply):
+            raise step.error(
+                TopologyError, f"{brief(assembly)} is no assembly; give an object with apply(stream), or a callable"
+            )
+        bind(apply, 1, "it is called with one stream", step)
+        found: Stream = apply(self)
+        if not isinstance(found, StreamBase):
+            hint = "; return the stream" if found is None else ""
+            raise step.error(TopologyError, f"it gave {brief(found)}, which is no stream{hint}")
+        if found._register is not self._register:
+            raise step.error(TopologyError, f"it gave {found!r}, a stream of another topology")
+        return found
+
+
+class FirstN:
+    """An assembly that leaves `n` tuples of each batch: the first ones, or the least by `sortField` (``reverse=True``:
+    the greatest), in that order. Nulls come last, NaN is greater than every number; of equal ones the earlier stay.
+
+    Meaning: ``org.apache.storm.trident.operation.builtin.FirstN``, which fails at a null.
+
+    >>> from trident import FirstN, TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> batch = [("ox", 3), ("cow", None), ("ewe", 7)]
+    >>> herds = TridentTopology().newStream("herds", FixedBatchSpout("name string, n long", [batch]))
+    >>> herds.applyAssembly(FirstN(2, "n", reverse=True)).take(5)
+    [Row(name='ewe', n=7), Row(name='ox', n=3)]
+    """
+
+    def __init__(self, n: int, sortField: str | None = None, reverse: bool = False) -> None:
+        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+            raise TopologyError(f"FirstN leaves a whole number of tuples, 1 or more, not n={n!r}")
+        if reverse and sortField is None:
+            raise TopologyError("FirstN has nothing to reverse without a sortField; write FirstN(n, 'field', True)")
+        self.n, self.sortField, self.reverse = n, sortField, reverse
+
+    def apply(self, stream: "Stream") -> "Stream":
+        """The stream with at most `n` tuples a batch."""
+        return stream._first(self.n, self.sortField, self.reverse)
+
+    def __repr__(self) -> str:
+        return f"FirstN({self.n}, {self.sortField!r}, {self.reverse})"

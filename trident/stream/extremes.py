@@ -1,0 +1,120 @@
+"""The least and the greatest tuple of a partition or batch: min, minBy, max, maxBy."""
+
+from typing import TYPE_CHECKING, Any
+
+from trident.base.callsite import CallSite, site_of
+from trident.base.errors import TopologyError
+from trident.base.names import FieldsLike
+from trident.base.step import Step
+from trident.operations.picking import Comparator, Extreme, First, Picking, check_comparator, check_ordered
+from trident.plan import nodes
+from trident.stream.base import StreamBase
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+
+class ExtremeVerbs(StreamBase):
+    """Verbs that leave whole tuples and drop the others."""
+
+    __slots__ = ()
+
+    def min(self, comparator: Comparator, *, scope: nodes.Scope = "partition") -> "Stream":
+        """The least tuple of every partition, or of the batch. See `max`.
+
+        Meaning: ``org.apache.storm.trident.Stream.min``.
+        """
+        return self._compared("min", comparator, scope)
+
+    def max(self, comparator: Comparator, *, scope: nodes.Scope = "partition") -> "Stream":
+        """The greatest tuple of every partition, or of the batch, by a comparator; the last one of equal ones. What has
+        no tuple gives none.
+
+        Meaning: ``org.apache.storm.trident.Stream.max``, which goes by partition too.
+
+        Parameters
+        ----------
+        comparator : callable
+            Of two TridentTuples; gives a number below 0, 0 or above 0, as the first is less, equal or greater.
+        scope : "partition" or "batch"
+            What the greatest tuple is of; "partition" as in Trident.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["ox", "cow", "ewe"]]))
+        >>> words.max(lambda a, b: len(a.word) - len(b.word), scope="batch").take(3)
+        [Row(word='ewe')]
+        """
+        return self._compared("max", comparator, scope)
+
+    def minBy(
+        self, field: FieldsLike, comparator: Comparator | None = None, *, scope: nodes.Scope = "partition"
+    ) -> "Stream":
+        """The tuple with the least value of a field, of every partition or of the batch. See `maxBy`.
+
+        Meaning: ``org.apache.storm.trident.Stream.minBy``.
+        """
+        return self._by("minBy", field, comparator, scope)
+
+    def maxBy(
+        self, field: FieldsLike, comparator: Comparator | None = None, *, scope: nodes.Scope = "partition"
+    ) -> "Stream":
+        """The tuple with the greatest value of a field, of every partition or of the batch; the last one of equal ones.
+        Nulls are skipped; where there is nothing else, no tuple leaves.
+
+        Meaning: ``org.apache.storm.trident.Stream.maxBy``, which fails where there is nothing else.
+
+        Parameters
+        ----------
+        field : str
+            One field, in Spark's order: NaN is greater than every number.
+        comparator : callable, optional
+            Of two values of the field, where their own order is not meant, or where they have none.
+        scope : "partition" or "batch"
+            What the greatest tuple is of; "partition" as in Trident.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> batch = [("ox", 3), ("cow", 7), ("ewe", None)]
+        >>> herds = TridentTopology().newStream("herds", FixedBatchSpout("name string, n long", [batch]))
+        >>> herds.maxBy("n", scope="batch").take(3)
+        [Row(name='cow', n=7)]
+        """
+        return self._by("maxBy", field, comparator, scope)
+
+    def _compared(self, verb: str, comparator: Any, scope: nodes.Scope) -> "Stream":
+        step = self._step(verb)
+        check_comparator(comparator, "TridentTuples", step)
+        step = step.with_function(site_of(comparator))
+        picking = Extreme(verb == "max", site_of(comparator), comparator, whole=True)
+        return self._picked(picking, self.fields, scope, step)
+
+    def _by(self, verb: str, field: FieldsLike, comparator: Any, scope: nodes.Scope) -> "Stream":
+        step = self._step(verb)
+        names = self._inputs(field, step)
+        if len(names) != 1:
+            raise step.error(TopologyError, f"{verb} goes by one field, not {len(names)}; write {verb}('n')")
+        if comparator is None:
+            check_ordered(self.schema[names[0]], f"; give a comparator, {verb}({names[0]!r}, comparator)", step)
+            step = Step(f"{step.label}({names[0]})", step.called)
+            return self._picked(Extreme(verb == "maxBy", CallSite(verb)), names, scope, step)
+        check_comparator(comparator, f"values of {names[0]!r}", step)
+        step = step.with_function(site_of(comparator))
+        return self._picked(Extreme(verb == "maxBy", site_of(comparator), comparator), names, scope, step)
+
+    def _first(self, count: int, sortField: FieldsLike | None, reverse: bool) -> "Stream":
+        """What ``FirstN`` makes of this stream."""
+        step = self._step("FirstN")
+        names = () if sortField is None else self._inputs(sortField, step)
+        if len(names) > 1:
+            raise step.error(TopologyError, f"FirstN sorts by one field, not {len(names)}")
+        for name in names:
+            check_ordered(self.schema[name], "; sort by another field", step)
+        return self._picked(First(count, CallSite("FirstN"), reverse), names, "batch", step)
+
+    def _picked(self, picking: Picking, inputs: tuple[str, ...], scope: nodes.Scope, step: Step) -> "Stream":
+        if scope not in ("partition", "batch"):
+            raise step.error(TopologyError, f"scope is 'partition' or 'batch', not {scope!r}")
+        return self._then(
+            nodes.Pick(self._node, inputs, picking, scope, step=step.label, site=step.called, schema=self.schema)
+        )
