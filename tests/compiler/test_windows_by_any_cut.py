@@ -276,6 +276,7 @@ def session_oracle(rows: Sequence[Row], gap: int, fold: str, grouped: bool) -> l
 @QUICK
 @given(ROWS, SEEDS, st.integers(1, 12), FOLD, st.booleans())
 @example([("a", 0, 1), ("a", 8, 2), ("a", 4, 4)], 5, 5, "sum", True)
+@example([("a", 0, 0), ("a", 0, 0), ("a", 2, 0), ("a", 2, 1), ("a", 1, 0)], 0, 2, "reducer", False)
 def test_sessions_depend_on_the_times_alone(rows: list[Row], seed: int, gap: int, fold: str, grouped: bool) -> None:
     window = windowed(SessionWindow(gap, "at", lateness=disorder(rows)), fold, grouped)
     results = plain(fed(window, [*rows, END], seed))

@@ -227,7 +227,8 @@ class _Accumulators(_Content):
 
 
 class _Tuples(_Content):
-    """All tuples of a session."""
+    """All tuples of a session, in the order in which they came: those of a batch have greater places than what was
+    stored, whichever sessions met."""
 
     def __init__(self, node: Window, held: Held) -> None:
         self._node, self._format, self._where = node, held, where_of(node)
@@ -248,12 +249,12 @@ class _Tuples(_Content):
 
     def held(self, sessions: Sequence[list[int]]) -> pa.Array:
         ends = np.concatenate([[0], np.cumsum([len(held) for held in sessions])])
-        return self._format.lists(self._elements, [at for held in sessions for at in held], ends)
+        return self._format.lists(self._elements, [at for held in sessions for at in sorted(held)], ends)
 
     def results(self, sessions: Sequence[Session]) -> tuple[Columns, list[int]]:
         results, times = Results(self._node.windowing, self._where), self._format.times(self._elements)
         for number, session in enumerate(sessions):
-            held = np.asarray(session.held, np.int64)
+            held = np.asarray(sorted(session.held), np.int64)  # as they came
             held = held[np.argsort(times[held], kind="stable")]
             taken = self._format.tuples(self._elements.take(pa.array(held)))
             lists = taken.lists(taken.names)
