@@ -7,9 +7,19 @@ from tests.differential.plan import Plan, Step, ddl, names
 from trident import Count, FilterNull, Max, Min, Stream, Sum, TridentTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
+from trident.stream.combine import joined
+from trident.stream.multireduce import multi_reduced
 from trident.stream.split import SplitStreams
 
-AGGREGATORS: dict[str, Any] = {"Count": Count, "Sum": Sum, "Min": Min, "Max": Max, "Longest": use.Longest}
+AGGREGATORS: dict[str, Any] = {
+    "Count": Count,
+    "Sum": Sum,
+    "Min": Min,
+    "Max": Max,
+    "Longest": use.Longest,
+    "Adding": use.Adding,
+    "Seen": use.Seen,
+}
 
 
 def nothing(*_: Any) -> None:
@@ -57,14 +67,24 @@ def _aggregate(step: Step, of: list[Stream], native: bool) -> Stream:
     return found
 
 
-def _join(step: Step, of: list[Stream], native: bool) -> Stream:
-    topology_join = of[0].join if len(of) == 2 else None
-    kinds, mode, fields = list(step.args["types"]), step.args["mode"], list(names(step.fields))
-    if topology_join is not None:
-        left, right = step.args["keys"]
-        return topology_join(of[1], left, fields, otherKeys=right, joinType=kinds, mode=mode)
-    from trident.stream.combine import joined
+def _chain(step: Step, of: list[Stream], native: bool) -> Stream:
+    grouped: Any = of[0].groupBy(*step.args["group"]) if step.args["group"] else of[0]
+    names_of = [name for name, _ in step.fields[len(step.args["group"]) :]]
+    chain = grouped.chainedAgg()
+    for (kind, inputs), name in zip(step.args["members"], names_of, strict=True):
+        verb = chain.partitionAggregate if step.args["scope"] == "partition" else chain.aggregate
+        chain = verb(*inputs, AGGREGATORS[kind](), name)
+    found: Stream = chain.chainEnd()
+    return found
 
+
+def _multi_reduce(step: Step, of: list[Stream], native: bool) -> Stream:
+    grouped = [stream.groupBy(name) for stream, name in zip(of, step.args["groups"], strict=True)]
+    return multi_reduced(of[0]._register, grouped, list(step.args["inputs"]), use.Balance(), ddl(step.fields))
+
+
+def _join(step: Step, of: list[Stream], native: bool) -> Stream:
+    kinds, mode, fields = list(step.args["types"]), step.args["mode"], list(names(step.fields))
     return joined(of[0]._register, of, list(step.args["keys"]), fields, kinds, mode)
 
 
@@ -82,6 +102,8 @@ VERBS: dict[str, Any] = {
     "global": lambda s, of, n: of[0].global_().parallelismHint(s.args["count"]),
     "partition": lambda s, of, n: of[0].partition("n", use.to_place).parallelismHint(s.args["count"]),
     "aggregate": _aggregate,
+    "chain": _chain,
+    "multiReduce": _multi_reduce,
     "merge": lambda s, of, n: of[0].merge(*of[1:], outputFields=list(names(s.fields))),
     "join": _join,
 }

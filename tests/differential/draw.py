@@ -35,6 +35,17 @@ _SUMMABLE = {
 }
 
 
+_MEMBERS: dict[str, tuple[str, ...]] = {
+    "Count": (),
+    "Sum": ("long",),
+    "Min": ("long",),
+    "Longest": ("string",),
+    "Adding": ("long",),
+    "Seen": ("string",),
+}
+_LOCAL = ("each", "map", "filter", "filterNull", "project", "peek", "part")
+
+
 class Drawing:
     """One plan, step by step."""
 
@@ -148,6 +159,41 @@ class Drawing:
         inputs = () if kind == "Count" else (of[0],)
         self.add("aggregate", (at,), (*group, new), kind=kind, group=names(tuple(group)), inputs=inputs)
 
+    def chain(self) -> None:
+        """Over batches and groups anywhere; over partitions where the oracle knows them."""
+        scope = self.pick(["batch", "partition"])
+        able = [at for at in range(len(self.steps)) if scope == "batch" or self.exact(at)]
+        if not able:
+            return
+        at = self.pick(able)
+        fit = [
+            (kind, ((name,) if kinds else ()))
+            for kind, kinds in _MEMBERS.items()
+            for name, of in self.fields(at)
+            if not kinds or of in kinds
+        ]
+        members = self.draw(st.lists(st.sampled_from(fit), min_size=1, max_size=3))
+        group = tuple(self.draw(st.lists(st.sampled_from(self.fields(at)), max_size=1)))
+        new = tuple((self.name(), "string" if kind in ("Seen", "Longest") else "long") for kind, _ in members)
+        self.add("chain", (at,), group + new, scope=scope, group=names(group), members=tuple(members))
+
+    def exact(self, at: int) -> bool:
+        """Whether it is known which partition a tuple is in."""
+        step = self.steps[at]
+        if step.verb in ("partition", "global", "broadcast"):
+            return True
+        return step.verb in _LOCAL and self.exact(step.sources[0])
+
+    def multiReduce(self) -> None:
+        kind = self.pick(["string", "long"])
+        able = [at for at, step in enumerate(self.steps) if {kind, "long"} <= {each for _, each in step.fields}]
+        if not able:
+            return
+        sources = tuple(self.draw(st.lists(st.sampled_from(able), min_size=2, max_size=3)))
+        groups = tuple(self.pick([name for name, each in self.fields(at) if each == kind]) for at in sources)
+        inputs = tuple(self.pick([name for name, each in self.fields(at) if each == "long"]) for at in sources)
+        self.add("multiReduce", sources, self.called((kind, "long")), groups=groups, inputs=inputs)
+
     def merge(self) -> None:
         first = self.stream()
         assert first is not None
@@ -192,6 +238,8 @@ VERBS: tuple[Callable[[Drawing], None], ...] = (
     Drawing.peek,
     Drawing.place,
     Drawing.aggregate,
+    Drawing.chain,
+    Drawing.multiReduce,
     Drawing.merge,
     Drawing.join,
 )

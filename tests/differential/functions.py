@@ -59,6 +59,48 @@ NATIVE = {
 """The same for Spark."""
 
 
+class Adding:
+    """A reducer: from a hundred on."""
+
+    outputType = "long"
+
+    def init(self) -> int:
+        return 100
+
+    def reduce(self, curr: int, tuple: Any) -> int:
+        return curr + (tuple[0] or 0)
+
+
+class Seen:
+    """An aggregator that emits each text once, in order: none, one, or several tuples."""
+
+    outputType = "string"
+
+    def init(self, batchId: Any, collector: Any) -> set[str]:
+        return set()
+
+    def aggregate(self, state: set[str], tuple: Any, collector: Any) -> None:
+        if tuple[0]:
+            state.add(tuple[0])
+
+    def complete(self, state: set[str], collector: Any) -> None:
+        for word in sorted(state):
+            collector.emit([word])
+
+
+class Balance:
+    """Over several grouped streams: what the first brings less what the others bring."""
+
+    def init(self, collector: Any, group: Any) -> list[int]:
+        return [0]
+
+    def execute(self, state: list[int], streamIndex: int, group: Any, tuple: Any, collector: Any) -> None:
+        state[0] += (tuple[0] or 0) * (1 if streamIndex == 0 else -1)
+
+    def complete(self, state: list[int], group: Any, collector: Any) -> None:
+        collector.emit([group[0], state[0]])
+
+
 class Longest:
     """A combiner of one's own."""
 

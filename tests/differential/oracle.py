@@ -132,6 +132,32 @@ def folded(kind: str, values: list[Any]) -> Any:
     raise KeyError(kind)
 
 
+def emitted(kind: str, values: list[Any]) -> list[Any]:
+    """What one member of a chain gives for the values of its field: any number of values."""
+    if kind == "Seen":
+        return sorted({value for value in values if value})
+    return [100 + sum(value or 0 for value in values)] if kind == "Adding" else [folded(kind, values)]
+
+
+def _chain(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+    parts = sources[0] if step.args["scope"] == "partition" else _heap(step, sources, fields)
+    by = _places(fields[0], step.args["group"])
+    found: Parts = []
+    for part in parts:
+        groups: dict[Row, list[Row]] = {} if by else {(): []}
+        for row in part:
+            groups.setdefault(key_of(row, by), []).append(row)
+        rows = []
+        for members in groups.values():
+            given = []
+            for kind, inputs in step.args["members"]:
+                of = _places(fields[0], inputs)
+                given.append(emitted(kind, [row[of[0]] if of else None for row in members]))
+            rows += [tuple(members[0][place] for place in by) + values for values in product(*given)]
+        found.append(rows)
+    return found
+
+
 def _aggregate(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
     (rows,) = _heap(step, sources, fields)
     by, of = _places(fields[0], step.args["group"]), _places(fields[0], step.args["inputs"])
@@ -179,6 +205,16 @@ def _joined_row(step: Step, rows: Sequence[Row | None], keys: list[list[int]], f
     return (key, *rest)
 
 
+def _multi_reduce(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+    left: dict[Row, list[Any]] = {}
+    for at, (parts, own) in enumerate(zip(sources, fields, strict=True)):
+        (by,), (of,) = _places(own, [step.args["groups"][at]]), _places(own, [step.args["inputs"][at]])
+        for row in (row for part in parts for row in part):
+            found = left.setdefault(key_of(row, [by]), [row[by], 0])
+            found[1] += (row[of] or 0) * (1 if at == 0 else -1)
+    return [[tuple(found) for found in left.values()]]
+
+
 VERBS: dict[str, Callable[[Step, list[Parts], list[tuple[str, ...]]], Parts]] = {
     "each": _local(_each),
     "map": _local(_map),
@@ -194,6 +230,8 @@ VERBS: dict[str, Callable[[Step, list[Parts], list[tuple[str, ...]]], Parts]] = 
     "global": _global,
     "partition": _partition,
     "aggregate": _aggregate,
+    "chain": _chain,
+    "multiReduce": _multi_reduce,
     "merge": _merge,
     "join": _join,
 }
