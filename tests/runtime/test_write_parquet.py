@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import shutil
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -243,12 +244,11 @@ def test_readers_beside_the_writer_see_the_first_batches_whole(tmp_path: Path) -
     with start_local(topology, name="t", checkpointLocation=tmp_path / "checkpoint") as running:
         for batch in range(1, 40):
             feeder.feed([(batch, n) for n in range(5)])
-        deadline = 400
-        while (not seen or max(seen) < 39) and deadline:
-            deadline -= 1
+        deadline = time.monotonic() + 60
+        while (not seen or max(seen) < 39) and time.monotonic() < deadline:
             found = rows(tmp_path / "out")
             last = max((row[0] for row in found), default=0)
             assert found == [(batch, n) for batch in range(1, last + 1) for n in range(5)]
             seen.add(last)
         running.processAllAvailable(timeout=20)
-    assert len(rows(tmp_path / "out")) == 195 and deadline
+    assert len(rows(tmp_path / "out")) == 195 and max(seen) == 39
