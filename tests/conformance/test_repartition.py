@@ -23,10 +23,10 @@ def test_equal_fields_meet_in_one_partition_in_every_batch(case: Case, engine: S
     assert all(0 <= at < PARTITIONS for at in first)
 
 
-def everywhere(case: Case, engine: Slots, how: str, attempt: int = 0) -> list[int]:
+def everywhere(case: Case, engine: Slots, how: str, attempt: int = 0, batches: int = 4) -> list[int]:
     """The one partition of each batch."""
     found = []
-    for batch, rows in enumerate(case.rows()):
+    for batch, rows in enumerate(case.rows()[:batches]):
         topology = TridentTopology()
         stream: Stream = getattr(case.stream(topology, "n long"), how)()
         ((at, there),) = lying(engine, topology, stream.parallelismHint(PARTITIONS), batch, attempt).items()
@@ -39,7 +39,7 @@ def everywhere(case: Case, engine: Slots, how: str, attempt: int = 0) -> list[in
 def test_global_is_one_partition_for_all_batches_and_batch_global_one_for_each(case: Case, engine: Slots) -> None:
     assert everywhere(case, engine, "global_") == case.expected["example_partitions"]["global"]
     first = everywhere(case, engine, "batchGlobal")
-    assert everywhere(case, engine, "batchGlobal", attempt=1) == first
+    assert everywhere(case, engine, "batchGlobal", attempt=1, batches=2) == first[:2]
     assert len(set(first)) > 1, "batches are not spread"
 
 
