@@ -1,5 +1,6 @@
 """Many tuples of a batch to few: aggregators of three kinds, over the batch, its groups, its partitions, in chains."""
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from tests.compiler.kit import Slots
 from tests.conformance.kit import (
     Case,
+    Rows,
     check,
     check_places,
     compare,
@@ -19,7 +21,7 @@ from tests.conformance.kit import (
     sink,
     sinks,
 )
-from trident import Count, Stream, Sum, TridentTopology
+from trident import Count, FilterNull, FirstN, Stream, Sum, TridentTopology
 from trident.base.errors import DuplicateFieldError, TopologyError
 from trident.spouts import FixedBatchSpout
 
@@ -222,3 +224,64 @@ def test_a_sum_is_of_its_fields_kind_and_skips_nulls(engine: Slots) -> None:
     sink(chain.chainEnd())
     found = emitted(engine, topology, 2)
     assert found == {"out@1:0": [(2**31 + 2, 5.25, Decimal("0.60"))], "out@2:0": [(0, 0.0, Decimal("0.00"))]}
+
+
+# --- whole tuples --------------------------------------------------------------------------------------------------
+
+
+@conforms("op-first-n")
+def test_the_first_tuples_of_a_batch_in_their_order(case: Case, engine: Slots) -> None:
+    topology = TridentTopology()
+    stream = case.stream(topology, "id string, p long")
+    for name, assembly in (
+        ("asc", FirstN(2, "p")),
+        ("desc", FirstN(2, "p", True)),
+        ("all", FirstN(9, "p")),
+        ("any", FirstN(3)),
+    ):
+        sink(stream.applyAssembly(assembly), name)
+    found = sinks(topology, engine, 0)
+    unsorted = found.pop("any")
+    expected = {name.partition("@")[0]: [tuple(row) for row in rows] for name, rows in case.expected["emits"].items()}
+    compare(found, expected, case.match)
+    assert len(set(unsorted)) == case.expected["unsorted_count"]
+    assert set(unsorted) <= {row for rows in case.rows() for row in rows}
+
+
+def test_the_first_of_nothing_are_none_and_nulls_come_last(engine: Slots) -> None:
+    """In Trident a null in the sort field ends the worker."""
+    topology = TridentTopology()
+    numbers = topology.newStream("s", FixedBatchSpout("id string, p long", [[("a", None), ("b", 2), ("c", 1)], []]))
+    sink(numbers.applyAssembly(FirstN(3, "p")), "asc")
+    sink(numbers.applyAssembly(FirstN(3, "p", True)), "desc")
+    sink(numbers.applyAssembly(FirstN(3)), "any")
+    assert sinks(topology, engine, 0)["asc"] == [("c", 1), ("b", 2), ("a", None)]
+    assert sinks(topology, engine, 0)["desc"] == [("b", 2), ("c", 1), ("a", None)]
+    assert sinks(topology, engine, 1) == {"asc": [], "desc": [], "any": []}
+
+
+EXTREMES: dict[str, Callable[[Stream], Stream]] = {
+    "minBy": lambda s: s.minBy("p"),
+    "maxBy": lambda s: s.maxBy("p"),
+    "minBy, turned round": lambda s: s.minBy("p", lambda a, b: b - a),
+    "min": lambda s: s.filter("p", FilterNull()).min(lambda a, b: a.p - b.p),
+    "max": lambda s: s.filter("p", FilterNull()).max(lambda a, b: a.p - b.p),
+}
+
+
+@pytest.mark.parametrize("verb", EXTREMES)
+def test_the_least_and_greatest_tuple_is_of_its_partition_the_last_of_equals(engine: Slots, verb: str) -> None:
+    """Nulls are skipped. A partition without tuples, or of nulls alone, gives none; in Trident reading it fails."""
+    topology = TridentTopology()
+    parts: list[Rows] = [[("a", 1), ("b", 2), ("c", 1), ("d", 2), ("e", None)], [], [("f", None)], [("g", 7)]]
+    stream = placed(topology, "id string, p long", [parts])
+    least = verb in ("minBy", "min")
+    assert lying(engine, topology, EXTREMES[verb](stream)) == {0: [("c", 1) if least else ("d", 2)], 3: [("g", 7)]}
+
+
+def test_over_the_batch_it_is_one_tuple(engine: Slots) -> None:
+    topology = TridentTopology()
+    stream = placed(topology, "id string, p long", [[[("a", 1), ("b", 9)], [], [("c", 1), ("d", None)]]])
+    sink(stream.minBy("p", scope="batch"), "least")
+    sink(stream.maxBy("p", scope="batch"), "greatest")
+    assert sinks(topology, engine, 0) == {"least": [("c", 1)], "greatest": [("b", 9)]}

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.kit import Case, conforms, raises
 from tests.support.topologies import DeclaredSpout, DeclaredState
-from trident import Count, MapGet, Stream, Sum, TridentState, TridentTopology
+from trident import Count, FirstN, MapGet, Stream, Sum, TridentState, TridentTopology
 from trident.base.errors import (
     DuplicateFieldError,
     FieldNotFoundError,
@@ -36,6 +36,16 @@ class Added:
         return curr + int(tuple.n)
 
 
+class Reduces:
+    """A reducer of several streams."""
+
+    def init(self, collector: Any) -> None: ...
+
+    def execute(self, state: Any, streamIndex: int, tuple: Any, collector: Any) -> None: ...
+
+    def complete(self, state: Any, collector: Any) -> None: ...
+
+
 def nothing(state: Any, tuples: Any, collector: Any) -> None: ...
 
 
@@ -58,6 +68,9 @@ SELECTING: dict[str, Callable[[TridentTopology, Stream], object]] = {
     "grouped aggregate": lambda topology, s: s.groupBy("k").aggregate("zz", Sum(), "m"),
     "partitionAggregate": lambda topology, s: s.partitionAggregate("zz", Sum(), "m"),
     "chained aggregate": lambda topology, s: s.chainedAgg().aggregate("zz", Sum(), "m"),
+    "minBy": lambda topology, s: s.minBy("zz"),
+    "FirstN": lambda topology, s: s.applyAssembly(FirstN(2, "zz")),
+    "multiReduce": lambda topology, s: topology.multiReduce([s, counted(topology)], ["zz", "w"], Reduces(), "m long"),
     "window": lambda topology, s: s.tumblingWindow(3, "zz", Sum(), "m", name="w"),
     "split": lambda topology, s: s.split("zz", list, streams={"a": "n long"}),
     "stateQuery": lambda topology, s: s.stateQuery(counts(topology), "zz", MapGet(), "c"),
