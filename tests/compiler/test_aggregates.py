@@ -141,6 +141,17 @@ def test_several_tuples_of_several_members_meet_in_every_combination(engine: Slo
     assert leaving(engine, made) == expected
 
 
+def test_every_group_has_its_own_combinations(engine: Slots) -> None:
+    chain = numbers([("a", 1), ("b", 5), ("a", 2)]).groupBy("k").chainedAgg().aggregate("n", Story(), "what, n")
+    made = chain.aggregate(Count(), "c").aggregate("n", Letters("x", 2), "x").chainEnd()
+    told = {
+        "a": [("open", 1), ("saw 1", 1), ("saw 2", 2), ("close", 2)],
+        "b": [("open", 1), ("saw 5", 5), ("close", 1)],
+    }
+    expected = [(k, *line, len(told[k]) - 2, x) for k in told for line in told[k] for x in ("x0", "x1")]
+    assert sorted(leaving(engine, made)) == sorted(expected)
+
+
 def test_a_chain_of_all_three_kinds(engine: Slots) -> None:
     def made() -> Any:
         chain = numbers([("a", 3), ("b", 8)], []).chainedAgg().aggregate(Count(), "count")

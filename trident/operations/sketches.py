@@ -170,8 +170,8 @@ def _item(value: Any) -> int | float | str:
     sketch passes over an empty text, so that none is."""
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, float):
-        return value if value else 0.0
+    if isinstance(value, float):  # to a sketch, too, 0.0 is -0.0 and every NaN is one
+        return value
     return f"={value if isinstance(value, str) else _text(value)}"
 
 
