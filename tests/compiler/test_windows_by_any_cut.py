@@ -25,6 +25,7 @@ from trident import (
     TumblingEventTimeWindow,
     WindowedStream,
 )
+from trident.errors import UserFunctionError
 
 Row = tuple[str | None, float | None, int]
 
@@ -171,6 +172,16 @@ def test_long_count_windows_are_held_in_parts(total: int, seed: int, length: int
     assert needed <= kept <= needed + 256 * len(groups(rows, grouped))
 
 
+def test_a_part_goes_when_no_window_needs_it() -> None:
+    """After 600 tuples, 512 of them in two parts, all have left."""
+    window = windowed(SlidingCountWindow(600, 600), "sum", False)
+    parts = []
+    for batch in range(14):
+        window.batch([("a", None, n) for n in range(50 * batch, 50 * batch + 50)])
+        parts.append(sorted(part for _, part in window.states[window.window.state.name].values))
+    assert parts == [[-1]] * 5 + [[-1, 0]] * 5 + [[-1, 0, 1]] + [[-1]] * 3
+
+
 def test_a_windows_number_goes_up_by_one_each_time_it_fires() -> None:
     window = Windowed(lambda s: s.tumblingWindow(2, "n", Numbered(), ["number", "n"]))
     assert window.batch([("a", None, n) for n in range(3)])[0] == [(1, 0), (1, 1)]
@@ -255,6 +266,53 @@ def test_what_comes_behind_the_watermark_is_late_and_counted_nowhere(
     taken.remove(END)
     found = time_oracle(taken, length, length, "reducer" if python else "sum", grouped)
     assert ordered(plain(results)) == ordered(found), "each window once"
+
+
+def test_a_late_tuple_changes_no_result_that_is_kept() -> None:
+    window = Windowed(lambda s: s.window(TumblingEventTimeWindow(10, "at"), "n", Sum(), "c", keepFor=100), late=True)
+    window.batch([("a", at(1), 1), ("a", at(12), 2)])
+    assert window.batch([("a", at(2), 4), ("a", at(13), 8)]) == ([], [("a", at(2), 4)])
+    assert window.states[window.window.state.name].values == {(at(0),): 1, (at(10),): 10}
+
+
+def test_tuples_of_one_time_come_as_they_came_after_a_restart_too() -> None:
+    window = windowed(SlidingEventTimeWindow(10, 5, "at"), "reducer", True)
+    for n in range(12):
+        window.batch([("a", at(3), n)])
+        window.restart()
+    (first, second) = window.batch([("a", at(100), 0)])[0]
+    assert first[-1] == second[-1] == list(range(12))
+
+
+class OnceBroken(Listed):
+    """Raises at its first window's end, and never again."""
+
+    broken = False
+
+    def reduce(self, curr: list[int], tuple: Any) -> list[int]:
+        if tuple.n == 99 and not OnceBroken.broken:
+            OnceBroken.broken = True
+            raise RuntimeError("once")
+        return super().reduce(curr, tuple)
+
+
+@pytest.mark.parametrize(
+    "config", [TumblingEventTimeWindow(10, "at"), SessionWindow(10, "at"), SlidingCountWindow(3, 3)], ids=repr
+)
+def test_a_batch_that_failed_in_the_aggregator_leaves_nothing_behind(config: Any) -> None:
+    """What the first try had taken in of keys and panes is forgotten with it."""
+    OnceBroken.broken = False
+    window = Windowed(lambda s: s.groupBy("k").window(config, "n", OnceBroken(), "c"))
+    assert window.batch([("a", at(1), 1), ("a", at(2), 2), ("c", at(1), 8)])[0] == []
+    rows = [("a", at(3), 99), ("b", at(4), 4), ("b", at(30), 5), ("a", at(31), 6), ("b", at(50), 7)]
+    with pytest.raises(UserFunctionError, match="raised RuntimeError: once"):
+        window.batch(rows)
+    window.txid -= 1
+    found = ordered([row[-2:] for row in window.batch(rows)[0]])
+    if isinstance(config, SlidingCountWindow):
+        assert found == [("a", [1, 2, 99]), ("b", [4, 5, 7])]
+    else:
+        assert found == ordered([("a", [1, 2, 99]), ("a", [6]), ("b", [4]), ("b", [5]), ("c", [8])])
 
 
 # --- by sessions ----------------------------------------------------------------------------------------------------

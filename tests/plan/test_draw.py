@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.examples import visits, word_count
+from tests.plan.window_example import hours
 from tests.support.golden import check_golden
 from tests.support.topologies import DeclaredState, stream
 from trident import Count, TridentTopology
@@ -20,7 +21,7 @@ HERE = Path(__file__).parent
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.mark.parametrize("make", [word_count, visits])
+@pytest.mark.parametrize("make", [word_count, visits, hours])
 @pytest.mark.parametrize("format", ["mermaid", "dot", "svg"])
 def test_a_topology_is_drawn(make, format: str) -> None:  # type: ignore[no-untyped-def]
     check_golden(HERE, f"{make.__name__}.{format}", make().draw(format))

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from tests.plan.examples import visits, word_count
+from tests.plan.window_example import hours
 from tests.support.golden import check_golden
 from tests.support.topologies import stream
 
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("make", [word_count, visits])
+@pytest.mark.parametrize("make", [word_count, visits, hours])
 def test_a_topology_is_explained(make, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
     make().explain()
     check_golden(HERE, f"{make.__name__}.explain.txt", capsys.readouterr().out)

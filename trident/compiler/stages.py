@@ -216,7 +216,9 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
             names[id(node)] = f"{name}?{asked[name]}"
         else:
             update = min((n for n in carried.get(id(node), []) if isinstance(n, StateUpdate)), key=_helps, default=None)
-            names[id(node)] = f"{node.step if update is None else update.state.name}|"
+            late = next((n for n in carried.get(id(node), []) if isinstance(n, LateTuples)), None)
+            beside = node.step if late is None else f"{late.window.state.name}>late"
+            names[id(node)] = f"{beside if update is None else update.state.name}|"
     return names
 
 

@@ -11,6 +11,7 @@ from trident.plan.nodes import (
     Emitted,
     Filter,
     ForeachBatch,
+    LateTuples,
     Map,
     MultiReduce,
     Node,
@@ -23,6 +24,8 @@ from trident.plan.nodes import (
     SpoutSource,
     StateQuery,
     StaticState,
+    WindowPanes,
+    WindowUpdate,
     WriteParquet,
     walk,
 )
@@ -49,11 +52,17 @@ def _nodes(stage: Stage) -> list[Node]:
 
 
 def _runner(node: Node) -> str:
+    if isinstance(node, WindowUpdate):
+        return DRIVER
     match node:
         case SpoutSource() | RequestSource() | StaticState():
             return ""
         case StateQuery() | PersistentReduce() | PartitionPersist() | Emitted() | ForeachBatch() | WriteParquet():
             return DRIVER
+        case LateTuples():
+            return DRIVER
+        case WindowPanes(windowing=windowing) if windowing.aggregation is not None:
+            return PYTHON if windowing.aggregation.native is None else SPARK
         case Each() | Filter() | Map() if not has_python_form(node):
             return SPARK
         case Repartition(function=function) if function is not None:
