@@ -106,6 +106,18 @@ def test_null_keys_meet_and_a_stream_meets_itself(engine: Slots) -> None:
     )  # both sides see every tuple
 
 
+def test_no_value_is_taken_for_a_null(engine: Slots) -> None:
+    topology = TridentTopology()
+    least, half, text = -9223372036854775807, -2147483647, "__trident_null"
+    keys = [(least, half, text), (None, half, text), (least, None, text), (least, half, None), (None, None, None)]
+    a = stream(topology, "a long, b int, c string, x int", [(*key, at) for at, key in enumerate(keys)], name="a")
+    b = stream(topology, "a long, b int, c string, y int", [(*key, at) for at, key in enumerate(keys)], name="b")
+    seen(a.join(b, "a, b, c", joinType="full").project("x, y"), "full")
+    seen(a.join(b, "a, b, c").project("x, y"), "inner")
+    found = results(engine, topology)
+    assert tuples(found, "full") == tuples(found, "inner") == [(at, at) for at in range(len(keys))]
+
+
 def test_tuples_of_which_no_field_is_read_are_counted(engine: Slots) -> None:
     topology = TridentTopology()
     a = stream(topology, "x string, k long", [("a", 1), ("b", 2)], name="a")
