@@ -84,6 +84,16 @@ def test_a_start_refuses_a_state_that_was_dropped_until_it_is_dropped_again(
     assert counting.once("newer") == {"newer": 1}
 
 
+def test_what_was_dropped_is_dropped_again_where_no_batch_came_since(server: RedisServer, tmp_path: Path) -> None:
+    counting = Counting(server.url, tmp_path / "checkpoint")
+    counting.once("old", "old")
+    server.client.save()
+    dropState("wc", "counts", counting.checkpoint, url=server.url)
+    assert counting.once() == {}
+    server.restart()
+    assert counting.once("new") == {"new": 1}
+
+
 def test_a_driver_stops_where_its_server_falls_back_to_before_a_reset(server: RedisServer, tmp_path: Path) -> None:
     counting = Counting(server.url, tmp_path / "checkpoint")
     counting.once("old", "old", "old")

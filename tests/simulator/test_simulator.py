@@ -76,6 +76,12 @@ def test_a_batch_that_an_older_copy_of_the_log_does_not_know_is_seen_where_only_
         assert World(45245).run().stop == "StateAheadError"
 
 
+def test_a_state_that_a_sleeping_driver_founded_on_an_emptied_server_holds_nothing_back() -> None:
+    """Seed 5000: it was taken for one that had been dropped, though no batch was frozen since the state was born."""
+    with patches.machine():
+        assert [World(seed).run().stop for seed in (5000, 21492, 40331)] == ["done"] * 3
+
+
 # --- it finds what is broken -----------------------------------------------------------------------------------------
 
 Break = Callable[[pytest.MonkeyPatch], None]

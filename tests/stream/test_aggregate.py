@@ -58,6 +58,7 @@ def test_an_aggregate_by_groups_keeps_the_group_fields_in_their_order() -> None:
 
 def test_count_needs_no_fields_and_the_others_take_the_only_one() -> None:
     assert node(stream("a string, b string").aggregate(Count(), "n")).members[0].inputs == ()
+    assert node(stream("a string, b string").aggregate("b", Count(), "n")).members[0].inputs == ()
     assert node(stream("a long").aggregate(Max(), "most")).members[0].inputs == ("a",)
     assert ddl(stream("a date").aggregate(Min(), "least").schema) == "least date"
 

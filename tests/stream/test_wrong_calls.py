@@ -295,12 +295,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         TopologyError,
         "Sum adds numbers of one input field, not of 2 (line string, n bigint)",
     ),
-    (
-        lambda s: s.aggregate("n", Count(), "c"),
-        TopologyError,
-        "Count counts tuples and takes no input fields; leave out (n), and to skip nulls put .each('n', "
-        "FilterNull()) before",
-    ),
+    (lambda s: s.aggregate("m", Count(), "c"), FieldNotFoundError, "no field 'm'"),
     (
         lambda s: s.aggregate("n", Sum(), "s int"),
         TypeDeclarationError,

@@ -49,7 +49,8 @@ class BuiltinAggregator(CombinerAggregator):
 
 @dataclass(frozen=True)
 class Count(BuiltinAggregator):
-    """How many tuples, nulls and all. Takes no input fields; the output is a bigint.
+    """How many tuples, nulls and all: to skip nulls put ``.each("field", FilterNull())`` before. It sees no field, and
+    ignores those that it is given; the output is a bigint.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.Count``.
 
@@ -70,12 +71,7 @@ class Count(BuiltinAggregator):
         return 0
 
     def problem(self, inputs: spark.StructType) -> str:
-        if not inputs.names:
-            return ""
-        return (
-            f"Count counts tuples and takes no input fields; leave out ({', '.join(inputs.names)}), "
-            f"and to skip nulls put .each({inputs.names[0]!r}, FilterNull()) before"
-        )
+        return ""
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
         return spark.LongType()

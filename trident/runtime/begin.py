@@ -24,7 +24,7 @@ from trident.runtime.coordinator import History
 from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_fitting
 from trident.runtime.home import LogHome
-from trident.runtime.lives import demand_this_life
+from trident.runtime.lives import demand_this_life, of_another_life
 from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.same_shape import demand_same_shape
 from trident.runtime.settings import Settings
@@ -176,7 +176,7 @@ def _births(
                 )
             if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
                 raise _lost(name, frozen, birth, step.state.factory, settings)
-            if birth is not None:
+            if birth is not None and frozen > birth.txid:
                 demand_this_life(name, report, birth, settings)
             _demand_not_ahead(name, report, frozen, settings)
             births[name] = birth or Birth(group.name, frozen, lease.epoch)
@@ -200,7 +200,11 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
         if name not in known:
             log.born(lease, name, births[name])
             reach("start.state.born")
-        if any(group.marker is None for group in store.report().groups):
+        report = store.report()
+        if of_another_life(report, births[name]):  # and no batch since: nothing is lost with it
+            store.drop()
+            report = store.report()
+        if any(group.marker is None for group in report.groups):
             store.create(lease, births[name].txid)
             reach("start.state.created")
         store.acquire(lease)

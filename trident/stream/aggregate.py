@@ -161,11 +161,10 @@ def _folding(stream: StreamBase, call: Arguments, usage: str) -> tuple[tuple[str
     """The input fields of a verb that folds tuples, and its output as it was written."""
     if call.outputs is None:
         raise call.step.error(TopologyError, f"name the output field; write {usage}")
-    return _inputs(stream, call, call.step), read_outputs(call.outputs, call.step)
+    return inputs_of(stream, call), read_outputs(call.outputs, call.step)
 
 
-def _inputs(stream: StreamBase, call: Arguments, step: Step) -> tuple[str, ...]:
-    """The input fields; all where none are named, but none for an aggregator that only counts."""
-    if call.inputs is None and isinstance(call.operation, Count):
-        return ()
-    return stream._inputs(call.inputs, step)
+def inputs_of(stream: StreamBase, call: Arguments) -> tuple[str, ...]:
+    """The fields that an aggregator sees: those that are named, else all; none for one that only counts."""
+    names = stream._inputs(call.inputs, call.step)
+    return () if isinstance(call.operation, Count) else names

@@ -10,7 +10,6 @@ from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
 from trident.base.types import select
-from trident.operations.builtin_aggregators import Count
 from trident.operations.outputs import OutputsLike
 from trident.operations.windowing import Windowing, read_windowing
 from trident.operations.windows import (
@@ -26,6 +25,7 @@ from trident.operations.windows import (
 )
 from trident.plan import nodes, rules
 from trident.plan import windows as fields
+from trident.stream.aggregate import inputs_of
 from trident.stream.base import StreamBase
 from trident.stream.call import read_arguments
 from trident_state.memory.factory import MemoryMapState
@@ -205,7 +205,7 @@ def windowed(stream: StreamBase, group: tuple[str, ...], config: WindowConfig, g
     step = call.step
     if call.outputs is None:
         raise step.error(TopologyError, f"name the output field; write {usage}")
-    inputs = () if call.inputs is None and isinstance(call.operation, Count) else stream._inputs(call.inputs, step)
+    inputs = inputs_of(stream, call)
     kept = microseconds(given.keepFor, "keepFor", step, zero=True)
     windowing = read_windowing(config, call.operation, select(stream.schema, inputs), call.outputs, kept, step)
     if kept and not windowing.panes:
