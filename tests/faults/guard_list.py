@@ -449,8 +449,8 @@ GUARDS = [
         "expiry, an update that reads",
         "a reducer or an updater goes on from a value that passes away with its batch",
         "trident/runtime/committer.py",
-        "            time = self._time(txid) if name in self._lives else None",
-        "            time = None",
+        "        time = self._time(txid) if state in self._lives else None",
+        "        time = None",
         "tests/runtime/test_expiry.py -k 'reads_before and memory'",
     ),
     Guard(
