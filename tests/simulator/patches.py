@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tests.simulator.flows import Worlds
 from trident.compiler.queries import compile_query
-from trident.runtime import committer, crash, fitting, group_run, reading, slots, start, watch
+from trident.runtime import committer, crash, fitting, frozen_batches, group_run, reading, slots, start, watch
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory import entries as memory_entries
@@ -205,7 +205,7 @@ def _all() -> list[tuple[Any, str, Any]]:
     unpack = _remembered(unpacked, lambda form, records, where: (type(form), *records))  # values are all longs
     return [
         *((module, "freeze", Kept) for module in (group_run, committer)),
-        *((module, "thaw", lambda kept, where: kept.table) for module in (fitting, committer)),
+        *((module, "thaw", lambda kept, where: kept.table) for module in (fitting, frozen_batches)),
         (reading, "time", Clock),
         *((module, "threading", _THREADING) for module in (group_run, watch)),
         (start, "compile_query", cache(compile_query)),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from trident.access.frozen_updates import frozen_update
 from trident.base.attempt import Lease
 from trident.base.errors import LogCorruptError, StateError, StateLostError, StateShapeError
+from trident.runtime.frozen_batches import FrozenBatches
 from trident.runtime.log import LogReading
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.memory import MemoryStore
@@ -110,13 +110,14 @@ class MemoryReplica:
 
     def _apply(self, store: MemoryStore, group: str, txid: int) -> StateError | None:
         try:
-            update = frozen_update(self._log, self._folder, group, self._state, txid)
+            batches = FrozenBatches(self._log, group, self._folder)
+            result = batches.of_state(txid, self._state)
         except LookupError:
             return StateLostError(
                 f"state {self._state!r}: its snapshot stands at txid {self.manifest.txid}, and the log keeps only the "
                 f"batches after {self._log.kept_since(group)}; restore the checkpoint from a copy"
             )
-        if update is None:  # made by a topology without this state: it stands where that began
+        if result is None:  # made by a topology without this state: it stands where that began
             self._ended = True
             return None
         if self._combine is None:
@@ -126,7 +127,7 @@ class MemoryReplica:
                 f"say openState(..., aggregator={self.told.aggregator.rpartition('.')[2]}()), "
                 f"or stop the topology, which takes a snapshot"
             )
-        store.apply(self.manifest.lease, update)
+        store.apply(self.manifest.lease, batches.update(txid, result))
         self._marker = txid
         return None
 

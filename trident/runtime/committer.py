@@ -3,7 +3,6 @@
 Synchronous and without a clock: every call may be repeated after any failure.
 """
 
-import math
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +22,6 @@ from trident.base.errors import (
 )
 from trident.base.values import conform
 from trident.compiler.engine import Result, StageResult
-from trident.compiler.freeze import read_frozen
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.updates import RunUpdate, Updated, compile_update
 from trident.compiler.windows import compile_late, compile_window
@@ -42,13 +40,14 @@ from trident.plan.nodes import (
 )
 from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_known
-from trident.runtime.frozen import FrozenOutput, freeze, life_of, thaw, with_life
+from trident.runtime.frozen import freeze, with_life
+from trident.runtime.frozen_batches import FrozenBatches
 from trident.runtime.lives import demand_this_log, of_another_life
 from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.sinks import HandOver, no_sinks
 from trident.runtime.stored import AsOf
 from trident.runtime.threads import Threads
-from trident_state.store import Applied, Store, Update
+from trident_state.store import Applied, Store
 
 RunStage = Callable[[Stage, Mapping[Node, pa.Table], TransactionAttempt], StageResult]
 AnswerQuery = Callable[[StateQuery, pa.Table, int], pa.Table]
@@ -93,6 +92,9 @@ class Committer:
     _updates: dict[StateUpdate, RunUpdate] = field(default_factory=dict)
     _windows: dict[WindowUpdate, RunWindow] = field(default_factory=dict)
     _late: dict[LateTuples, RunLate] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> Turn:
         """Apply batch `txid` and log COMMITTED. `first`: the first stage's results where they are still at hand."""
@@ -144,18 +146,17 @@ class Committer:
             return
         self._demand_kept(state, behind, upto)
         for txid in range(behind + 1, upto + 1):
-            store.apply(self.lease, self._update(state, txid, self._frozen_for(state, txid)))
+            store.apply(self.lease, self._frozen.update(txid, self._frozen_for(state, txid)))
         self.healed.append((state, behind, upto))
 
     def _frozen_for(self, state: str, txid: int) -> Result:
-        """What a batch did to a state, in whichever stage it was written then."""
-        stage = 1
-        while (frozen := self.log.frozen(self.group.name, txid, stage)) is not None:
-            if state in frozen:
-                return self._thawed(frozen[state], txid, state)
-            stage += 1
-        if stage == 1:
-            raise LogCorruptError(f"group {self.group.name!r} lacks the frozen content of batch {txid}")
+        """What a batch did to a state."""
+        try:
+            found = self._frozen.of_state(txid, state)
+        except LookupError:
+            raise self._lacking(txid) from None
+        if found is not None:
+            return found
         raise CodeChangedError(
             f"state {state!r} stands before batch {txid} of group {self.group.name!r}, which was made by a topology "
             f"without it: what it missed cannot be known. Give it another name=, or give up log and states with "
@@ -175,11 +176,11 @@ class Committer:
         """What enters the stage's state steps: at hand, from the log, or computed and frozen now."""
         if at_hand is not None:
             return at_hand
-        frozen = self.log.frozen(self.group.name, txid, stage.number)
+        frozen = self._frozen.stage(txid, stage.number)
         if frozen is not None:
-            return {name: self._thawed(output, txid, name) for name, output in frozen.items()}
+            return frozen
         if stage.number == 1:
-            raise LogCorruptError(f"group {self.group.name!r} lacks the frozen content of batch {txid}")
+            raise self._lacking(txid)
         reach("commit.stage.before")
         results = dict[str, Result]()
         if stage.runs:
@@ -233,11 +234,11 @@ class Committer:
         """What a window asks beside its state: the batch's time, and its watermark as the batch before left it."""
         watermark = step.watermark if isinstance(step, Window) else None
         stored = None if watermark is None else self._stored(watermark.state.name, txid)
-        return WindowTurn(txid, partial(self._time, txid), stored)
+        return WindowTurn(txid, partial(self._frozen.time, txid), stored)
 
     def _stored(self, state: str, txid: int) -> AsOf:
         """A state as the batch before left it."""
-        time = self._time(txid) if state in self._lives else None
+        time = self._frozen.time(txid) if state in self._lives else None
         return AsOf(self.stores[state], txid - 1, partial(self.heal, state, txid - 1), time)
 
     def _feeds(self, stage: Stage, txid: int) -> bool:
@@ -254,7 +255,7 @@ class Committer:
         demand_known(results, stage, self.births, txid)
         later = {node for s in self.group.stages for node in s.reads} if feeds else set[Node]()
         given: dict[Node, pa.Table] = {}
-        tables = {name: self._whole(result) for name, result in results.items() if feeds or name in self.stores}
+        tables = {name: self._frozen.whole(result) for name, result in results.items() if feeds or name in self.stores}
         queries = [o for o in stage.outputs if feeds and isinstance(o.step, StateQuery)]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
             given[output.step] = self._answer(output, tables[output.name], txid, written)
@@ -307,7 +308,7 @@ class Committer:
         if table is None:  # the state was born after this batch was frozen
             return Applied(None, 0, 0)
         store = self.stores[output.name]
-        update = self._update(output.name, txid, table)
+        update = self._frozen.update(txid, table)
         reach("commit.state.before")
         try:
             applied = store.apply(self.lease, update, values)
@@ -319,14 +320,6 @@ class Committer:
 
     # --- small things ----------------------------------------------------------------------------------------
 
-    def _update(self, state: str, txid: int, result: Result) -> Update:
-        life, table = life_of(result), self._whole(result).combine_chunks()
-        values = table.column(table.num_columns - 1).combine_chunks()
-        keys = table.select(list(range(table.num_columns - 1)))
-        if isinstance(values, pa.ChunkedArray):
-            values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-        return Update(txid, keys, values, None if math.isinf(life) else self._time(txid), life)
-
     def living(self, results: Mapping[str, Result]) -> dict[str, Result]:
         """Results that are about to be frozen, with how long each state's values live."""
         return {name: with_life(result, self._lives.get(name)) for name, result in results.items()}
@@ -336,21 +329,6 @@ class Committer:
         """How long the values of those states live whose values pass away."""
         lives = {step.state.name: getattr(step.state.factory, "ttlSecs", None) for step in self.group.states}
         return {name: float(life) for name, life in lives.items() if life is not None}
-
-    def _time(self, txid: int) -> float:
-        """When a batch was planned: logged with its plan, hence the same at every replay."""
-        planned = self.log.plan(self.group.name, txid)
-        if planned is None:
-            raise LogCorruptError(f"group {self.group.name!r} lacks the plan of batch {txid}")
-        return planned[1]
-
-    def _whole(self, result: Result) -> pa.Table:
-        if isinstance(result, pa.Table):
-            return result
-        return pa.concat_tables([result.schema.empty_table(), *read_frozen(self.folder, result)])
-
-    def _thawed(self, output: FrozenOutput, txid: int, name: str) -> Result:
-        return thaw(output, f"group {self.group.name!r}, batch {txid}, {name!r}")
 
     def sweep(self) -> None:
         """Delete the files of attempts of earlier epochs that never froze."""
@@ -364,6 +342,9 @@ class Committer:
         """Delete files that no frozen batch refers to any more."""
         for folder in folders:
             shutil.rmtree(self.folder / folder, ignore_errors=True)
+
+    def _lacking(self, txid: int) -> LogCorruptError:
+        return LogCorruptError(f"group {self.group.name!r} lacks the frozen content of batch {txid}")
 
     def _demand_kept(self, state: str, behind: int, upto: int) -> None:
         kept = self.log.kept_since(self.group.name)

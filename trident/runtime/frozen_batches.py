@@ -1,0 +1,66 @@
+"""A group's frozen batches, as the log and the files of large results hold them."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from trident.base.errors import LogCorruptError
+from trident.compiler.engine import Result
+from trident.compiler.freeze import read_frozen
+from trident.runtime.frozen import life_of, thaw
+from trident.runtime.log import LogReading
+from trident_state.store import Update
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenBatches:
+    """Reads them. `folder`: what the files of large results are relative to. Raises LogCorruptError where content is
+    damaged or gone."""
+
+    log: LogReading
+    group: str
+    folder: Path
+
+    def stage(self, txid: int, number: int) -> dict[str, Result] | None:
+        """What a stage of a batch froze, by output; None where it did not yet."""
+        frozen = self.log.frozen(self.group, txid, number)
+        if frozen is None:
+            return None
+        where = f"group {self.group!r}, batch {txid}"
+        return {name: thaw(output, f"{where}, {name!r}") for name, output in frozen.items()}
+
+    def of_state(self, txid: int, state: str) -> Result | None:
+        """What a batch did to a state, in whichever stage it was written then; None where the topology that made the
+        batch had no such state. Raises LookupError where the log does not hold the batch."""
+        number = 1
+        while (frozen := self.log.frozen(self.group, txid, number)) is not None:
+            if state in frozen:
+                return thaw(frozen[state], f"group {self.group!r}, batch {txid}, {state!r}")
+            number += 1
+        if number == 1:
+            raise LookupError(f"batch {txid} of group {self.group!r}")
+        return None
+
+    def update(self, txid: int, result: Result) -> Update:
+        """What a store is given of it: with the batch's own time where its values pass away."""
+        life, table = life_of(result), self.whole(result).combine_chunks()
+        values = table.column(table.num_columns - 1).combine_chunks()
+        keys = table.select(list(range(table.num_columns - 1)))
+        if isinstance(values, pa.ChunkedArray):
+            values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+        return Update(txid, keys, values, None if math.isinf(life) else self.time(txid), life)
+
+    def time(self, txid: int) -> float:
+        """When a batch was planned: logged with its plan, hence the same at every replay."""
+        planned = self.log.plan(self.group, txid)
+        if planned is None:
+            raise LogCorruptError(f"group {self.group!r} lacks the plan of batch {txid}")
+        return planned[1]
+
+    def whole(self, result: Result) -> pa.Table:
+        """All rows of a result, from its files where it has some."""
+        if isinstance(result, pa.Table):
+            return result
+        return pa.concat_tables([result.schema.empty_table(), *read_frozen(self.folder, result)])
