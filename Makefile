@@ -8,7 +8,7 @@ READY := .venv/.ready
 OLD_ENOUGH := 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.11 ...")'
 
 # The engine's tests: the ones that must mean the same through Spark Connect.
-ENGINE_TESTS := tests/compiler tests/spouts tests/stream tests/house/test_spark_fixture.py
+ENGINE_TESTS := tests/compiler tests/differential tests/spouts tests/stream tests/house/test_spark_fixture.py
 
 .DEFAULT_GOAL := help
 
