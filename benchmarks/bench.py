@@ -21,10 +21,16 @@ class Scale:
     queries: int
     tiny_batches: int
     tiny_batches_on_spark: int
+    warm: bool = True
+
+    @property
+    def turns(self) -> range:
+        """The rounds' numbers; 0 warms everything up and is not counted."""
+        return range(0 if self.warm else 1, self.rounds + 1)
 
 
 FULL = Scale(20, 100_000, 5, 200, 2_000, 10_000, 500)
-QUICK = Scale(3, 2_000, 1, 10, 50, 200, 20)
+QUICK = Scale(3, 2_000, 1, 10, 50, 200, 20, warm=False)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def functions(bench: Bench, load: Workload) -> Iterator[Row]:
         if kept(word):
             expected[marked(ending(word), word)] += count
     seconds: dict[str, list[float]] = {"ours": [], "by hand": []}
-    for number in range(bench.scale.rounds + 1):
+    for number in bench.scale.turns:
         for name, run in (("ours", _ours), ("by hand", _by_hand)):
             folder = bench.fresh()
             took, counts = run(bench, load, folder)

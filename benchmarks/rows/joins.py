@@ -40,7 +40,7 @@ def joins(bench: Bench, load: Workload) -> Iterator[Row]:
     shop = make_shop(bench.folder / "shop", max(2, bench.scale.files // 4), bench.scale.lines * 5)
     for kind, expected in {"inner": shop.by_country, "full": shop.by_payment, "mixed": shop.by_discount}.items():
         took: dict[str, list[float]] = {"ours": [], "by hand": []}
-        for number in range(bench.scale.rounds + 1):
+        for number in bench.scale.turns:
             for name, run in {"by hand": _by_hand, "ours": _ours}.items():
                 seconds, counts = run(bench, shop, kind)
                 check_counts(f"join.{kind}, {name}", counts, expected)

@@ -46,7 +46,7 @@ def splits(bench: Bench, load: Workload) -> Iterator[Row]:
     yield Row("split.calls", "calls of a split's function a tuple, three streams read", calls, None, "", 1.0, "at most")
     expected = Counter(kind_of(line) for path in load.files for line in pq.read_table(path)["line"].to_pylist())
     took: dict[str, list[float]] = {"ours": [], "by hand": []}
-    for number in range(bench.scale.rounds + 1):
+    for number in bench.scale.turns:
         for name, run in {"by hand": _by_hand, "ours": _ours}.items():
             seconds, counts = run(bench, load)
             check_counts(f"split, {name}", counts, expected)

@@ -21,7 +21,7 @@ def windows(bench: Bench, load: Workload) -> Iterator[Row]:
     """Both in turn, round after round; every count is compared."""
     events = make_events(bench.folder / "events", bench.scale.files, bench.scale.lines * 5)
     seconds: dict[str, list[float]] = {"by hand": [], "redis": [], "memory": []}
-    for number in range(bench.scale.rounds + 1):
+    for number in bench.scale.turns:
         for name, taken in seconds.items():
             folder = bench.fresh()
             took, counts = _run(name, bench, events, folder)

@@ -54,7 +54,7 @@ def _engines(bench: Bench, load: Workload, way: Way) -> dict[str, Engine]:
 def _rates(bench: Bench, load: Workload, engines: dict[str, Engine]) -> dict[str, float]:
     """Words a second, the median of all rounds but the first, which warms everything up."""
     seconds: dict[str, list[float]] = {name: [] for name in engines}
-    for number in range(bench.scale.rounds + 1):
+    for number in bench.scale.turns:
         for name, run in engines.items():
             folder = bench.fresh()
             took, counts = run(folder)
