@@ -12,8 +12,8 @@ from trident import Stream, TridentTopology, WindowedStream
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.arrow import ArrowEngine
 from trident.compiler.stages import cut
-from trident.compiler.windows import compile_late, compile_window
-from trident.compiler.windows_turn import WindowTurn
+from trident.compiler.windows.running import compile_late, compile_window
+from trident.compiler.windows.turn import WindowTurn
 from trident.plan.nodes import LateTuples, SpoutSource, Watermark, Window
 from trident.spouts import FixedBatchSpout
 from trident_spouts.emission import ArrowEmission

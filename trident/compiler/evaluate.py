@@ -32,7 +32,7 @@ from trident.compiler.placing import (
 from trident.compiler.prepared import prepared, wants_life
 from trident.compiler.queries import Read, answering
 from trident.compiler.splits import part_of
-from trident.compiler.windows_panes import pane_spec, panes_of
+from trident.compiler.windows.panes import pane_spec, panes_of
 from trident.operations.context import OperationContext
 from trident.plan.nodes import (
     Aggregate,

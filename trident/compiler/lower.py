@@ -29,8 +29,8 @@ from trident.compiler.prepared import wants_life
 from trident.compiler.sessions import Profile, is_connect, view_of
 from trident.compiler.specs import all_native, fold_spec, folds, gather_spec, inputs_of
 from trident.compiler.tails import Tail
-from trident.compiler.windows_enter import entering_panes
-from trident.compiler.windows_panes import PaneFold, pane_spec, panes_frame
+from trident.compiler.windows.enter import entering_panes
+from trident.compiler.windows.panes import PaneFold, pane_spec, panes_frame
 from trident.compiler.worker import CAUGHT, Catching, Chain, Life, Partial
 from trident.plan.nodes import (
     Aggregate,

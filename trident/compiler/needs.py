@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from trident.compiler.kernels import work_of
 from trident.compiler.letters import Caught
 from trident.compiler.specs import inputs_of
-from trident.compiler.windows_enter import entering_panes
+from trident.compiler.windows.enter import entering_panes
 from trident.plan.meeting import origins_of
 from trident.plan.nodes import (
     Aggregate,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.compiler.overlay import Stored
-from trident.compiler.windows_held import Ids, moments, numbers, one
+from trident.compiler.windows.held import Ids, moments, numbers, one
 from trident_state.keys import encode_keys
 
 

@@ -14,8 +14,8 @@ from trident.compiler.arrow_folds import fold_columns
 from trident.compiler.columns import Column, Columns
 from trident.compiler.folds import Fold, FoldMember, FoldSpec
 from trident.compiler.names import all_quoted, quoted
-from trident.compiler.windows_calls import where_of
-from trident.compiler.windows_held import moments, numbers
+from trident.compiler.windows.calls import where_of
+from trident.compiler.windows.held import moments, numbers
 from trident.compiler.worker import Batches, Chain, Quick, guarded, sliced
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import WindowPanes

@@ -11,11 +11,11 @@ from trident.compiler.folds import FoldMember, FoldSpec
 from trident.compiler.overlay import Stored
 from trident.compiler.shapes import combine_of, nullable, shape_of
 from trident.compiler.updates import Updated
-from trident.compiler.windows_calls import made_column, presenting, where_of
-from trident.compiler.windows_held import moments, numbers, one
-from trident.compiler.windows_open import OpenWindows, is_unique, values_now
-from trident.compiler.windows_time import Clock, Lattice, clock_of, latest_of
-from trident.compiler.windows_turn import RunWindow, WindowTurn
+from trident.compiler.windows.calls import made_column, presenting, where_of
+from trident.compiler.windows.held import moments, numbers, one
+from trident.compiler.windows.open import OpenWindows, is_unique, values_now
+from trident.compiler.windows.time import Clock, Lattice, clock_of, latest_of
+from trident.compiler.windows.turn import RunWindow, WindowTurn
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
 from trident.plan.windows import END, LATEST, START

@@ -10,8 +10,8 @@ from trident.base.types import arrow_type
 from trident.compiler.overlay import Stored
 from trident.compiler.shapes import shape_of
 from trident.compiler.updates import Updated
-from trident.compiler.windows_held import Ids, moments, numbers
-from trident.compiler.windows_turn import RunWindow, WindowTurn
+from trident.compiler.windows.held import Ids, moments, numbers
+from trident.compiler.windows.turn import RunWindow, WindowTurn
 from trident.operations.windows import CountWindow, SessionWindow, TimeWindow, WindowConfig
 from trident.plan.nodes import Watermark, WindowPanes
 from trident.plan.windows import LATEST

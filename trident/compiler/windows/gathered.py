@@ -15,12 +15,12 @@ from trident.compiler.keys import KeyIndex
 from trident.compiler.overlay import Stored
 from trident.compiler.shapes import nullable, shape_of
 from trident.compiler.updates import Updated
-from trident.compiler.windows_calls import Results, where_of
-from trident.compiler.windows_enter import entering_window
-from trident.compiler.windows_held import Held, Ids, flattened, moments, numbers, one
-from trident.compiler.windows_open import OpenWindows, runs, values_now
-from trident.compiler.windows_time import Clock, Lattice, clock_of, latest_of
-from trident.compiler.windows_turn import RunWindow, WindowTurn
+from trident.compiler.windows.calls import Results, where_of
+from trident.compiler.windows.enter import entering_window
+from trident.compiler.windows.held import Held, Ids, flattened, moments, numbers, one
+from trident.compiler.windows.open import OpenWindows, runs, values_now
+from trident.compiler.windows.time import Clock, Lattice, clock_of, latest_of
+from trident.compiler.windows.turn import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window

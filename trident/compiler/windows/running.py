@@ -1,12 +1,12 @@
-"""Windows: which function runs which of their steps."""
+"""Which function runs which step of a window."""
 
-from trident.compiler.windows_combined import combined_update
-from trident.compiler.windows_count import count_update
-from trident.compiler.windows_gathered import gathered_update
-from trident.compiler.windows_late import late_tuples
-from trident.compiler.windows_sessions import session_update
-from trident.compiler.windows_time import watermark_update
-from trident.compiler.windows_turn import RunLate, RunWindow
+from trident.compiler.windows.combined import combined_update
+from trident.compiler.windows.count import count_update
+from trident.compiler.windows.gathered import gathered_update
+from trident.compiler.windows.late import late_tuples
+from trident.compiler.windows.sessions import session_update
+from trident.compiler.windows.time import watermark_update
+from trident.compiler.windows.turn import RunLate, RunWindow
 from trident.operations.windows import CountWindow, SessionWindow
 from trident.plan.nodes import LateTuples, Watermark, WindowUpdate
 

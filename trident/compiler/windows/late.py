@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.compiler.windows_held import Ids, numbers, one
-from trident.compiler.windows_time import Lattice, watermark
-from trident.compiler.windows_turn import RunLate, WindowTurn
+from trident.compiler.windows.held import Ids, numbers, one
+from trident.compiler.windows.time import Lattice, watermark
+from trident.compiler.windows.turn import RunLate, WindowTurn
 from trident.operations.windows import SessionWindow, TimeWindow
 from trident.plan.nodes import LateTuples
 

@@ -17,9 +17,9 @@ from trident.compiler.keys import KeyIndex
 from trident.compiler.overlay import Stored
 from trident.compiler.shapes import nullable, shape_of
 from trident.compiler.updates import Updated, entering
-from trident.compiler.windows_calls import Results, where_of
-from trident.compiler.windows_held import Held, flattened
-from trident.compiler.windows_turn import RunWindow, WindowTurn
+from trident.compiler.windows.calls import Results, where_of
+from trident.compiler.windows.held import Held, flattened
+from trident.compiler.windows.turn import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import CountWindow
 from trident.plan.nodes import Window

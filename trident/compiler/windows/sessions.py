@@ -21,11 +21,11 @@ from trident.compiler.keys import KeyIndex
 from trident.compiler.overlay import Stored
 from trident.compiler.shapes import Combining, nullable, shape_of
 from trident.compiler.updates import Updated
-from trident.compiler.windows_calls import Results, made_column, presenting, where_of
-from trident.compiler.windows_enter import entering_window
-from trident.compiler.windows_held import Held, Ids, flattened, moments, numbers, one
-from trident.compiler.windows_time import clock_of, latest_of
-from trident.compiler.windows_turn import RunWindow, WindowTurn
+from trident.compiler.windows.calls import Results, made_column, presenting, where_of
+from trident.compiler.windows.enter import entering_window
+from trident.compiler.windows.held import Held, Ids, flattened, moments, numbers, one
+from trident.compiler.windows.time import clock_of, latest_of
+from trident.compiler.windows.turn import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import SessionWindow
 from trident.plan.nodes import Window
