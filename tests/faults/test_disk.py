@@ -4,7 +4,6 @@ import math
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ from trident.runtime.start import LOG_FILE
 
 FREEZE = "log: commit of INSERT OR IGNORE"
 FRAME = 24 + 4096
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as zygote:
-        yield zygote
 
 
 @pytest.mark.parametrize("kind", ["transactional", "opaque"])

@@ -5,7 +5,6 @@ The real log, the real states and a real server; the driver-side engine in Spark
 """
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,6 @@ from trident.runtime.crash import POINTS
 
 TOTAL = 600
 ONCE_A_RUN = {point for point in POINTS if point.startswith(("start.", "snapshot.", "trim."))}
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as zygote:
-        yield zygote
 
 
 def exact(end: End) -> None:

@@ -1,7 +1,5 @@
 """SIGKILL of the driver around outputs: what is published is published once, what is handed over is the same again."""
 
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +21,6 @@ POINTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as zygote:
-        yield zygote
-
-
 def exact(end: End) -> None:
     assert end.error is None, end.trace
     assert end.result == outputs.expected(TOTAL)
@@ -38,7 +30,5 @@ def exact(end: End) -> None:
 def test_a_batch_leaves_once_whatever_kills_the_driver(point: str, zygote: Zygote, tmp_path: Path) -> None:
     kind = "transactional" if POINTS.index(point) % 3 == 0 else "opaque"
     case = Case(kind, str(tmp_path), None, TOTAL, outputs=True)
-    assert zygote.run(case, point).signal == signal.SIGKILL
-    again = zygote.run(case, f"{point.partition(':')[0]}:1")  # in the recovery too, where it is met there
-    assert again.signal in (signal.SIGKILL, None), again.error
+    zygote.kill_twice(case, point)
     exact(zygote.run(case))

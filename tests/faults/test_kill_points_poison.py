@@ -1,7 +1,5 @@
 """SIGKILL of the driver while tuples die: each dies once, and everything else is counted once."""
 
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,12 +21,6 @@ POINTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as zygote:
-        yield zygote
-
-
 def exact(end: End) -> None:
     assert end.error is None, end.trace
     assert end.result is not None
@@ -39,9 +31,7 @@ def exact(end: End) -> None:
 def test_a_tuple_dies_once_whatever_kills_the_driver(point: str, zygote: Zygote, tmp_path: Path) -> None:
     kind = "transactional" if POINTS.index(point) % 3 == 0 else "opaque"
     case = Case(kind, str(tmp_path), None, TOTAL, poison=True)
-    assert zygote.run(case, point).signal == signal.SIGKILL
-    again = zygote.run(case, f"{point.partition(':')[0]}:1")  # in the recovery too, where it is met there
-    assert again.signal in (signal.SIGKILL, None), again.error
+    zygote.kill_twice(case, point)
     exact(zygote.run(case))
 
 
@@ -61,9 +51,7 @@ REPLAYS = (
 @pytest.mark.parametrize("point", REPLAYS)
 def test_what_died_comes_back_once_whatever_kills_the_driver(point: str, zygote: Zygote, tmp_path: Path) -> None:
     case = Case("transactional", str(tmp_path), None, TOTAL, replayed=True)
-    assert zygote.run(case, point).signal == signal.SIGKILL
-    again = zygote.run(case, f"{point.partition(':')[0]}:1")
-    assert again.signal in (signal.SIGKILL, None), again.error
+    zygote.kill_twice(case, point)
     end = zygote.run(case)
     assert end.error is None, end.trace
     assert end.result == poison.all_counted(TOTAL)

@@ -2,7 +2,6 @@
 once more while it recovers; the next driver takes over from another folder, as on another machine. Then every count."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,6 @@ from trident.runtime.crash import POINTS
 TOTAL = 600
 AT = [p for p in POINTS if p.startswith(("start.", "plan.", "freeze.", "commit", "success.", "trim."))]
 ONCE_A_RUN = ("start.", "trim.")
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as zygote:
-        yield zygote
 
 
 def exact(end: End) -> None:

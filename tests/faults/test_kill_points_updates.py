@@ -3,9 +3,7 @@
 The points are those at which an update can be half done; test_kill_points.py has all of them for the counts.
 """
 
-import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,12 +27,6 @@ POINTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as zygote:
-        yield zygote
-
-
 def exact(end: End) -> None:
     """Every tuple turned its word once: the words that are there, their number by letter, and the checksums."""
     assert end.error is None, end.trace
@@ -48,9 +40,7 @@ def test_an_update_is_made_once_whatever_kills_the_driver_in_it(
 ) -> None:
     kind = "transactional" if POINTS.index(point) % 3 == 0 else "opaque"
     case = Case(kind, str(tmp_path), shared_redis.url if home == "redis" else None, TOTAL, updates=True)
-    assert zygote.run(case, point).signal == signal.SIGKILL
-    again = zygote.run(case, f"{point.partition(':')[0]}:1")  # in the recovery too, where it is met there
-    assert again.signal in (signal.SIGKILL, None), again.error
+    zygote.kill_twice(case, point)
     exact(zygote.run(case))
 
 

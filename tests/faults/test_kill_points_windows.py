@@ -1,7 +1,5 @@
 """SIGKILL of the driver where windows fill, leave and turn tuples away: each tuple is in one place all the same."""
 
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +20,6 @@ POINTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with Zygote() as zygote:
-        yield zygote
-
-
 @pytest.mark.parametrize("home", ["memory", "redis"])
 @pytest.mark.parametrize("point", POINTS)
 def test_a_tuple_is_in_one_window_or_late_whatever_kills_the_driver(
@@ -35,9 +27,7 @@ def test_a_tuple_is_in_one_window_or_late_whatever_kills_the_driver(
 ) -> None:
     kind = "transactional" if POINTS.index(point) % 3 == 0 else "opaque"
     case = Case(kind, str(tmp_path), shared_redis.url if home == "redis" else None, TOTAL, windows=True)
-    assert zygote.run(case, point).signal == signal.SIGKILL
-    again = zygote.run(case, f"{point.partition(':')[0]}:2")  # in the recovery too, where it is met there
-    assert again.signal in (signal.SIGKILL, None), again.error
+    zygote.kill_twice(case, point, again=2)
     end = zygote.run(case)
     assert end.error is None, end.trace
     assert end.result == windows.expected(TOTAL)

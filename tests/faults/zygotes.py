@@ -1,6 +1,7 @@
 """The test's side of the zygote: hand a driver over, arm it, and hear how it ended."""
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import asdict, dataclass, field
@@ -51,6 +52,13 @@ class Zygote:
         """Run one driver to its end, armed to be killed at `crash` (``point:count``)."""
         self._send({"case": asdict(case), "crash": crash})
         return self.end()
+
+    def kill_twice(self, case: Case, point: str, again: int = 1) -> None:
+        """Have a driver die at `point`, and the next one in its recovery, the `again`-th time that it is there; where
+        it does not, it runs to its end."""
+        assert self.run(case, point).signal == signal.SIGKILL
+        second = self.run(case, f"{point.partition(':')[0]}:{again}")
+        assert second.signal in (signal.SIGKILL, None), second.error
 
     def begin(self, small: Small, fault: Fault | None = None, crash: str = "") -> int:
         """Let a small driver run, whose disk fails as told; its process. `end` waits for it."""

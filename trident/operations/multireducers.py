@@ -3,14 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pyspark.sql.types import StructField, StructType
-
 from trident.base.callsite import CallSite, site_of
-from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.errors import TopologyError
 from trident.base.names import brief
 from trident.base.step import Step
 from trident.operations.functions import TridentCollector
-from trident.operations.outputs import OutputsLike, own_types, read_outputs
 from trident.operations.reading import bind
 
 
@@ -125,20 +122,3 @@ def read_multi_reducer(target: Any, grouped: bool, step: Step) -> MultiReduction
     for name, (count, given) in calls.items():
         bind(getattr(target, name), count, f"it is called with ({given}), for the streams are {kind}", step)
     return MultiReduction(target, site_of(target))
-
-
-def emitted_schema(target: Any, outputs: OutputsLike, step: Step) -> StructType:
-    """What a reducer emits: as declared, else of the types in its ``outputType``."""
-    declared = read_outputs(outputs, step)
-    if all(declared.typed):
-        return declared.schema
-    types = own_types(target, len(declared.schema.names), step)
-    if types is None:
-        first = next(f.name for f, typed in zip(declared.schema.fields, declared.typed, strict=True) if not typed)
-        raise step.error(
-            TypeDeclarationError,
-            f"the type of output field {first!r} is not declared: write it with the field, such as '{first} string', "
-            "or give the reducer an attribute outputType",
-        )
-    fields = zip(declared.schema.fields, declared.typed, types, strict=True)
-    return StructType([field if typed else StructField(field.name, kind) for field, typed, kind in fields])

@@ -84,6 +84,24 @@ def keep_names(schema: spark.StructType, operation: Operation, returns: Returns,
     return schema_of(spark.StructField(name, kind) for name, kind in zip(schema.names, known, strict=True))
 
 
+def emitted(target: Any, outputs: OutputsLike, step: Step, holder: str) -> spark.StructType:
+    """What an object emits through its collector: as declared, else of the types in its ``outputType``. An error calls
+    the object `holder`."""
+    declared = read_outputs(outputs, step)
+    if all(declared.typed):
+        return declared.schema
+    types = own_types(target, len(declared.schema.names), step)
+    if types is None:
+        first = next(f.name for f, typed in zip(declared.schema.fields, declared.typed, strict=True) if not typed)
+        raise step.error(
+            TypeDeclarationError,
+            f"the type of output field {first!r} is not declared: write it with the field, such as '{first} string', "
+            f"or give the {holder} an attribute outputType",
+        )
+    fields = zip(declared.schema.fields, declared.typed, types, strict=True)
+    return spark.StructType([field if typed else spark.StructField(field.name, kind) for field, typed, kind in fields])
+
+
 def own_types(target: Any, count: int, step: Step) -> tuple[spark.DataType, ...] | None:
     """The types that an operation itself declares: its ``outputType``, or a udf's return type."""
     written = None if isinstance(target, Column) else getattr(target, "outputType", None)

@@ -10,7 +10,7 @@ from trident.base.names import brief, did_you_mean
 from trident.base.step import Step
 from trident.base.types import ddl, parse_type
 from trident.operations.functions import Updating
-from trident.operations.outputs import OutputsLike, own_types, read_outputs
+from trident.operations.outputs import OutputsLike, emitted, read_outputs
 from trident.operations.reading import bind, is_coroutine, kind_of
 
 VALUE = "value"
@@ -37,23 +37,7 @@ def emitted_fields(target: Any, outputs: OutputsLike | None, step: Step) -> spar
     """What an updater emits; no field where none is declared."""
     if outputs is None:
         return spark.StructType([])
-    declared = read_outputs(outputs, step)
-    if all(declared.typed):
-        return declared.schema
-    types = own_types(target, len(declared.schema.names), step)
-    if types is None:
-        first = next(f.name for f, typed in zip(declared.schema.fields, declared.typed, strict=True) if not typed)
-        raise step.error(
-            TypeDeclarationError,
-            f"the type of output field {first!r} is not declared: write it with the field, such as '{first} string', "
-            "or give the object an attribute outputType",
-        )
-    return spark.StructType(
-        [
-            field if typed else spark.StructField(field.name, kind)
-            for field, typed, kind in zip(declared.schema.fields, declared.typed, types, strict=True)
-        ]
-    )
+    return emitted(target, outputs, step, "object")
 
 
 def held_fields(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from trident.base.errors import TopologyError
 from trident.base.names import brief
 from trident.base.step import Step, caller
-from trident.operations.multireducers import emitted_schema, read_multi_reducer
-from trident.operations.outputs import OutputsLike
+from trident.operations.multireducers import read_multi_reducer
+from trident.operations.outputs import OutputsLike, emitted
 from trident.plan import meeting, nodes, rules
 from trident.plan.register import Register
 from trident.stream.call import operation_site
@@ -37,7 +37,7 @@ def multi_reduced(
         meeting.same_keys(groups, schemas, step)
     inputs = _inputs(given, inputFields, step)
     reduction = read_multi_reducer(reducer, bool(groups), step)
-    schema = emitted_schema(reducer, outputFields, step)
+    schema = emitted(reducer, outputFields, step, "reducer")
     sources = tuple(stream._node for stream in given)
     node = nodes.MultiReduce(sources, inputs, groups, reduction, step=step.label, site=step.called, schema=schema)
     return made(register, label, node)
