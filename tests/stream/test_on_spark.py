@@ -103,6 +103,31 @@ def test_show_prints_a_table(lines: Stream, spark: SparkSession, capsys: pytest.
     assert capsys.readouterr().out.splitlines()[3] == "|xxxxx...|"
 
 
+class Placed(Function):
+    outputType = "long, boolean"
+
+    def prepare(self, context: Any) -> None:
+        self.partitions = context.numPartitions
+
+    def execute(self, tuple: Any, collector: Any) -> None:
+        collector.emit([tuple["a.b"], self.partitions == 2])
+
+
+def test_fields_whose_names_are_no_plain_words(spark: SparkSession) -> None:
+    batch = [(1, "x", 2, "u"), (2, "y", 3, "v")]
+    fields = "`a.b` long, `c d` string, `e``f` int, `*` string"
+    odd = TridentTopology().newStream("odd", FixedBatchSpout(fields, [batch]))
+    more = odd.each("a.b, e`f", lambda a, e: a + e, "`g.h` long").filter("*", lambda text: text == "v")
+    assert rows(more, spark) == [(2, "y", 3, "v", 5)]
+    assert more.take(1, spark=spark)[0]["g.h"] == 5
+    summed = odd.groupBy("a.b").aggregate("e`f", Sum(), "`s.t`")
+    assert rows(summed.map("s.t", lambda total: total * 2, "`t.t` long"), spark) == [(4,), (6,)]
+    placed = odd.shuffle().parallelismHint(2).each(Placed(), "`i.j`, of").project("i.j", "of")
+    assert rows(placed, spark) == [(1, True), (2, True)]
+    parted = odd.split("c d, *", lambda c, star: ("p", (c + star,)), streams={"p": "`q.q` string"})
+    assert rows(parted.p.map("q.q", str.upper, "`r.r` string"), spark) == [("XU",), ("YV",)]
+
+
 def test_sparks_own_plan_on_demand(spark: Any, capsys: pytest.CaptureFixture[str]) -> None:
     words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog", "cat"]]))
     counts = words.partitionBy("word").parallelismHint(3).groupBy("word").aggregate(Count(), "count")

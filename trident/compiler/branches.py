@@ -13,7 +13,7 @@ from trident.base.errors import UserFunctionError
 from trident.base.types import spark_schema, type_ddl
 from trident.compiler.failures import decoded
 from trident.compiler.names import quoted
-from trident.compiler.tails import Tail
+from trident.compiler.tails import Tail, in_arrow
 from trident.compiler.worker import FAILURE, Telling
 
 _TAG = "branch"
@@ -43,7 +43,7 @@ class Branch:
                 raise decoded(text) or UserFunctionError(text)
             finish(table.drop_columns([FAILURE]))
 
-        return cls(tail.source.mapInArrow(function, schema), schema, told)
+        return cls(in_arrow(tail.source, function, schema), schema, told)
 
 
 def collect(branches: Sequence[Branch]) -> None:

@@ -122,7 +122,7 @@ class Chain:
         with prepared(self.works, OperationContext(place[0].as_py(), life.partitions)) as works:
             apply, _ = compile_chain(works, self.leaving.names, letters)
             for batch in chain((first,), filled):
-                yield apply(Columns.of(batch.select(self.entering.names), self.entering))
+                yield apply(Columns.of(batch.select(range(len(self.entering))), self.entering))
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for columns in self.columns(batches):
