@@ -4,6 +4,8 @@ Names are looked up when they are first used (PEP 562): ``import trident`` is qu
 """
 
 import importlib
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -167,12 +169,33 @@ def __getattr__(name: str) -> object:
 
         return version("trident-pyspark")
     if name not in _HOMES:
-        from trident.base.names import did_you_mean
-
-        raise AttributeError(f"module 'trident' has no attribute {name!r}{did_you_mean(name, __all__)}")
+        raise _unknown(name)
     found = getattr(importlib.import_module(_HOMES[name]), name)
     globals()[name] = found
     return found
+
+
+def _unknown(name: str) -> Exception:
+    """The error for a name that is not here: where it is, or what may have been meant.
+
+    ``from trident import X`` forgets the words of an AttributeError, so the error is an ImportError where the import
+    asks. Its parts that were not imported yet it asks for in the same way; they are none of our business.
+    """
+    asks = sys._getframe(2).f_code.co_name == "_handle_fromlist"
+    if name.startswith("_") or (asks and find_spec(f"trident.{name}") is not None):
+        return AttributeError(f"module 'trident' has no attribute {name!r}")
+    from trident.base.names import by_any_case, did_you_mean
+    from trident.stream import elsewhere
+
+    homes = [home for home in ("spouts", "state") if name in importlib.import_module(f"trident.{home}").__all__]
+    meant = by_any_case(name, elsewhere.MODULE)
+    if homes:
+        hint = f"; write: from trident.{homes[0]} import {name}"
+    else:
+        hint = did_you_mean(name, __all__) if meant is None else f"; use {elsewhere.MODULE[meant]}"
+    if asks:
+        return ImportError(f"cannot import name {name!r} from 'trident'{hint}", name="trident")
+    return AttributeError(f"module 'trident' has no attribute {name!r}{hint}", name=name)
 
 
 def __dir__() -> list[str]:

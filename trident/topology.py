@@ -28,7 +28,7 @@ from trident.plan.nodes import (
     walk,
 )
 from trident.plan.register import Register
-from trident.stream import GroupedStream, Stream
+from trident.stream import GroupedStream, Stream, elsewhere
 from trident.stream.base import unknown_verb
 from trident.stream.combine import joined, merged
 from trident.stream.letters import letters_of, taken_out, with_letters
@@ -426,7 +426,10 @@ class TridentTopology(Shown):
         return f"TridentTopology({told})"
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(unknown_verb(self, name), name=name, obj=self)
+        message = unknown_verb(self, name, elsewhere.TOPOLOGY)
+        if not name.startswith("_") and hasattr(Stream, name) and name not in elsewhere.TOPOLOGY:
+            message = f"'TridentTopology' has no verb {name!r}; a stream has: newStream('name', spout).{name}"
+        raise AttributeError(message, name=name, obj=self)
 
     def _check_name(self, what: str, name: str, taken: dict[str, Any], step: Step) -> None:
         try:

@@ -35,6 +35,10 @@ class TypeDeclarationError(TopologyError, TypeError):
     """A type is neither given, nor declared, nor readable from annotations, or it cannot be read."""
 
 
+class ArgumentsError(TopologyError, TypeError):
+    """A verb was called with an argument that it does not take, or without one that it needs."""
+
+
 class DuplicateNameError(TopologyError):
     """Two streams, states or DRPC functions share a name."""
 

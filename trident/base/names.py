@@ -83,16 +83,30 @@ def check_name(what: str, name: object) -> str:
     return name
 
 
+def by_any_case(name: str, known: Iterable[str]) -> str | None:
+    """The known name that this one is, whatever the case and the underscores.
+
+    >>> by_any_case("group_by", ["each", "groupBy"])
+    'groupBy'
+    """
+    asked = _plain(name)
+    return next((each for each in known if _plain(each) == asked), None)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?``, or nothing where no known name is near.
 
     >>> did_you_mean("group_by", ["groupBy", "each"])
     "; did you mean 'groupBy'?"
     """
-    plain = {each.replace("_", "").lower(): each for each in known}
-    asked = name.replace("_", "").lower()
+    plain = {_plain(each): each for each in known}
+    asked = _plain(name)
     near = [asked] if asked in plain else difflib.get_close_matches(asked, plain, n=1, cutoff=0.6)
     return f"; did you mean {plain[near[0]]!r}?" if near else ""
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def brief(value: object) -> str:

@@ -47,6 +47,17 @@ class Register:
         self._nodes: list[Node] = []
         self._counts: dict[str, int] = {}
 
+    def stranger(self, other: "Register") -> str:
+        """Why what the other one holds cannot be used here."""
+        branch = self.branch or other.branch
+        if not branch:
+            return "belongs to another topology"
+        return (
+            f"does not meet the branch that begins with bestEffort at {branch}: that may lose batches, holds "
+            "functions, peeks, Debugs and foreachBatch only, and meets no other stream and no state; write this on the "
+            "stream before it"
+        )
+
     def label(self, stream: str, verb: str) -> str:
         """The name of the next step of a stream."""
         return f"{stream}/{self._counts.get(stream, 0)}:{verb_label(verb)}"

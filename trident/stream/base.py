@@ -1,35 +1,25 @@
 """What every stream is: a node of the plan, the topology's register, and the rails around both."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.types import StructType
 
-from trident.base.names import FieldsLike, did_you_mean
+from trident.base.names import FieldsLike, by_any_case, did_you_mean
 from trident.base.step import Step, caller
 from trident.base.types import ddl
 from trident.plan import rules
 from trident.plan.nodes import Node
 from trident.plan.register import Register
+from trident.stream import elsewhere
+from trident.stream.arguments import Told
 from trident.stream.shown import Shown
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream
 
-_SPARK_VERBS = {
-    "select": "project('field'), or each(expr(...), 'name type')",
-    "withColumn": "each(expr(...), 'name type')",
-    "where": "filter(...)",
-    "count": "aggregate(Count(), 'count'), or persistentAggregate for a state",
-    "sum": "aggregate('field', Sum(), 'sum'), or persistentAggregate for a state",
-    "collect": "take(n) for the first batch, and start the topology to run it",
-    "union": "merge(...)",
-    "persist": "persistentAggregate(...)",
-    "columns": "fields",
-    "dtypes": "schema",
-}
 
-
-class Rails:
+class Rails(Told):
     """What a stream is not: neither a truth value nor a sequence of tuples."""
 
     __slots__ = ()
@@ -91,17 +81,18 @@ class StreamBase(Rails, Shown):
         return f"{type(self).__name__}({self._node.step}: {ddl(self.schema)})"
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(unknown_verb(self, name, self.fields), name=name, obj=self)
+        raise AttributeError(unknown_verb(self, name, elsewhere.STREAM, self.fields), name=name, obj=self)
 
 
-def unknown_verb(subject: object, name: str, fields: tuple[str, ...] = ()) -> str:
-    """The message for an attribute that is not there: what may have been meant."""
+def unknown_verb(subject: object, name: str, known: Mapping[str, str], fields: tuple[str, ...] = ()) -> str:
+    """The message for an attribute that is not there: what may have been meant. `known` are other libraries' names."""
     message = f"{type(subject).__name__!r} has no verb {name!r}"
     if name.startswith("_"):
         return message
     if name in fields:
         return f"{message}; {name!r} is a field: name it in a verb, such as project({name!r})"
+    meant = by_any_case(name, known)
+    if meant is not None:
+        return f"{message}; use {known[meant]}"
     verbs = [verb for verb in dir(type(subject)) if not verb.startswith("_")]
-    if name in _SPARK_VERBS:
-        return f"{message}; use {_SPARK_VERBS[name]}"
     return message + (did_you_mean(name, verbs) or f"; it has {', '.join(verbs)}")

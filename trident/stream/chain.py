@@ -8,6 +8,7 @@ from trident.base.step import Step, caller
 from trident.base.types import select
 from trident.operations.outputs import OutputsLike
 from trident.plan import nodes
+from trident.stream import elsewhere
 from trident.stream.aggregate import VERBS, chained, read_member
 from trident.stream.base import Rails, StreamBase, unknown_verb
 
@@ -113,7 +114,7 @@ class ChainedAggregate(Rails):
     def __getattr__(self, name: str) -> NoReturn:
         from trident.stream.stream import Stream
 
-        message = unknown_verb(self, name)
+        message = unknown_verb(self, name, elsewhere.STREAM)
         if not name.startswith("_") and hasattr(Stream, name):
             message = f"'ChainedAggregate' has no verb {name!r}; the stream behind the chain has: chainEnd().{name}"
         raise AttributeError(message, name=name, obj=self)

@@ -98,7 +98,7 @@ def begin(register: Register, verb: str, streams: Sequence[object]) -> tuple[str
             hint = "; its toStream() is one" if grouped else ""
             raise Step(verb, called).error(TopologyError, f"{stream!r} is no stream{hint}")
         if stream._register is not register:
-            raise Step(verb, called).error(TopologyError, f"{stream!r} belongs to another topology")
+            raise Step(verb, called).error(TopologyError, f"{stream!r} {register.stranger(stream._register)}")
     if len(streams) < 2:
         raise Step(verb, called).error(TopologyError, f"a {verb} needs two streams at least, not {len(streams)}")
     label = "-".join(dict.fromkeys(stream._label for stream in streams if isinstance(stream, StreamBase)))

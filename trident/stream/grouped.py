@@ -9,7 +9,9 @@ from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.types import ddl
 from trident.operations.outputs import OutputsLike
+from trident.operations.poison import OnErrorLike
 from trident.plan.nodes import Node
+from trident.stream import elsewhere
 from trident.stream.aggregate import aggregated
 from trident.stream.base import Rails, StreamBase, unknown_verb
 from trident.stream.chain import ChainedAggregate
@@ -147,20 +149,27 @@ class GroupedStream(Rails, Shown, WindowVerbs):
         function: object = None,
         filter: object = None,
         outputFields: OutputsLike | None = None,
+        onError: OnErrorLike = "fail",
     ) -> "GroupedStream":
         """`Stream.each`, and the groups stay. Meaning: ``org.apache.storm.trident.fluent.GroupedStream.each``."""
         stream = self._stream.each(
-            *args, inputFields=inputFields, function=function, filter=filter, outputFields=outputFields
+            *args, inputFields=inputFields, function=function, filter=filter, outputFields=outputFields, onError=onError
         )
         return GroupedStream(stream, self._group)
 
-    def filter(self, *args: object, inputFields: FieldsLike | None = None, filter: object = None) -> "GroupedStream":
+    def filter(
+        self, *args: object, inputFields: FieldsLike | None = None, filter: object = None, onError: OnErrorLike = "fail"
+    ) -> "GroupedStream":
         """`Stream.filter`, and the groups stay."""
-        return GroupedStream(self._stream.filter(*args, inputFields=inputFields, filter=filter), self._group)
+        kept = self._stream.filter(*args, inputFields=inputFields, filter=filter, onError=onError)
+        return GroupedStream(kept, self._group)
 
-    def peek(self, *args: object, inputFields: FieldsLike | None = None, action: object = None) -> "GroupedStream":
+    def peek(
+        self, *args: object, inputFields: FieldsLike | None = None, action: object = None, onError: OnErrorLike = "fail"
+    ) -> "GroupedStream":
         """`Stream.peek`, and the groups stay."""
-        return GroupedStream(self._stream.peek(*args, inputFields=inputFields, action=action), self._group)
+        stream = self._stream.peek(*args, inputFields=inputFields, action=action, onError=onError)
+        return GroupedStream(stream, self._group)
 
     def project(self, *fields: FieldsLike) -> "GroupedStream":
         """`Stream.project`, and the groups stay: the group fields must be among the fields."""
@@ -182,8 +191,8 @@ class GroupedStream(Rails, Shown, WindowVerbs):
     def __getattr__(self, name: str) -> NoReturn:
         from trident.stream.stream import Stream
 
-        if not name.startswith("_") and hasattr(Stream, name):
+        if not name.startswith("_") and hasattr(Stream, name) and name not in elsewhere.GROUPED:
             message = f"'GroupedStream' has no verb {name!r}; the stream without groups has: toStream().{name}"
         else:
-            message = unknown_verb(self, name, self.fields)
+            message = unknown_verb(self, name, elsewhere.GROUPED, self.fields)
         raise AttributeError(message, name=name, obj=self)

@@ -71,7 +71,7 @@ class QueryVerbs(StreamBase):
         if not isinstance(state, TridentState):
             raise step.error(TopologyError, f"{brief(state)} is no state of this topology; write {_USAGE}")
         if state._register is not self._register:
-            raise step.error(TopologyError, f"state {state.name!r} belongs to another topology")
+            raise step.error(TopologyError, f"state {state.name!r} {self._register.stranger(state._register)}")
         call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
         step, updated = call.step, state._node
         query, outputs = _read_query(call, updated)

@@ -6,9 +6,10 @@ from typing import Any
 from trident.plan import draw
 from trident.plan.explain import explain_nodes
 from trident.plan.nodes import Node
+from trident.stream.arguments import Told
 
 
-class Shown:
+class Shown(Told):
     """What can be explained and drawn. Starts no JVM and no other program."""
 
     __slots__ = ()

@@ -10,6 +10,7 @@ from trident.base.step import Step, caller
 from trident.base.types import ddl
 from trident.plan import nodes
 from trident.plan.register import Register
+from trident.stream import elsewhere
 from trident.stream.base import unknown_verb
 from trident.stream.shown import Shown
 
@@ -82,5 +83,8 @@ class TridentState(Shown):
     def __getattr__(self, name: str) -> NoReturn:
         from trident.stream.stream import Stream
 
-        verb = f"; the stream of its new values has: newValuesStream().{name}" if hasattr(Stream, name) else ""
-        raise AttributeError(unknown_verb(self, name) if not verb else f"'TridentState' has no verb {name!r}{verb}")
+        if not name.startswith("_") and hasattr(Stream, name) and name not in elsewhere.STATE:
+            message = f"'TridentState' has no verb {name!r}; the stream of its new values has: newValuesStream().{name}"
+        else:
+            message = unknown_verb(self, name, elsewhere.STATE)
+        raise AttributeError(message, name=name, obj=self)

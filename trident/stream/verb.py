@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from trident.base.errors import TopologyError
 from trident.base.names import brief
 from trident.base.step import caller, within
+from trident.stream.arguments import check_arguments
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream
@@ -56,6 +57,7 @@ def verb(function: _F) -> _F:
 
     @functools.wraps(function)
     def method(self: "Stream", *args: Any, **keywords: Any) -> Any:
+        check_arguments(function, (self, *args), keywords)
         with within(caller(name)):
             return function(self, *args, **keywords)
 

@@ -1,0 +1,124 @@
+"""What PySpark, Storm and others call a thing, and what it is called here: for those who type the other name."""
+
+_FEW = "applyAssembly(FirstN(n, 'field')) for the first n of a batch in an order"
+_STATE = (
+    "groupBy('key').persistentAggregate(state, aggregator, 'value'), or partitionPersist with an updater of your own"
+)
+_RENAMED = "map(lambda t: t, 'new string, ...'), which names all fields anew"
+_START = "start(name=..., checkpointLocation=...)"
+_BATCH = "transform(lambda df: ..., schema='a long') for Spark's own functions over a batch"
+_WINDOW = "window(TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes'), ...): a window carries its watermark"
+_RESOURCES = "Spark's own confs (spark.executor.memory and the like)"
+
+STREAM = {
+    "agg": "aggregate('field', Sum(), 'sum'), and chainedAgg() for several at once",
+    "alias": "name('...') for a step, map for a field",
+    "avg": "aggregate('field', Average(), 'mean'), or persistentAggregate for a state",
+    "cache": "nothing: what several steps read is evaluated once",
+    "coalesce": "parallelismHint(n) behind shuffle() or partitionBy(...)",
+    "collect": "take(n) for the first batch, and start the topology to run it",
+    "columns": "fields",
+    "console": "peek(print), or each(Debug())",
+    "count": "aggregate(Count(), 'count'), or persistentAggregate for a state",
+    "crossJoin": "join, on a field that has one value in both",
+    "distinct": "groupBy(fields).aggregate(Count(), 'count') and project(fields)",
+    "drop": "project('field', ...), which names those that stay",
+    "dropDuplicates": "groupBy(fields).aggregate(Count(), 'count') and project(fields)",
+    "dropna": "filter('field', FilterNull())",
+    "dtypes": "schema",
+    "explode": "flatMap('field', function, 'item string')",
+    "expr": "each(expr(...), 'name type')",
+    "first": "take(1)",
+    "foreach": "peek(function), or foreachBatch(function)",
+    "foreachPartition": "each with a Function that has prepare(context) and cleanup()",
+    "getOutputFields": "fields",
+    "having": "filter('count', ...) behind aggregate",
+    "head": "take(n)",
+    "limit": _FEW,
+    "mapInArrow": _BATCH,
+    "mapInPandas": _BATCH,
+    "mapPartitions": "each with a Function that has prepare(context) and cleanup()",
+    "mean": "aggregate('field', Average(), 'mean'), or persistentAggregate for a state",
+    "multiReduce": "topology.multiReduce([s, t], ...)",
+    "newDRPCStream": "topology.newDRPCStream('function')",
+    "newStream": "topology.newStream('name', spout)",
+    "newValuesStream": "newValuesStream() of the state that persistentAggregate or partitionPersist gives",
+    "orderBy": _FEW,
+    "persist": "persistentAggregate(...)",
+    "print": "peek(print), or show(n) for the first batch",
+    "printSchema": "schema",
+    "reduce": "aggregate(...) with a ReducerAggregator",
+    "reduceByKey": "groupBy('key').aggregate(...)",
+    "repartition": "shuffle() or partitionBy('field'), and parallelismHint(n)",
+    "sample": "filter(lambda t: ...)",
+    "saveAsTable": "foreachBatch(lambda df, txid, attempt: ...)",
+    "select": "project('field'), or each(expr(...), 'name type')",
+    "selectExpr": "each(expr(...), 'name type'), and project('field') for those that stay",
+    "setCPULoad": _RESOURCES,
+    "setMemoryLoad": _RESOURCES,
+    "sort": _FEW,
+    "sum": "aggregate('field', Sum(), 'sum'), or persistentAggregate for a state",
+    "toDF": _RENAMED,
+    "toPandas": "take(n) for the first batch, foreachArrow(...) for all of them",
+    "toStream": "the stream itself: it has no groups",
+    "transformWithState": _STATE,
+    "union": "merge(...)",
+    "unionAll": "merge(...)",
+    "unionByName": "merge(...), which goes by position: project the fields into one order before",
+    "updateStateByKey": _STATE,
+    "where": "filter(...)",
+    "withColumn": "each(expr(...), 'name type')",
+    "withColumnRenamed": _RENAMED,
+    "withColumns": "each(...) for each of them",
+    "withWatermark": _WINDOW,
+    "writeStream": "writeParquet(path) or foreachBatch(function), and topology.start(...)",
+}
+
+GROUPED = {name: hint for name, hint in STREAM.items() if name != "toStream"} | {
+    "applyInArrow": "aggregate(...) with an Aggregator, which emits any number of tuples",
+    "applyInPandas": "aggregate(...) with an Aggregator, which emits any number of tuples",
+    "applyInPandasWithState": _STATE,
+    "flatMapGroups": "aggregate(...) with an Aggregator, which emits any number of tuples",
+    "mapGroups": "aggregate(...) with an Aggregator, which emits any number of tuples",
+    "mapGroupsWithState": _STATE,
+    "max": "aggregate('field', Max(), 'max'), or toStream().max(comparator) for whole tuples",
+    "min": "aggregate('field', Min(), 'min'), or toStream().min(comparator) for whole tuples",
+}
+
+_ASKED = "running.state('name') of a running topology, openState(...) of any, or stream.stateQuery(state, ...)"
+
+STATE = {
+    **dict.fromkeys(("get", "items", "keys", "multiGet", "query", "toArrow", "toPandas", "value", "values"), _ASKED),
+    "parallelismHint": "it on the stream before: a state takes a batch from any number of partitions",
+    "stateQuery": "stream.stateQuery(state, 'key', MapGet(), 'value')",
+}
+
+_RUNNING = "the running topology that start(...) gives"
+
+TOPOLOGY = {
+    **dict.fromkeys(("build", "execute", "run", "submit", "submitTopology"), _START),
+    **dict.fromkeys(("awaitTermination", "drpc", "processAllAvailable", "state", "stop"), _RUNNING),
+    **dict.fromkeys(("setResourceDefaults",), _RESOURCES),
+    "newValuesStream": "newValuesStream() of the state that persistentAggregate or partitionPersist gives",
+    "readStream": "newStream('name', spout)",
+    "static": "newStaticState(...)",
+    "union": "merge(...)",
+}
+
+MODULE = {
+    "BaseWindowedBolt": "stream.window(...)",
+    "Consumer": "a function, given to peek",
+    "DRPCClient": "running.drpc",
+    "Fields": "text such as 'word, count'",
+    "FlatMapFunction": "a function, given to flatMap",
+    "InMemoryWindowsStoreFactory": "trident.state.MemoryMapState.opaque()",
+    "LocalCluster": "topology.start(...)",
+    "LocalDRPC": "running.drpc",
+    "MapFunction": "a function, given to map",
+    "Mean": "Average",
+    "Predicate": "a function, given to filter",
+    "StormSubmitter": "topology.start(...)",
+    "Values": "a tuple or list: collector.emit([...])",
+    "WindowConfig": "TumblingCountWindow, SlidingEventTimeWindow and their like",
+    "start_local": "trident.testing.local.start_local",
+}
