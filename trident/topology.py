@@ -82,7 +82,9 @@ class TridentTopology(Shown):
         DuplicateNameError
             Where a stream of this name begins already.
         """
-        step = Step(f"{name}/0:newStream", caller("newStream"))
+        step = Step(f"{name}/0:newStream" if isinstance(name, str) else "newStream", caller("newStream"))
+        if isinstance(spout, str) and not isinstance(name, str):
+            raise step.error(TopologyError, f"the name {spout!r} comes first; write newStream(name, spout)")
         self._check_name("a stream", name, self._register.streams, step)
         label = f"{name}/0:newStream({type(spout).__name__})"
         try:

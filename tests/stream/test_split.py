@@ -146,6 +146,11 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         TopologyError,
         "the operation is missing; write split(",
     ),
+    (
+        lambda s: s.split("line", parse, streams={"names": "id long"}),
+        TopologyError,
+        "lines/1:split(parse): 'names' is something else of what split gives: name the stream otherwise",
+    ),
     (lambda s: s.split("line", Count(), streams=STREAMS), TopologyError, "Count() is an aggregator: it belongs to"),
 ]
 
@@ -167,3 +172,5 @@ def test_a_stream_that_is_not_there(lines: Stream) -> None:
     with pytest.raises(TopologyError) as item:
         parsed["order"]
     assert str(attribute.value) == str(item.value) == says
+    with pytest.raises(AttributeError, match="no stream 'map'; .*; map is a verb of each of them, such as of orders"):
+        _ = parsed.map

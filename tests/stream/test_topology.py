@@ -73,6 +73,8 @@ def test_a_spout_and_its_class_are_told_apart(topology: TridentTopology) -> None
             lambda: topology.newStream("s", 5)  # type: ignore[arg-type]
         )[1]
     )
+    swapped = fails(lambda: topology.newStream(DeclaredSpout(SpoutKind.OPAQUE), "s"))[1]  # type: ignore[arg-type]
+    assert "newStream: the name 's' comes first; write newStream(name, spout) [called at test_topology.py:" in swapped
     assert "is no spout" in fails(lambda: topology.newStream("s", DeclaredSpout))[1]  # type: ignore[arg-type]
 
 

@@ -23,7 +23,7 @@ from trident import (
 )
 from trident.base.types import ddl
 from trident.compiler.shapes import shape_of
-from trident.errors import DuplicateNameError, FieldNotFoundError, TopologyError, TypeDeclarationError
+from trident.errors import ArgumentsError, DuplicateNameError, FieldNotFoundError, TopologyError, TypeDeclarationError
 from trident.state import LRUMemoryMapState, MemoryMapState
 
 FIELDS = "word string, at timestamp, n long"
@@ -187,6 +187,31 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         lambda: TridentTopology().newDRPCStream("f").tumblingWindow(3, Count(), "c"),
         TopologyError,
         "DRPC requests fill no window; they read states with stateQuery",
+    ),
+    (
+        lambda: source().tumblingWindow(1.5, Count(), "c"),
+        TopologyError,
+        "s/1:tumblingWindow: length=1.5: a whole number counts tuples, and a duration has its unit, '1.5 seconds' [",
+    ),
+    (
+        lambda: source().slidingWindow("1 minute", 2.0, Count(), "c"),
+        TopologyError,
+        "slide=2.0: a whole number counts tuples, and a duration has its unit, '2 seconds'",
+    ),
+    (
+        lambda: source().slidingWindow(5, "2 seconds", Count(), "c"),
+        TopologyError,
+        "s/1:slidingWindow: length=5 and slide='2 seconds': both are whole numbers, of tuples, or both durations, such",
+    ),
+    (
+        lambda: source().tumblingWindow(3, max, "c"),
+        TopologyError,
+        "function 'max' is no aggregator; give Max(), or an aggregator: one with init(tuple)",
+    ),
+    (
+        lambda: source().tumblingWindow(3, Count(), "c", slide=2),  # type: ignore[call-arg]
+        ArgumentsError,
+        "s/1:tumblingWindow: there is no argument 'slide'; tumblingWindow takes length, stateFactory, ",
     ),
     (lambda: source().windows(3, Count(), "c"), AttributeError, "did you mean 'window'?"),
     (lambda: source().groupBy("word").slideWindow(3, 1, Count(), "c"), AttributeError, "slidingWindow"),

@@ -210,6 +210,13 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         "lines/1:each: 'split' is a string, and the operation is a function or object: give it without quotes",
     ),
     (
+        lambda s: s.each("line", "upper(line)", "word string"),
+        TopologyError,
+        "lines/1:each: 'upper(line)' is a string, and the operation is a function or object: an expression is "
+        "expr('upper(line)'); write each(",
+    ),
+    (lambda s: s.each("line", expr, "w string"), TopologyError, "expr makes an expression of text: give expr('upper("),
+    (
         lambda s: s.each("line", split, text, "w"),
         TopologyError,
         "one operation, not function 'split' and function 'text'",
@@ -326,6 +333,19 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         "lines/1:aggregate(split): function 'split' is no aggregator; give a CombinerAggregator: an object with "
         "init(tuple), combine(a, b) and zero(), such as Count(); a ReducerAggregator: init() and reduce(curr, tuple); "
         "or an Aggregator: init(batchId, collector), aggregate(state, tuple, collector) and complete(state, collector)",
+    ),
+    (lambda s: s.aggregate("n", "sum", "s"), TopologyError, "aggregate: 'sum' is a string, and the operation is a "),
+    (lambda s: s.aggregate("n", "avg", "s"), TopologyError, "a function or object: give Average(); write aggregate("),
+    (
+        lambda s: s.aggregate("n", sum, "s"),
+        TopologyError,
+        "aggregate(sum): function 'sum' is no aggregator; give Sum(), or a CombinerAggregator: an object with init(",
+    ),
+    (
+        lambda s: s.minBy("line", "n"),
+        TopologyError,
+        "'n' compares nothing; give a callable of two values of 'line', which gives a number below 0, 0 or above 0; "
+        "to go by a field write minBy('n')",
     ),
     (
         lambda s: s.groupBy("line").aggregate("n", Sum(), "line"),

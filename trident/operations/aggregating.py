@@ -11,7 +11,7 @@ from trident.base.step import Step
 from trident.base.types import type_ddl
 from trident.operations.aggregators import Aggregation, AnyAggregation, Emitting, Reduction
 from trident.operations.annotations import read_returns
-from trident.operations.builtin_aggregators import BuiltinAggregator
+from trident.operations.builtin_aggregators import BuiltinAggregator, called_like
 from trident.operations.functions import Declared
 from trident.operations.outputs import own_types
 from trident.operations.reading import bind, kind_of
@@ -121,7 +121,9 @@ def _no_aggregator(target: Any, wanted: str, step: Step) -> TopologyError:
     _refuse_class(target, step)
     has = [name for name in ("init", "combine", "zero", "reduce", "aggregate", "complete") if _has(target, name)]
     what = f"has {', '.join(has)} and is no aggregator;" if has else "is no aggregator;"
-    return step.error(TopologyError, f"{brief(target)} {what} give {wanted}")
+    known = called_like(getattr(target, "__name__", ""))
+    hint = "" if known is None else f" {known}, or"
+    return step.error(TopologyError, f"{brief(target)} {what} give{hint} {wanted}")
 
 
 def _has(target: Any, name: str) -> bool:

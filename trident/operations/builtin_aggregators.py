@@ -25,6 +25,20 @@ NAMES = frozenset({"Average", "Count", "CountDistinct", "Max", "Min", "Quantiles
 """Every built-in aggregator's: a stored state knows its aggregator by this name."""
 
 
+_CALLED = {"avg": "Average()", "mean": "Average()", "average": "Average()", "topk": "TopK(3)"} | {
+    name.lower(): f"{name}()" for name in ("Count", "Sum", "Min", "Max", "CountDistinct")
+}
+
+
+def called_like(name: str) -> str | None:
+    """The built-in aggregator that somebody means who names a function of Python or Spark.
+
+    >>> called_like("sum"), called_like("avg"), called_like("product")
+    ('Sum()', 'Average()', None)
+    """
+    return _CALLED.get(name.replace("_", "").lower())
+
+
 class BuiltinAggregator(CombinerAggregator):
     """What the built-in ones have in common: an output type that follows from the input."""
 

@@ -44,7 +44,8 @@ def check_comparator(comparator: object, given: str, step: Step) -> None:
     """Refuse what cannot compare."""
     if isinstance(comparator, str) or not callable(comparator):
         field = isinstance(comparator, str) and comparator.isidentifier()
-        hint = f"; to go by a field write {step.label.rpartition(':')[2]}By({comparator!r})" if field else ""
+        verb = step.label.rpartition(":")[2]
+        hint = f"; to go by a field write {verb.removesuffix('By')}By({comparator!r})" if field else ""
         raise step.error(
             TopologyError,
             f"{brief(comparator)} compares nothing; give a callable of two {given}, which gives a number below 0, 0 or "

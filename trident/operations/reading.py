@@ -12,7 +12,7 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import brief
 from trident.base.step import Step
 from trident.operations.annotations import Returns, read_returns, type_of
-from trident.operations.builtin_functions import Expression
+from trident.operations.builtin_functions import Expression, expr
 from trident.operations.context import has_life
 from trident.operations.functions import Call, Operation
 from trident.operations.outputs import shown
@@ -70,6 +70,8 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
                 TopologyError, "it is a udf over groups or whole batches; a verb takes one that gives a value a row"
             )
         return Call.UDF
+    if target is expr:
+        raise step.error(TopologyError, "expr makes an expression of text: give expr('upper(line)')")
     kind = kind_of(target)
     if kind and isinstance(target, type):
         raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")

@@ -11,6 +11,7 @@ from trident.base.names import brief
 from trident.base.step import Step
 from trident.operations.aggregating import presented_type, read_folding
 from trident.operations.aggregators import Aggregation
+from trident.operations.builtin_aggregators import called_like
 from trident.operations.outputs import OutputsLike, read_outputs
 from trident.operations.reading import bind
 from trident.operations.updating import emitted_fields
@@ -77,7 +78,9 @@ def _kind_of(target: Any, step: Step) -> Literal["combiner", "reducer", "aggrega
     elif has("init", "aggregate", "complete"):
         found = "aggregator"
     if found is None:
-        raise step.error(TopologyError, f"{brief(target)} is no aggregator; give {_WANTED}")
+        known = called_like(getattr(target, "__name__", ""))
+        hint = "" if known is None else f"{known}, or "
+        raise step.error(TopologyError, f"{brief(target)} is no aggregator; give {hint}{_WANTED}")
     if isinstance(target, type):
         raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
     return found

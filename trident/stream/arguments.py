@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
+from enum import Enum
 from types import FunctionType
 from typing import Any
 
@@ -65,7 +66,8 @@ def check_arguments(verb: Callable[..., Any], args: tuple[Any, ...], keywords: d
 
 def _shown(parameter: inspect.Parameter) -> str:
     """A parameter without its annotation: ``name``, ``name=None``, ``*streams``."""
-    return str(parameter.replace(annotation=inspect.Parameter.empty))
+    default = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
+    return str(parameter.replace(annotation=inspect.Parameter.empty, default=default))
 
 
 def _step(subject: Any, verb: str) -> Step:

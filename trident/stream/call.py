@@ -11,6 +11,7 @@ from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
+from trident.operations.builtin_aggregators import called_like
 from trident.operations.builtin_functions import Expression
 from trident.operations.outputs import OutputsLike
 
@@ -47,8 +48,9 @@ def read_arguments(
     if len(given) != 1 or more:
         listed = " and ".join(brief(value) for value in [*(value for _, value in given), *more])
         what = f"it takes one operation, not {listed}" if listed else "the operation is missing"
-        if not listed and len(before) > 1 and str(before[1]).isidentifier():
-            what = f"{before[1]!r} is a string, and the operation is a function or object: give it without quotes"
+        hint = _unquoted(before[1:], usage) if not listed else ""
+        if hint:
+            what = f"{before[1]!r} is a string, and the operation is a function or object: {hint}"
         raise step.error(TopologyError, f"{what}; write {usage}")
     operation = given[0][1]
     step = step.with_function(operation_site(operation))
@@ -57,6 +59,20 @@ def read_arguments(
     if isinstance(inputs, StructType):
         raise step.error(TopologyError, f"inputFields are names, not a StructType; write {usage}")
     return Arguments(inputs, operation, outputs, step)
+
+
+def _unquoted(given: Sequence[object], usage: str) -> str:
+    """What may have been meant by the first of these, which stands where the operation should; nothing where it does
+    not look like one."""
+    text = given[0] if given else None
+    if not isinstance(text, str):
+        return ""
+    known = called_like(text) if "aggregator" in usage else None
+    if known is not None:
+        return f"give {known}"
+    if text.isidentifier():
+        return "give it without quotes"
+    return f"an expression is expr({text!r})" if len(given) > 1 or "(" in text else ""
 
 
 def is_fields(value: object) -> bool:

@@ -151,7 +151,11 @@ class SplitStreams(Shown):
         return Stream(self._register, node, label)
 
     def _missing(self, name: object) -> str:
+        from trident.stream.stream import Stream
+
         near = did_you_mean(name, self.names) if isinstance(name, str) else ""
+        if not near and isinstance(name, str) and hasattr(Stream, name):
+            near = f"; {name} is a verb of each of them, such as of {self.names[0]}"
         return f"{self._node.step}: there is no stream {name!r}; the streams are {', '.join(self.names)}{near}"
 
     def _ends(self) -> list[nodes.Node]:
@@ -185,9 +189,12 @@ def _declared(streams: object, step: Step) -> tuple[tuple[str, StructType], ...]
 
 def _checked(name: object, step: Step) -> str:
     try:
-        return check_name("a stream", name)
+        checked = check_name("a stream", name)
     except TopologyError as error:
         raise step.error(TopologyError, str(error)) from None
+    if hasattr(SplitStreams, checked):
+        raise step.error(TopologyError, f"{checked!r} is something else of what split gives: name the stream otherwise")
+    return checked
 
 
 def _typed(name: str, fields: OutputsLike, step: Step) -> StructType:

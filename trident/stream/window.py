@@ -26,6 +26,7 @@ from trident.operations.windows import (
 from trident.plan import nodes, rules
 from trident.plan import windows as fields
 from trident.stream.aggregate import inputs_of
+from trident.stream.arguments import Told
 from trident.stream.base import StreamBase
 from trident.stream.call import read_arguments
 from trident_state.memory.factory import MemoryMapState
@@ -41,7 +42,7 @@ _USAGES = {
 }
 
 
-class WindowVerbs:
+class WindowVerbs(Told):
     """Verbs that bring tuples of several batches together; a stream has them, and a grouped stream."""
 
     __slots__ = ()
@@ -127,7 +128,8 @@ class WindowVerbs:
         WindowedStream(words/1:tumblingWindow(Last): last string)
         """
         given = _Given("tumblingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name)
-        return windowed(*self._by_group(), tumbling(length), given)
+        stream, group = self._by_group()
+        return windowed(stream, group, tumbling(length, stream._step(given.verb)), given)
 
     def slidingWindow(
         self,
@@ -152,19 +154,38 @@ class WindowVerbs:
         WindowedStream(words/1:slidingWindow(Count): word string, count bigint)
         """
         given = _Given("slidingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name)
-        return windowed(*self._by_group(), sliding(length, slide), given)
+        stream, group = self._by_group()
+        return windowed(stream, group, sliding(length, slide, stream._step(given.verb)), given)
 
 
-def tumbling(length: int | Duration) -> WindowConfig:
+def tumbling(length: int | Duration, step: Step) -> WindowConfig:
     """A tumbling window by count for a whole number, else by duration."""
+    _refuse_fractions(step, length=length)
     return TumblingCountWindow(length) if _counts(length) else TumblingDurationWindow(length)  # type: ignore[arg-type]
 
 
-def sliding(length: int | Duration, slide: int | Duration) -> WindowConfig:
+def sliding(length: int | Duration, slide: int | Duration, step: Step) -> WindowConfig:
     """A sliding window by count for whole numbers, else by duration."""
-    if _counts(length) and _counts(slide):
+    _refuse_fractions(step, length=length, slide=slide)
+    if _counts(length) != _counts(slide):
+        raise step.error(
+            TopologyError,
+            f"length={length!r} and slide={slide!r}: both are whole numbers, of tuples, or both durations, such as "
+            "'1 minute'",
+        )
+    if _counts(length):
         return SlidingCountWindow(length, slide)  # type: ignore[arg-type]
     return SlidingDurationWindow(length, slide)
+
+
+def _refuse_fractions(step: Step, **given: object) -> None:
+    """A number here is a number of tuples: seconds are said with their unit."""
+    for name, value in given.items():
+        if isinstance(value, float):
+            raise step.error(
+                TopologyError,
+                f"{name}={value!r}: a whole number counts tuples, and a duration has its unit, '{value:g} seconds'",
+            )
 
 
 def _counts(given: object) -> bool:
