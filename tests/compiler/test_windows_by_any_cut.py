@@ -22,6 +22,8 @@ from trident import (
     SlidingEventTimeWindow,
     Stream,
     Sum,
+    TumblingCountWindow,
+    TumblingDurationWindow,
     TumblingEventTimeWindow,
     WindowedStream,
 )
@@ -371,3 +373,18 @@ def test_nothing_comes_of_nothing(config: Any) -> None:
     assert window.batch([]) == ([], [])
     assert window.batch([("a", None, 5)]) == ([], []), "a tuple without a time is in no window"
     assert not any(state.values for state in window.states.values())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [TumblingCountWindow(2), TumblingDurationWindow(5), TumblingEventTimeWindow(5, "at"), SessionWindow(3, "at")],
+    ids=repr,
+)
+def test_a_value_of_null_is_no_result_whatever_the_window(config: Any) -> None:
+    def build(stream: Stream) -> WindowedStream:
+        return stream.groupBy("k").window(config, "n", Max(), "most")
+
+    window = Windowed(build)
+    given = window.batch([("a", at(1), None), ("b", at(1), 5), ("a", at(2), None), ("b", at(2), None)], time=1.0)[0]
+    given += window.batch([("c", at(100), 7)], time=100.0)[0]
+    assert [row[-2:] for row in given] == [("b", 5)]

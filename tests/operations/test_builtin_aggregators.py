@@ -3,6 +3,7 @@
 import functools
 import math
 import pickle
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from trident import Count, Max, Min, Sum
+from trident import Average, Count, Max, Min, Sum
 from trident.base.types import parse_schema, type_ddl
 from trident.operations.builtin_aggregators import BuiltinAggregator
 
@@ -38,6 +39,14 @@ def test_nan_is_greater_than_every_number_as_in_spark() -> None:
     assert math.isnan(fold(Max(), [math.nan, 1.0]))
     assert math.isnan(fold(Max(), [1.0, math.nan, math.inf]))
     assert math.isnan(fold(Min(), [math.nan, None]))
+
+
+def test_decimals_are_added_to_the_last_digit() -> None:
+    """Python's own arithmetic rounds to 28 digits, a decimal has up to 38."""
+    values = [Decimal(10**28 - 1), None, Decimal("-3.25"), None, Decimal("1e-10")]
+    assert fold(Sum(), values) == Decimal("9999999999999999999999999995.7500000001")
+    assert fold(Average(), values) == (Decimal("9999999999999999999999999995.7500000001"), 3)
+    assert Average().gathered([(value,) for value in values]) == fold(Average(), values)
 
 
 @pytest.mark.parametrize("aggregator", [Count(), Sum(), Min(), Max()])

@@ -72,6 +72,7 @@ def test_distinct_values_are_counted_within_the_error() -> None:
     [
         ([0.0, -0.0, math.nan, float("nan"), 1.0], 3),
         ([Decimal("1.0"), Decimal("1.00"), Decimal("0E+3"), Decimal("-0")], 2),
+        ([Decimal(10**30), Decimal(10**30 + 1), Decimal("1e30")], 2),
         ([b"\x00", b"\x00\x00", b"", b"\xff"], 4),
         ([True, False, True], 2),
         ([datetime.date(2020, 1, 1), datetime.date(2020, 1, 2)], 2),
@@ -84,7 +85,7 @@ def test_distinct_values_are_counted_within_the_error() -> None:
         ),
         ([[1, 2], [1], [12], [], [[]], ["1,2"]], 6),
     ],
-    ids=["double", "decimal", "binary", "boolean", "date", "timestamp", "array"],
+    ids=["double", "decimal", "long decimal", "binary", "boolean", "date", "timestamp", "array"],
 )
 def test_values_are_told_apart_as_spark_means_it(values: list[Any], count: int) -> None:
     assert shown(CountDistinct(), values) == count
@@ -94,6 +95,7 @@ def test_values_are_told_apart_as_spark_means_it(values: list[Any], count: int) 
 def test_several_fields_are_counted_together() -> None:
     tuples = [("a", "bc"), ("ab", "c"), ("a", "bc"), ("a", None), ("", "abc")]
     assert CountDistinct().present(CountDistinct().gathered(tuples)) == 3
+    assert CountDistinct().present(CountDistinct().gathered([(b"a,b", b"c"), (b"a", b"b,c")])) == 2
 
 
 def test_quantiles_are_within_the_error() -> None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 from pyspark.sql import types as spark
 
 from trident.operations.aggregators import Native
-from trident.operations.builtin_aggregators import NUMERIC, BuiltinAggregator, Sum, one_field
+from trident.operations.builtin_aggregators import NUMERIC, BuiltinAggregator, Sum, added, one_field
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Average(BuiltinAggregator):
         return self.zero() if tuple[0] is None else (tuple[0], 1)
 
     def combine(self, a: Any, b: Any) -> Any:
-        return a[0] + b[0], a[1] + b[1]
+        return added(a[0], b[0]), a[1] + b[1]
 
     def zero(self) -> Any:
         return 0, 0
@@ -40,7 +41,7 @@ class Average(BuiltinAggregator):
 
     def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> Any:
         values = [value for (value,) in tuples if value is not None]
-        return sum(values), len(values)
+        return reduce(added, values, 0), len(values)
 
     def problem(self, inputs: spark.StructType) -> str:
         return one_field("Average", "adds numbers", inputs, NUMERIC)

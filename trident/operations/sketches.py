@@ -16,7 +16,7 @@ from pyspark.sql import types as spark
 
 from trident.base.errors import MissingPackageError, TopologyError
 from trident.base.types import type_ddl
-from trident.operations.builtin_aggregators import NUMERIC, BuiltinAggregator, one_field
+from trident.operations.builtin_aggregators import EXACT, NUMERIC, BuiltinAggregator, one_field
 
 
 @dataclass(frozen=True)
@@ -181,11 +181,11 @@ def _text(value: Any) -> str:
         case str():
             return f"{len(value)}:{value}"
         case bytes():
-            return value.decode("latin-1")
+            return f"{len(value)}:{value.decode('latin-1')}"
         case float():
             return repr(value if value else 0.0)
         case decimal.Decimal():
-            return str(value.normalize()) if value else "0"
+            return str(value.normalize(EXACT)) if value else "0"
         case datetime.datetime() if value.tzinfo is not None:
             return value.astimezone(datetime.UTC).isoformat()
         case datetime.date():

@@ -59,7 +59,9 @@ def _combining(windowing: Windowing) -> _Run:
         for at[0], row in enumerate(rows):  # noqa: B020
             made = init(row)
             value = made if value is None else combine(value, made)
-        return [(value if present is None or value is None else present(value),)]
+        if value is None:  # nothing, as in a state
+            return []
+        return [(value if present is None else present(value),)]
 
     return run
 

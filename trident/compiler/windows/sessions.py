@@ -220,10 +220,10 @@ class _Accumulators(_Content):
 
     def results(self, sessions: Sequence[Session]) -> tuple[Columns, list[int]]:
         present, field = presenting(self._windowing), self._leaving.field(0)
-        values = [self._one(session.held) for session in sessions]
-        if present is not None:
-            values = [None if value is None else present(value) for value in values]
-        return Columns({field.name: made_column(self._where, values, field)}, len(values)), list(range(len(values)))
+        found = [(self._one(session.held), at) for at, session in enumerate(sessions)]
+        there = [(value, at) for value, at in found if value is not None]  # null is nothing, as in a state
+        values = [value if present is None else present(value) for value, _ in there]
+        return Columns({field.name: made_column(self._where, values, field)}, len(values)), [at for _, at in there]
 
 
 class _Tuples(_Content):
