@@ -27,13 +27,13 @@ def settle() -> None:
 def parallelism(spark: "SparkSession") -> int:
     """The number of partitions worth cutting a source into: what Spark was told, else its cores, else 8."""
     for key in ("spark.sql.leafNodeDefaultParallelism", "spark.default.parallelism"):
-        told = _conf(spark, key)
+        told = conf(spark, key)
         if told.isdigit() and int(told) > 0:
             return int(told)
-    cores = re.fullmatch(r"local\[(\d+).*\]", _conf(spark, "spark.master"))
+    cores = re.fullmatch(r"local\[(\d+).*\]", conf(spark, "spark.master"))
     if cores is not None:
         return int(cores[1])
-    executors, each = _conf(spark, "spark.executor.instances"), _conf(spark, "spark.executor.cores")
+    executors, each = conf(spark, "spark.executor.instances"), conf(spark, "spark.executor.cores")
     if executors.isdigit() and each.isdigit():
         return max(1, int(executors) * int(each))
     context = getattr(spark, "_sc", None)
@@ -42,8 +42,9 @@ def parallelism(spark: "SparkSession") -> int:
 
 def on_this_machine(spark: "SparkSession") -> bool:
     """Whether all workers see the driver's disk because they run beside it."""
-    return _conf(spark, "spark.master").startswith("local")
+    return conf(spark, "spark.master").startswith("local")
 
 
-def _conf(spark: "SparkSession", key: str) -> str:
+def conf(spark: "SparkSession", key: str) -> str:
+    """A setting of the session; "" where there is none."""
     return str(spark.conf.get(key, None) or "")  # "" as default is refused for keys that Spark knows to be numbers

@@ -16,6 +16,7 @@ from trident.compiler.layout import Layout, check_travels, layout, stage_ends
 from trident.compiler.lower import Lowering
 from trident.compiler.sessions import Profile
 from trident.compiler.stages import cut
+from trident.compiler.starts import Start
 from trident.compiler.tails import Tail
 from trident.compiler.worker import Batches, Partial
 
@@ -103,12 +104,27 @@ def test_a_source_and_what_follows_share_a_worker(python: bool) -> None:
 
     numbers = cast(DataFrame, object())
     tail = Tail(numbers, reader, pa.schema([("line", pa.string())]))
-    lowering = Lowering(laid(topology), {id(start._node): tail}, Profile(True, 1), {})
+    lowering = Lowering(laid(topology), {id(start._node): Start.read(tail)}, Profile(True, 1), {})
     assert lowering.folds_in_python(state._node)
     fold = lowering.folding(state._node)
     assert fold.source is numbers and isinstance(fold.function, Partial)
     assert fold.function.chain.before is reader
     assert verbs(fold.function.chain.works) == (["each"] if python else [])
+
+
+def test_what_spark_reads_too_is_read_by_python_only_before_python() -> None:
+    topology = TridentTopology()
+    start = stream(topology, "line string", [])
+    words = start.each("line", split, "word string").groupBy("word")
+    python = words.persistentAggregate(STATE, Count(), "count", name="python")
+    native = start.groupBy("line").persistentAggregate(STATE, Count(), "count", name="native")
+    by_spark, by_python = cast(DataFrame, object()), cast(DataFrame, object())
+    tail = Tail(by_python, lambda batches: batches, pa.schema([("line", pa.string())]))
+    starts = {id(start._node): Start(lambda: by_spark, lambda: tail)}
+    lowering = Lowering(laid(topology), starts, Profile(True, 1), {})
+    assert lowering.folding(python._node).source is by_python
+    assert not lowering.folds_in_python(native._node)
+    assert lowering.frame(start._node) is by_spark
 
 
 def test_a_function_that_cannot_travel_is_refused_before_a_batch() -> None:

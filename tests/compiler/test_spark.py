@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
@@ -29,6 +31,7 @@ from trident.compiler.program import Group
 from trident.compiler.sessions import released, run_session
 from trident.compiler.spark import SparkEngine
 from trident.compiler.stages import cut
+from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.reading import LinesEmission, Stretch
 from trident_spouts.files.text import TextFormat
 
@@ -273,8 +276,6 @@ def test_tuples_of_other_fields_are_refused(on_spark: OnSpark) -> None:
 
 
 def test_an_unreadable_file_is_a_source_error(on_spark: OnSpark, tmp_path: Path) -> None:
-    from trident_spouts.files.parquet import FilesEmission
-
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is no Parquet file PAR1")
     topology = TridentTopology()
     stream(topology, "n long", [1]).persistentAggregate(STATE, "n", Sum(), "sum", name="sum")
@@ -362,7 +363,15 @@ def text(tmp_path: Path, content: str) -> LinesEmission:
     return LinesEmission((Stretch(str(file), 0, size, 0, size),), form)
 
 
-@pytest.mark.parametrize("size", ["small", "large", "read by the workers"])
+def parquet(tmp_path: Path, lines: list[str]) -> FilesEmission:
+    """Two files, of one row group and of several."""
+    pq.write_table(pa.table({"line": lines[:50], "nobody reads": [0] * 50}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"line": lines[50:]}), tmp_path / "b.parquet", row_group_size=20)
+    paths = tuple(str(tmp_path / f"{name}.parquet") for name in "ab")
+    return FilesEmission(paths, parse_schema("line string"), rows=len(lines))
+
+
+@pytest.mark.parametrize("size", ["small", "large", "read by the workers", "Parquet"])
 def test_a_batchs_size_changes_how_it_runs_and_not_what_it_is(
     on_spark: OnSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
 ) -> None:
@@ -373,6 +382,8 @@ def test_a_batchs_size_changes_how_it_runs_and_not_what_it_is(
     given: Any = emission("line string", *[(line,) for line in lines])
     if size == "read by the workers":
         given = text(tmp_path, "\n".join(lines) + "\n")
+    if size == "Parquet":
+        given = parquet(tmp_path, lines)
     slot = on_spark.slot(group)
     for turn in range(2 if size == "large" else 1):  # the second knows how few rows the first gave
         found = slot.run(group.stages[0], {group.spouts[0]: given}, ATTEMPT, tmp_path / f"scratch-{turn}")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import FailedException
-from trident.base.values import NotAccepted, type_name
+from trident.base.values import NotAccepted, are_exact, type_name
 from trident.compiler.columns import Column
 from trident.compiler.failures import Where, short
 from trident.operations.functions import Call, Operation
@@ -155,6 +155,8 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema) -> Callable[
                 each = (result if hasattr(result, "__next__") else (result,) for result in results)
                 results, ends = _flatten(where, each, lists, rows)
         origin = origin_of(ends)
+        if len(outputs) == 1 and not collected and are_exact(results, outputs.field(0).type):  # the common way
+            return Emitted([column_of(where, results, outputs.field(0), lists, origin, True)], ends, len(results))
         if collected:
             fields = [list(values) for values in zip(*results, strict=True)] or [[] for _ in outputs]
         else:
@@ -240,10 +242,17 @@ def _wrong_width(where: Where, result: Any, outputs: pa.Schema, lists: Lists, ro
     return where.gave(f"{short(result)} where {len(outputs)} values are declared: ({declared})", lists, row, hint)
 
 
-def column_of(where: Where, values: list[Any], field: pa.Field, lists: Lists, origin: Callable[[int], int]) -> Column:
-    """The values of one output field, checked against its declared type."""
+def column_of(
+    where: Where,
+    values: list[Any],
+    field: pa.Field,
+    lists: Lists,
+    origin: Callable[[int], int],
+    exact: bool | None = None,
+) -> Column:
+    """The values of one output field, checked against its declared type; `exact` where `are_exact` was asked."""
     try:
-        return Column.made(values, field.type)
+        return Column.made(values, field.type, exact)
     except NotAccepted as error:
         came = f"{short(error.value)} ({type(error.value).__name__})"
         what = f"{came} for field {field.name!r}, declared {type_name(field.type)}"

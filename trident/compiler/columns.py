@@ -34,9 +34,10 @@ class Column:
         return cls(array.type, array, None)
 
     @classmethod
-    def made(cls, values: list[Any], kind: pa.DataType) -> "Column":
-        """A column of values that a function gave; raises NotAccepted where one is not of the declared type."""
-        exact = are_exact(values, kind)
+    def made(cls, values: list[Any], kind: pa.DataType, exact: bool | None = None) -> "Column":
+        """A column of values that a function gave; raises NotAccepted where one is not of the declared type. `exact`
+        says whether they `are_exact`, where that is known."""
+        exact = are_exact(values, kind) if exact is None else exact
         if exact and len(values) <= _FEW and exact_type(kind) in _UNBOUNDED:
             return cls(kind, None, values)
         return cls(kind, to_arrow(values, kind, exact), values if exact else None)

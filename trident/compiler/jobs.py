@@ -1,15 +1,14 @@
 """One stage of one attempt as one Spark job."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from trident.base.errors import SpoutContractError
 from trident.base.types import arrow_schema, select, spark_schema
 from trident.base.values import conform
 from trident.compiler.arrow_folds import meets_quickly, met
@@ -23,13 +22,11 @@ from trident.compiler.lower import Lowering
 from trident.compiler.program import Output, Stage
 from trident.compiler.sessions import Profile
 from trident.compiler.specs import fold_spec
+from trident.compiler.starts import Start, cheap, counting, start_of
 from trident.compiler.tails import Tail
 from trident.compiler.worker import CAUGHT, Chain, Drain
 from trident.plan.nodes import Debug, Node, PersistentAggregate
-from trident_spouts.emission import ArrowEmission, UnionEmission
 from trident_spouts.executor import Emission
-from trident_spouts.files.parquet import FilesEmission
-from trident_spouts.files.reading import COUNTED, LinesEmission
 
 _NOTHING = pa.schema([pa.field("nothing", pa.int32())])
 """What an effect gives: no row of one column."""
@@ -67,7 +64,7 @@ class StageJob:
         self._letters = letters
         self._stage = stage
         self._layout = layout
-        self._starts: dict[int, DataFrame | Tail] = {}
+        self._starts: dict[int, Start] = {}
         self._counts: list[Branch] = []
         self._learned = learned
         self._files = files
@@ -80,14 +77,17 @@ class StageJob:
 
     def read(self, inputs: Mapping[Node, Emission | pa.Table], session: SparkSession, scratch: Path) -> None:
         """Make the DataFrames that the stage starts from."""
-        self._starts = {id(node): start_of(node, given, session, scratch) for node, given in inputs.items()}
-        self._counts = [branch for given in inputs.values() for branch in _counting(given, session)]
+        names = self._layout.names
+        self._starts = {
+            id(node): start_of(node, names(node), given, session, scratch) for node, given in inputs.items()
+        }
+        self._counts = [branch for given in inputs.values() for branch in counting(given, session)]
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
         """Begin to make the others from them."""
         self._lowering = lowering = Lowering(self._layout, self._starts, profile, self._learned, self._txid)
         for node, given in inputs.items():
-            if self._layout.readers.get(id(node), 0) > 1 and not _cheap(given):
+            if self._layout.readers.get(id(node), 0) > 1 and not cheap(given):
                 lowering.keep_start(node)
 
     def branches(self) -> list[Branch]:
@@ -196,43 +196,3 @@ class StageJob:
             schema = arrow_schema(select(node.schema, node.schema.names[:1]))
             chain = Chain((), schema, schema), lower.select(node, schema.names)
         return Branch.telling(Tail(chain[1], Drain(chain[0]), _NOTHING), lambda table: None)
-
-
-def start_of(node: Node, given: Emission | pa.Table, session: SparkSession, scratch: Path) -> DataFrame | Tail:
-    """What enters the stage at this node."""
-    emission = ArrowEmission(given) if isinstance(given, pa.Table) else given
-    read = emission.reader(session) if isinstance(emission, LinesEmission) else None
-    if read is not None:
-        return Tail(*read, arrow_schema(node.schema))
-    frame = emission.dataframe(session, scratch)
-    come, names = frame.columns, node.schema.names
-    if len(come) != len(names):
-        raise SpoutContractError(
-            f"{node.step}: the tuples have the fields ({', '.join(come)}), declared are ({', '.join(names)})"
-        )
-    return frame if come == names else frame.toDF(*names)
-
-
-def _counting(given: Emission | pa.Table, session: SparkSession) -> Iterator[Branch]:
-    """What counts the tuples that only the workers see."""
-    if isinstance(given, UnionEmission):
-        for part in given.parts:
-            yield from _counting(part, session)
-    if not isinstance(given, LinesEmission):
-        return
-    lines, counter = given, given.counter(session)
-    if counter is not None:
-        numbers, function = counter
-
-        def finish(table: pa.Table) -> None:
-            lines.rows = sum(table.column(0).to_pylist())
-
-        chain = Chain((), COUNTED, COUNTED, function)
-        yield Branch.telling(Tail(numbers, chain, COUNTED), finish)
-
-
-def _cheap(given: Emission | pa.Table) -> bool:
-    """Whether reading it twice costs less than keeping it."""
-    if isinstance(given, UnionEmission):
-        return all(map(_cheap, given.parts))
-    return isinstance(given, pa.Table | ArrowEmission | FilesEmission)

@@ -28,6 +28,7 @@ from trident.compiler.placing import batch_place, choice_of
 from trident.compiler.prepared import wants_life
 from trident.compiler.sessions import Profile, is_connect, view_of
 from trident.compiler.specs import all_native, fold_spec, folds, gather_spec, inputs_of
+from trident.compiler.starts import Start
 from trident.compiler.tails import Tail
 from trident.compiler.windows.enter import entering_panes
 from trident.compiler.windows.panes import PaneFold, pane_spec, panes_frame
@@ -59,12 +60,12 @@ from trident.plan.splitting import PLACE, own_fields
 
 
 class Lowering:
-    """One attempt's DataFrames, by node. `starts` are the first ones (by id); a Tail is a source that Python reads."""
+    """One attempt's DataFrames, by node. `starts` are what they are made from (by id)."""
 
     def __init__(
         self,
         layout: Layout,
-        starts: Mapping[int, DataFrame | Tail],
+        starts: Mapping[int, Start],
         profile: Profile,
         learned: Learned,
         txid: int = 1,
@@ -72,16 +73,9 @@ class Lowering:
         self.layout = layout
         self.profile = profile
         self._txid = txid
+        self._starts = starts
+        self._readers: dict[int, Tail | None] = {}
         self._frames: dict[int, DataFrame] = {}
-        self._readers: dict[int, Tail] = {}
-        for at, start in starts.items():
-            count = layout.partitions.get(at)
-            if count is not None:
-                self._frames[at] = places.spread(start.frame() if isinstance(start, Tail) else start, count)
-            elif isinstance(start, Tail):
-                self._readers[at] = start
-            else:
-                self._frames[at] = start
         self._folds: dict[int, Tail] = {}
         self._expressions = Expressions(learned)
         self._kept: list[tuple[DataFrame, str | None]] = []
@@ -92,14 +86,21 @@ class Lowering:
         """What leaves this node: the fields that anybody reads, and perhaps more."""
         found = self._frames.get(id(node))
         if found is None:
-            if node in self.layout.tops:
+            if id(node) in self._starts:
+                found = self._start(node)
+            elif node in self.layout.tops:
                 found = self._parted(node)
             else:
-                found = self._readers[id(node)].frame() if id(node) in self._readers else self._placed(node)
-            if self.layout.shared(node) and node not in self.layout.tops:
-                found = self._keep(found.select(*all_quoted(self.layout.names(node))))
+                found = self._placed(node)
+                if self.layout.shared(node):
+                    found = self._keep(found.select(*all_quoted(self.layout.names(node))))
             self._frames[id(node)] = found
         return found
+
+    def _start(self, node: Node) -> DataFrame:
+        """What enters at a node, in as many partitions as anybody said."""
+        found, count = self._starts[id(node)].frame(), self.layout.partitions.get(id(node))
+        return found if count is None else places.spread(found, count)
 
     def _parted(self, node: Node) -> DataFrame:
         """What leaves a node without what was caught on the way; both are of one evaluation."""
@@ -125,8 +126,7 @@ class Lowering:
 
     def keep_start(self, node: Node) -> None:
         """Read a start once, however many read it."""
-        if id(node) not in self._readers:  # these are kept like any other node
-            self._frames[id(node)] = self._keep(self._frames[id(node)])
+        self._frames[id(node)] = self._keep(self.select(node, self.layout.names(node)))
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         """The frame, evaluated once however many read it. Where executors are several it is evaluated before they
@@ -161,11 +161,11 @@ class Lowering:
         return None if id(node) in self._frames else self._chain(node, self.layout.names(node))
 
     def _chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
-        """The same for these fields of the node. A source that Python reads is read in the same worker."""
+        """The same for these fields of the node. A source that Python reads, or may, is read in the same worker."""
         works, below = self.layout.chain(node)
         alive = wants_life(works)
-        reader = None if self.layout.shared(below) or alive else self._readers.get(id(below))
-        if not works and reader is None:
+        reader = None if alive else self._reader(below)
+        if not works and (reader is None or not self._starts[id(below)].only):
             return None
         schema = arrow_schema(select(node.schema, leaving))
         if reader is not None:
@@ -178,6 +178,18 @@ class Lowering:
         # Spark numbers the tasks of a union through; this is the partition's number in its own frame
         numbered = self.frame(below).selectExpr(*all_quoted(entering), f"spark_partition_id() AS {places.PLACE}")
         return replace(chain, life=Life(self.layout.partitions[id(node)])), numbered
+
+    def _reader(self, node: Node) -> Tail | None:
+        """What reads a source in Python, where nobody said how many partitions it has. What only Python reads is kept
+        for several readers; what Spark reads too costs no more to read again."""
+        start = self._starts.get(id(node))
+        if start is None or self.layout.partitions.get(id(node)) is not None:
+            return None
+        if start.only and self.layout.shared(node):
+            return None
+        if id(node) not in self._readers:
+            self._readers[id(node)] = start.reader()
+        return self._readers[id(node)]
 
     def tail(self, node: Node) -> Tail | None:
         """The Python function that this node ends in, not yet part of a DataFrame; None where Spark's own work is

@@ -16,6 +16,7 @@ from trident.compiler.lower import Lowering
 from trident.compiler.names import all_quoted
 from trident.compiler.sessions import Confs, Profile, active_session_kept, released, run_session
 from trident.compiler.spark_errors import translated
+from trident.compiler.starts import Start
 from trident.plan.nodes import Each, Filter, Map, Node, RequestSource, Transform
 
 _REQUEST = "__trident_request"
@@ -77,7 +78,7 @@ class SparkSteps:
         try:
             with active_session_kept():
                 frame = session.createDataFrame(entering.table(arrow_schema(given)), schema=given)
-                lowering = Lowering(prepared.layout, {id(prepared.start): frame}, _SMALL, prepared.learned)
+                lowering = Lowering(prepared.layout, {id(prepared.start): Start.made(frame)}, _SMALL, prepared.learned)
                 made = lowering.frame(prepared.step).select(*all_quoted(leaving.names)).toArrow()
         except Exception as error:
             better = translated(error)

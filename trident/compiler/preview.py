@@ -15,14 +15,13 @@ from trident.base.types import arrow_schema
 from trident.base.values import conform, to_python
 from trident.compiler.arrow import columns_of
 from trident.compiler.evaluate import Evaluation, Run
-from trident.compiler.jobs import start_of
 from trident.compiler.layout import layout
 from trident.compiler.lower import Lowering
 from trident.compiler.names import all_quoted
 from trident.compiler.sessions import Confs, Profile, active_session_kept, local_session, released, run_session
 from trident.compiler.spark_errors import translated
 from trident.compiler.stages import has_python_form
-from trident.compiler.tails import Tail
+from trident.compiler.starts import start_of
 from trident.plan.nodes import Node, RequestSource, SpoutSource, StateStep, walk
 from trident_spouts.executor import Emission, SpoutExecutor
 
@@ -89,10 +88,11 @@ def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], spar
             found = layout({node: node.schema.names}, list(emissions))
             profile = Profile(small=True, partitions=1, placed=found.placed)
             Confs(session).apply(profile)
-            frames: dict[int, DataFrame | Tail] = {}
-            for source, emission in emissions.items():
-                frames[id(source)] = start_of(source, _given(source, emission), session, Path(scratch))
-            lowering = Lowering(found, frames, profile, {})
+            starts = {
+                id(source): start_of(source, found.names(source), _given(source, emission), session, Path(scratch))
+                for source, emission in emissions.items()
+            }
+            lowering = Lowering(found, starts, profile, {})
             try:
                 yield lowering.frame(node).select(*all_quoted(node.schema.names))
             finally:

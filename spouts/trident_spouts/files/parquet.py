@@ -1,5 +1,6 @@
-"""Parquet: whole files, read by Spark itself."""
+"""Parquet: whole files, read by Spark itself, or by Python operations where they run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,11 +9,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
-from trident.base.errors import SourceUnreadableError, SpoutContractError, TypeDeclarationError
+from trident.base.errors import SpoutContractError, TypeDeclarationError
 from trident.base.types import arrow_schema, spark_schema, type_ddl
 from trident_spouts.casting import NotCast, cast_column
 from trident_spouts.emission import spark_path
 from trident_spouts.executor import Metadata
+from trident_spouts.files.parquet_reader import (
+    GroupReader,
+    RowGroups,
+    column_of,
+    footer,
+    only_spark_reads,
+    read_groups,
+    shares,
+)
+from trident_spouts.workers import conf, parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,13 +50,15 @@ class FilesEmission:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
         return spark.read.schema(self.schema).parquet(*map(spark_path, self.paths))
 
-
-def footer(path: str) -> pq.FileMetaData:
-    """The file's footer; SourceUnreadableError where there is none."""
-    try:
-        return pq.read_metadata(path)
-    except (OSError, pa.ArrowException) as error:
-        raise SourceUnreadableError(f"FileSpout: {path} is no readable Parquet file: {error}") from error
+    def reader(self, spark: "SparkSession", names: Sequence[str]) -> "tuple[DataFrame, GroupReader] | None":
+        """The partitions and the function that reads these fields, for Python operations that follow: they run behind
+        it in the same worker. None where only Spark's own scan reads the files as Spark does."""
+        footers = [footer(path) for path in self.paths]
+        if any(map(only_spark_reads, footers)) or conf(spark, "spark.sql.caseSensitive") == "true":
+            return None
+        cut = shares(self.paths, footers, parallelism(spark))
+        fields = StructType([self.schema[name] for name in names])
+        return spark.range(0, len(cut), 1, len(cut)), GroupReader(cut, fields)
 
 
 def footer_schema(path: str) -> StructType:
@@ -67,10 +80,10 @@ def count_rows(path: str, schema: StructType) -> int:
     found = footer(path)
     theirs = _arrow_fields(found)
     for field in arrow_schema(schema):
-        at = theirs.get_field_index(field.name)
-        if at >= 0 and not _readable(theirs.field(at).type, field.type):
+        name = column_of(field.name, theirs.names)
+        if name is not None and not _readable(theirs.field(name).type, field.type):
             raise SpoutContractError(
-                f"FileSpout: {path} has {field.name!r} as {theirs.field(at).type}, "
+                f"FileSpout: {path} has {name!r} as {theirs.field(name).type}, "
                 f"declared is {type_ddl(schema[field.name].dataType)}"
             )
     return int(found.num_rows)
@@ -78,19 +91,8 @@ def count_rows(path: str, schema: StructType) -> int:
 
 def read_parquet(path: str, schema: StructType) -> pa.Table:
     """The file's tuples as declared, as Spark's own scan would give them."""
-    target = arrow_schema(schema)
-    present = [field.name for field in target if field.name in footer(path).schema.to_arrow_schema().names]
-    table = pq.ParquetFile(path, coerce_int96_timestamp_unit="us").read(columns=present)
-    columns = []
-    for field in target:
-        if field.name not in present:
-            columns.append(pa.nulls(table.num_rows, field.type))
-            continue
-        try:
-            columns.append(cast_column(_zoned(table.column(field.name), field.type), field.type))
-        except NotCast as error:
-            raise SpoutContractError(f"FileSpout: {path}, field {field.name!r}: {error}") from None
-    return pa.table(columns, schema=target)
+    groups = RowGroups(path, tuple(range(footer(path).num_row_groups)))
+    return pa.Table.from_batches(read_groups(groups, schema), arrow_schema(schema))
 
 
 def _arrow_fields(found: pq.FileMetaData) -> pa.Schema:
@@ -109,13 +111,6 @@ def _arrow_fields(found: pq.FileMetaData) -> pa.Schema:
 
 def _is_int96(column: pq.ColumnSchema) -> bool:
     return bool(column.physical_type == "INT96")
-
-
-def _zoned(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """96-bit timestamps come without a zone and mean UTC."""
-    if pa.types.is_timestamp(kind) and kind.tz and pa.types.is_timestamp(column.type) and not column.type.tz:
-        return column.cast(pa.timestamp(column.type.unit, "UTC"))
-    return column
 
 
 def _readable(theirs: pa.DataType, ours: pa.DataType) -> bool:

@@ -1,0 +1,136 @@
+"""Parquet read by Python where Python runs: row groups, one Spark partition a share.
+
+Spark's own scan is the quicker way into Spark's own operations. To Python operations it is a detour: the JVM decodes
+the rows, writes them as Arrow and sends them to a worker that could have read the file.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
+
+from trident.base.errors import SourceUnreadableError, SpoutContractError
+from trident.base.types import arrow_schema
+from trident_spouts.casting import NotCast, cast_column
+from trident_spouts.emission import PART_BYTES
+from trident_spouts.workers import settle
+
+_ROWS = 10_000
+"""Tuples that a function gets at once, as many as Spark would send."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Some row groups of one file, in order."""
+
+    path: str
+    numbers: tuple[int, ...]
+
+
+def footer(path: str) -> pq.FileMetaData:
+    """The file's footer; SourceUnreadableError where there is none."""
+    try:
+        return pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceUnreadableError(f"FileSpout: {path} is no readable Parquet file: {error}") from error
+
+
+def only_spark_reads(found: pq.FileMetaData) -> bool:
+    """Whether the file says that its days or times before 1900 count as Spark 2 did, which Arrow does not know."""
+    return any(
+        key in (found.metadata or {}) for key in (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+    )
+
+
+def shares(
+    paths: Sequence[str], footers: Sequence[pq.FileMetaData], most: int, least: int = PART_BYTES
+) -> tuple[tuple[RowGroups, ...], ...]:
+    """The files' row groups, in order, in at most `most` shares of about equal bytes, none far below `least`."""
+    groups = [
+        (path, number, found.row_group(number).total_byte_size)
+        for path, found in zip(paths, footers, strict=True)
+        for number in range(found.num_row_groups)
+    ]
+    total = sum(size for _, _, size in groups)
+    size = max(1, -(-total // max(1, min(most, total // least))))
+    cut: list[list[tuple[str, int]]] = [[]]
+    before = 0
+    for path, number, bytes_ in groups:
+        if before >= size * len(cut):
+            cut.append([])
+        cut[-1].append((path, number))
+        before += bytes_
+    return tuple(_by_file(share) for share in cut)
+
+
+def _by_file(share: Sequence[tuple[str, int]]) -> tuple[RowGroups, ...]:
+    found: dict[str, list[int]] = {}
+    for path, number in share:
+        found.setdefault(path, []).append(number)
+    return tuple(RowGroups(path, tuple(numbers)) for path, numbers in found.items())
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReader:
+    """What a worker runs: a row is the number of a share."""
+
+    shares: tuple[tuple[RowGroups, ...], ...]
+    schema: StructType
+    """The fields to read, as declared."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The tuples of the shares whose numbers come."""
+        settle()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for groups in self.shares[number]:
+                    yield from read_groups(groups, self.schema)
+
+
+def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Their tuples as declared, as Spark's own scan would give them, some thousands at a time."""
+    target = arrow_schema(schema)
+    try:
+        with pq.ParquetFile(groups.path, coerce_int96_timestamp_unit="us") as file:
+            theirs = [column_of(name, file.schema_arrow.names) for name in target.names]
+            columns = [name for name in theirs if name is not None]
+            read = file.iter_batches(_ROWS, row_groups=groups.numbers, columns=columns, use_threads=False)
+            for batch in read:
+                yield _declared(batch, theirs, target, groups.path)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceUnreadableError(f"FileSpout: {groups.path} is no readable Parquet file: {error}") from error
+
+
+def column_of(name: str, columns: Sequence[str]) -> str | None:
+    """The file's column for a field: of this name, else of the only one that differs in case, as Spark finds it.
+
+    >>> column_of("word", ["n", "Word"])
+    'Word'
+    """
+    if name in columns:
+        return name
+    alike = [column for column in columns if column.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _declared(batch: pa.RecordBatch, theirs: Sequence[str | None], target: pa.Schema, path: str) -> pa.RecordBatch:
+    """A file's columns under the declared names and types; null where the file lacks one."""
+    columns = []
+    for name, field in zip(theirs, target, strict=True):
+        if name is None:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        try:
+            columns.append(cast_column(_zoned(batch.column(name), field.type), field.type))
+        except NotCast as error:
+            raise SpoutContractError(f"FileSpout: {path}, field {field.name!r}: {error}") from None
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _zoned(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """96-bit timestamps come without a zone and mean UTC."""
+    if pa.types.is_timestamp(kind) and kind.tz and pa.types.is_timestamp(column.type) and not column.type.tz:
+        return column.cast(pa.timestamp(column.type.unit, "UTC"))
+    return column
