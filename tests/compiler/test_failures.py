@@ -28,6 +28,16 @@ class Shouts(Function):
         collector.emit([tuple.word.upper()])
 
 
+class Returns(Function):
+    def execute(self, tuple: Any, collector: Any) -> Any:
+        return [tuple.word.upper()]
+
+
+class EmitsTwoArguments(Function):
+    def execute(self, tuple: Any, collector: Any) -> Any:
+        collector.emit(tuple.word, 1)
+
+
 class Odd(Longest):
     def combine(self, a: str, b: str) -> Any:
         return len(a) + len(b)
@@ -74,6 +84,15 @@ CASES: dict[str, tuple[TridentTopology, str]] = {
     "emits too few": (
         counted(lambda s: s.each("word", Shouts(), "w, n")),
         r"Shouts \(test_failures.py:\d+\) raised ValueError: emit was given 1 value\(s\), declared are 2: \['COW'\]",
+    ),
+    "emits no list": (
+        counted(lambda s: s.each("word", EmitsTwoArguments(), "w string, n int")),
+        r"raised TypeError: emit takes one list with a value a field: write emit\(\['cow', \.\.\.\]\); the tuple was",
+    ),
+    "a Function that returns": (
+        counted(lambda s: s.each("word", Returns(), "w string")),
+        r"s/1:each\(Returns\): Returns \(test_failures.py:\d+\) raised TypeError: execute returned \['COW'\]; what it "
+        r"gives is emitted: write collector\.emit\(\[\.\.\.\]\); the tuple was \(word='cow'\)",
     ),
     "a filter that is none": (
         counted(lambda s: s.filter("word", lambda word: word)),

@@ -10,7 +10,7 @@ from tests.compiler.kit import STATE, rows, stream
 from tests.compiler.kit import table as tuples
 from tests.support.topologies import node
 from trident import Count, SnapshotGet, TridentTopology, TupleCollectionGet
-from trident.base.errors import StateKeyError, StateUnavailableError
+from trident.base.errors import StateKeyError, StateUnavailableError, UserFunctionError
 from trident.compiler.queries import Reads, compile_query
 from trident.plan.nodes import StateQuery
 
@@ -46,6 +46,18 @@ def test_a_query_function_cannot_swallow_that_the_state_did_not_answer() -> None
     query = compile_query(asking(Careless(), "count"))
     with pytest.raises(StateUnavailableError, match="the server is away"):
         query(tuples("word string, n long", ("a", 1)), away)
+
+
+def test_what_a_query_function_returns_is_not_lost_without_a_word() -> None:
+    class Returns(Careless):
+        def execute(self, tuple: Any, result: Any, collector: Any) -> Any:
+            return [5]
+
+    query = compile_query(asking(Returns(), "count"))
+    with pytest.raises(
+        UserFunctionError, match=r"execute returned \[5\]; what it gives is emitted: write collector\.emit"
+    ):
+        query(tuples("word string, n long", ("a", 1)), lambda *_: pa.array([1]))
 
 
 def test_a_store_that_does_not_answer_is_not_taken_for_a_fault_of_the_function() -> None:

@@ -132,6 +132,11 @@ def nameless(line: str) -> Any:
     yield 1, 2.0
 
 
+class Returns(Function):
+    def execute(self, tuple: Any, collector: Any) -> Any:
+        return "orders", [1, 2.5]
+
+
 class Emits(Function):
     def execute(self, tuple: Any, collector: Any) -> None:
         collector.emit([1, 2.0])
@@ -170,6 +175,7 @@ WRONG = [
         "",
         "gave (1, 2.0) where a stream's name and its values belong; the tuple was (line=",
     ),
+    (Returns(), "", "raised TypeError: execute returned something; what it gives is emitted: write collector.emitTo("),
     (Emits(), "", "raised TypeError: emit names no stream: write emitTo('orders', [...]); the tuple was"),
     (
         Misses(),

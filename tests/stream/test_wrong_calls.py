@@ -56,6 +56,20 @@ class Miscast(Function):
     def execute(self, tuple): ...  # type: ignore[no-untyped-def,override]
 
 
+class Yields(Function):
+    def execute(self, tuple, collector):  # type: ignore[no-untyped-def]
+        yield tuple.line
+
+
+class YieldingReducer:
+    outputType = "long"
+
+    def init(self): ...  # type: ignore[no-untyped-def]
+
+    def reduce(self, a, tuple):  # type: ignore[no-untyped-def]
+        yield a
+
+
 class Untyped:
     def init(self, tuple): ...  # type: ignore[no-untyped-def]
 
@@ -192,6 +206,17 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         lambda s: s.each("line", Miscast(), "w string"),
         TopologyError,
         "execute(tuple) does not fit: execute is called with a TridentTuple and a collector",
+    ),
+    (
+        lambda s: s.each("line", Yields(), "w string"),
+        TopologyError,
+        "lines/1:each(Yields): execute yields, and nobody reads what is yielded here: write collector.emit([...]); "
+        "execute is called with a TridentTuple and a collector",
+    ),
+    (
+        lambda s: s.aggregate("n", YieldingReducer(), "s"),
+        TopologyError,
+        "reduce yields, and nobody reads what is yielded here: write return; reduce is called with the value so far",
     ),
     (
         lambda s: s.transform(lambda df: df, users=1),

@@ -64,7 +64,8 @@ def calls(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Call
         def collected(lists: Lists, rows: int) -> Iterator[list[tuple[Any, ...]]]:
             for each in rows_of(lists, rows):
                 collector = ListCollector(width)
-                execute(each, collector)
+                if (returned := execute(each, collector)) is not None:
+                    raise not_emitted(returned)
                 yield collector.emitted
 
         return collected
@@ -80,8 +81,10 @@ class ListCollector:
         self.emitted: list[tuple[Any, ...]] = []
         self._width = width
 
-    def emit(self, values: Sequence[Any]) -> None:
+    def emit(self, values: Sequence[Any], *more: Any) -> None:
         """Emit one tuple: one value for each declared output field."""
+        if more:
+            raise TypeError(f"emit takes one list with a value a field: write emit([{short(values)}, ...])")
         if not isinstance(values, list | tuple):
             raise TypeError(f"emit takes a list with one value a field, not {short(values)}: write emit([...])")
         if len(values) != self._width:
@@ -90,6 +93,11 @@ class ListCollector:
                 f"emit was given {len(values)} value(s), declared are {self._width}: {short(values)}{hint}"
             )
         self.emitted.append(tuple(values))
+
+
+def not_emitted(returned: object) -> TypeError:
+    """What is wrong with a method that has a collector and gives a result."""
+    return TypeError(f"execute returned {short(returned)}; what it gives is emitted: write collector.emit([...])")
 
 
 def gather(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> list[Any]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from trident.base.errors import FailedException, StateError
 from trident.base.types import arrow_schema
 from trident.base.values import NotAccepted, type_name
-from trident.compiler.calls import ListCollector
+from trident.compiler.calls import ListCollector, not_emitted
 from trident.compiler.columns import Column, Columns
 from trident.compiler.failures import Where, short
 from trident.compiler.keyed import key_columns
@@ -80,10 +80,12 @@ def _query(step: StateQuery) -> Answer:
         emitted: list[tuple[Any, ...]] = []
         origins: list[int] = []
         row = 0
+        execute: Callable[..., object] = function.execute
         try:
             for row, (each, result) in enumerate(zip(tuples, results, strict=True)):  # noqa: B007
                 collector = ListCollector(len(outputs))
-                function.execute(each, result, collector)
+                if (returned := execute(each, result, collector)) is not None:
+                    raise not_emitted(returned)
                 emitted += collector.emitted
                 origins += [row] * len(collector.emitted)
         except FailedException:

@@ -162,7 +162,10 @@ def _collected(operation: Operation, where: Where, streams: Streams) -> Callable
         each = map(tuples, zip(*lists, strict=True)) if where.inputs else (tuples(()) for _ in range(rows))
         for given in each:
             collector = StreamsCollector(widths)
-            execute(given, collector)
+            if execute(given, collector) is not None:
+                raise TypeError(
+                    "execute returned something; what it gives is emitted: write collector.emitTo(name, [...])"
+                )
             yield collector.pairs
 
     return run

@@ -101,10 +101,10 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
     if call is Call.TUPLE:
         fitting = _takes(target, len(names)) and len(names) != 1
         hint = f"; name the fields to give it one argument a field: {', '.join(names)!r}" if fitting else ""
-        bind(target, 1, f"it is called with one TridentTuple of all fields{hint}", step)
+        bind(target, 1, f"it is called with one TridentTuple of all fields{hint}", step, yields=True)
     elif call in (Call.VALUES, Call.COLUMN_BUILDER):
         kind = "Column" if call is Call.COLUMN_BUILDER else "argument"
-        bind(target, len(names), f"it is called with one {kind} a field ({', '.join(names)})", step)
+        bind(target, len(names), f"it is called with one {kind} a field ({', '.join(names)})", step, yields=True)
     elif call is Call.UDF:
         bind(
             getattr(target, "func", target),
@@ -181,8 +181,22 @@ def _takes(target: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def bind(target: Callable[..., Any], count: int, given: str, step: Step, keywords: Iterable[str] = ()) -> None:
-    """Refuse a target whose signature, where it is knowable, does not take `count` arguments and these keywords."""
+def bind(
+    target: Callable[..., Any],
+    count: int,
+    given: str,
+    step: Step,
+    keywords: Iterable[str] = (),
+    yields: bool = False,
+) -> None:
+    """Refuse a target whose signature, where it is knowable, does not take `count` arguments and these keywords; and a
+    generator where nobody reads what is yielded (not `yields`): its body would never run."""
+    if not yields and is_generator(target):
+        name = getattr(target, "__name__", type(target).__name__)
+        instead = "collector.emit([...])" if "collector" in given else "return"
+        raise step.error(
+            TopologyError, f"{name} yields, and nobody reads what is yielded here: write {instead}; {given}"
+        )
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):  # a builtin that does not tell

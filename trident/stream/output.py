@@ -197,7 +197,13 @@ class OutputVerbs(StreamBase):
         site = site_of(function)
         step = step.with_function(site)
         what = "a DataFrame" if frame else "an Arrow table"
-        bind(function, 3, f"it is called as function(batch, txid, attempt), with {what} and two numbers", step)
+        bind(
+            function,
+            3,
+            f"it is called as function(batch, txid, attempt), with {what} and two numbers",
+            step,
+            yields=True,
+        )
         if is_coroutine(function) or is_generator(function):
             raise step.error(TopologyError, "it is called, and what it returns means nothing: give a plain function")
         check_output(self, step)

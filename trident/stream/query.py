@@ -103,7 +103,7 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
         )
     if call.outputs is None:
         raise step.error(TopologyError, f"name the output field; write {_USAGE}")
-    bind(function.batchRetrieve, 2, "batchRetrieve is called with the state and a list of tuples", step)
+    bind(function.batchRetrieve, 2, "batchRetrieve is called with the state and a list of tuples", step, yields=True)
     bind(function.execute, 3, "execute is called with a tuple, its result and a collector", step)
     declared = read_outputs(call.outputs, step)
     assert step.function is not None
