@@ -17,8 +17,6 @@ from trident.plan import rules
 from trident.plan.explain import Known, explain_nodes
 from trident.plan.nodes import (
     BestEffort,
-    Emitted,
-    LateTuples,
     Node,
     RequestSource,
     SpoutSource,
@@ -41,7 +39,6 @@ from trident_spouts.adapters.adapt import as_spout
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from trident.compiler.program import Program, Stage
     from trident.log import RedisLog
     from trident.operations.multireducers import GroupedMultiReducer, MultiReducer
     from trident.runtime.running import RunningTopology
@@ -228,7 +225,7 @@ class TridentTopology(Shown):
         >>> topology.join([a, b, c], ["id", "key", "id"], "id, ax, bx, z", ["outer", "outer", "inner"]).take(2)
         [Row(id=1, ax='x', bx='y', z='z'), Row(id=2, ax=None, bx=None, z='zz')]
         """
-        return joined(self._register, list(streams), keys, outputFields, joinType, mode)
+        return joined(self._register, streams, keys, outputFields, joinType, mode)
 
     def multiReduce(
         self,
@@ -410,11 +407,11 @@ class TridentTopology(Shown):
         Starts no JVM. `Stream.explainSpark` prints what Spark makes of a stream.
         """
         from trident.compiler.stages import cut
-        from trident.compiler.whereabouts import whereabouts
+        from trident.compiler.whereabouts import stage_lines, whereabouts
 
         program = cut(self)
         answers = {id(leaf): function for function, (_, leaf) in self.requests.items()}
-        print(explain_nodes(self._ends(), Known(answers, whereabouts(program), _stages(program))))
+        print(explain_nodes(self._ends(), Known(answers, whereabouts(program), stage_lines(program))))
 
     def _ends(self) -> Sequence[Node]:
         ends = self._register.ends()
@@ -440,23 +437,6 @@ class TridentTopology(Shown):
             raise step.error(TopologyError, str(error)) from None
         if name in taken:
             raise step.error(DuplicateNameError, f"{what} of this name begins at {taken[name].site.place} already")
-
-
-def _stages(program: "Program") -> list[str]:
-    """The batch groups, and what each stage of them starts from and makes."""
-    lines = []
-    for group in program.groups:
-        lines.append(f"batch group {group.name}")
-        for stage in group.stages:
-            starts = ", ".join(node.step.partition(":")[0] for node in stage.reads)
-            lines.append(f"  stage {stage.number}: {starts} -> {_ends(stage)}")
-    return lines
-
-
-def _ends(stage: "Stage") -> str:
-    """What a stage makes; what an updater or a window emits goes without saying."""
-    named = [output.name for output in stage.frozen if not isinstance(output.step, Emitted | LateTuples)]
-    return ", ".join(named) or "no state"
 
 
 def _flat(streams: Sequence[Any]) -> list[Any]:

@@ -45,6 +45,8 @@ def test_a_field_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(AttributeError) as by_attribute:
         _ = t.wrod
     assert str(by_name.value) == str(by_attribute.value) == message
+    with pytest.raises(AttributeError, match=r"fields are \(word, n\); a value is t\['word'\] or t\[0\]"):
+        t.getStringByField("word")
     with pytest.raises(IndexError):
         t[2]
 

@@ -209,5 +209,5 @@ def test_policies_are_explained_and_drawn(capsys: pytest.CaptureFixture[str]) ->
     topology.explain()
     said = capsys.readouterr().out
     assert "dead letters after 1 attempt" in said and "skips what fails" in said and "dead letters of lines/1" in said
-    assert "stage 1: lines/0 -> lines/1:each(int)~" in said and "deadLetters" in said
+    assert "stage 1: lines/0 -> dead letters of lines/1" in said and "deadLetters" in said
     assert "dead letters after 1 attempt" in topology.draw("mermaid")

@@ -55,8 +55,11 @@ def test_a_misspelt_option_is_told_with_those_there_are(option: str, near: str |
 
 
 def test_without_a_checkpoint_a_start_says_what_ends_with_it(tmp_path: Path) -> None:
-    with pytest.warns(RuntimeWarning, match=r"'wc' has no checkpointLocation: its states and its position end with"):
+    with pytest.warns(
+        RuntimeWarning, match=r"'wc' has no checkpointLocation: its states and its position end with"
+    ) as told:
         start_local(word_count(), name="wc").stop()
+    assert told[0].filename == __file__  # the line that one can change, by whatever way it was reached
     with pytest.raises(GuaranteeError, match="requireExactlyOnce=True without a checkpointLocation: .* ends with the"):
         start_local(word_count(), name="wc", requireExactlyOnce=True)
     with warnings.catch_warnings():
@@ -87,8 +90,9 @@ def test_a_reset_of_a_name_that_was_never_started_says_which_were(tmp_path: Path
         warnings.simplefilter("error")
         counting("counts").reset("wc", tmp_path)  # nothing is there at all: the first run of a cell that begins anew
         start_local(counting("counts"), name="wc", checkpointLocation=tmp_path).stop()
-    with pytest.warns(RuntimeWarning, match=r"no topology 'w' in .*; there are wc$"):
+    with pytest.warns(RuntimeWarning, match=r"no topology 'w' in .*; there are wc$") as told:
         counting("counts").reset("w", tmp_path)
+    assert told[0].filename == __file__
     assert (tmp_path / "wc" / "log.sqlite").exists()
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.topologies import node, stream
-from trident import JoinOutFieldsMode, JoinType, Stream, TridentTopology
+from tests.support.topologies import DeclaredState, node, stream
+from trident import Count, JoinOutFieldsMode, JoinType, Stream, TridentTopology
 from trident.errors import DuplicateFieldError, FieldNotFoundError, TopologyError, TypeDeclarationError
 from trident.plan.explain import about
 
@@ -67,6 +67,24 @@ def test_a_wrong_join(topology: TridentTopology, streams: list[Stream], given: d
     kind, message = fails(lambda: topology.join(streams, KEYS, **given))
     assert kind is TopologyError
     assert says in message
+
+
+def test_a_join_as_pyspark_or_storm_writes_it_is_led_here(topology: TridentTopology) -> None:
+    a, b = stream("k long, x string", "a", topology), stream("k long, y string", "b", topology)
+    message = fails(lambda: a.join(b, "k", "left_outer"))[1]
+    assert (
+        "a-b/0:join(k): 'left_outer' stands where the output fields do; write joinType='left', or ['left_outer']"
+        in message
+    )
+    message = fails(lambda: a.join(b, "k", joinType="left_outer"))[1]
+    assert "there is no joinType 'left_outer'; " in message and "did you mean 'left'?" in message
+    message = fails(lambda: topology.join(a, "k", b, "k"))[1]  # type: ignore[arg-type]
+    assert "join: its streams go into one list, [Stream(a/0:newStream(" in message
+    message = fails(lambda: topology.multiReduce(a, "k", b, "k"))[1]  # type: ignore[arg-type]
+    assert "multiReduce: its streams go into one list, [Stream(a/0" in message
+    state = a.groupBy("k").persistentAggregate(DeclaredState(), Count(), "n")
+    assert "is no stream; its newValuesStream() is one" in fails(lambda: a.merge(state))[1]  # type: ignore[arg-type]
+    assert a.join(b.project("k"), "k", ["left", "x"]).fields == ("left", "x")
 
 
 def test_names_that_meet_in_preserved_fields_ask_for_others(topology: TridentTopology) -> None:

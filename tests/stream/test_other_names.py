@@ -7,7 +7,17 @@ import pytest
 
 import trident
 from tests.support.topologies import DeclaredState, split, stream
-from trident import Count, DeadLetter, GroupedStream, MapGet, Stream, TridentState, TridentTopology, verb
+from trident import (
+    Count,
+    DeadLetter,
+    GroupedStream,
+    MapGet,
+    Stream,
+    TridentState,
+    TridentTopology,
+    WindowedStream,
+    verb,
+)
 from trident.errors import ArgumentsError, TopologyError
 from trident.stream import elsewhere
 from trident.stream.arguments import told
@@ -34,6 +44,7 @@ def s() -> Stream:
         ("writeStream", "use writeParquet(path) or foreachBatch(function), and topology.start(...)"),
         ("multiReduce", "use topology.multiReduce([s, t], ...)"),
         ("getOutputFields", "use fields"),
+        ("late", "use late() of the stream that window(...) gives"),
         ("select", "'Stream' has no verb 'select'; use project('field')"),
     ],
 )
@@ -73,7 +84,7 @@ def test_so_do_groups_states_and_topologies(s: Stream) -> None:
 )
 def test_hints_are_for_what_is_not_there_and_lead_to_what_is(names: dict[str, str], kind: type) -> None:
     assert not [name for name in names if name in dir(kind)]
-    there = {name for each in (Stream, GroupedStream, TridentTopology) for name in dir(each)}
+    there = {name for each in (WindowedStream, GroupedStream, TridentTopology) for name in dir(each)}
     there |= {*dir(trident), "newValuesStream", "running", "prepare", "cleanup", "lambda"}
     called = {word for hint in names.values() for word in re.findall(r"(\w+)\(", hint)}
     assert called - there - {"state"} == set()

@@ -80,7 +80,7 @@ def test_an_output_is_explained_and_drawn(capsys: pytest.CaptureFixture[str]) ->
     topology.explain()
     said = capsys.readouterr().out
     assert "lines/2:foreachBatch(take)" in said and "output out, each batch at least once, always the same" in said
-    assert "stage 1: lines/0 -> out!" in said
+    assert "stage 1: lines/0 -> output out" in said
     assert "foreachBatch(take)" in topology.draw("mermaid") and "output out" in topology.draw("mermaid")
 
 

@@ -56,6 +56,15 @@ def caller(verb: str) -> CallSite:
     return CallSite(verb, frame.f_code.co_filename, frame.f_lineno)
 
 
+def user_level() -> int:
+    """The `stacklevel` with which the caller's warning points at the user's line: the first frame outside of this
+    package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and _ours(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A call of a verb while it is read: enough to say in an error what it is about.

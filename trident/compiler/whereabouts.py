@@ -1,4 +1,4 @@
-"""Who runs each step of a topology: Spark itself, Python in its workers, or the driver."""
+"""Who runs each step of a topology: Spark itself, Python in its workers, or the driver; and what each stage makes."""
 
 from trident.compiler.evaluate import between
 from trident.compiler.kernels import work_of
@@ -79,3 +79,39 @@ def _answerer(node: Node, request: RequestPlan) -> str:
     if isinstance(node, RequestSource):
         return ""
     return DRIVER if has_python_form(node) else JOB
+
+
+def stage_lines(program: Program) -> list[str]:
+    """The batch groups, and what each stage of them starts from and makes."""
+    lines = []
+    for group in program.groups:
+        lines.append(f"batch group {group.name}")
+        for stage in group.stages:
+            starts = ", ".join(node.step.partition(":")[0] for node in stage.reads)
+            lines.append(f"  stage {stage.number}: {starts} -> {_ends(stage)}")
+    return lines
+
+
+def _ends(stage: Stage) -> str:
+    """What a stage makes; what an updater or a window emits goes without saying."""
+    named = [_frozen(output.name) for output in stage.frozen if not isinstance(output.step, Emitted | LateTuples)]
+    return ", ".join(named) or "no state"
+
+
+def _frozen(name: str) -> str:
+    """What a stage freezes, in words for the marks that its name ends in.
+
+    >>> _frozen("counts"), _frozen("counts|"), _frozen("lines/1:each(f)|"), _frozen("hours>late|"), _frozen("out!")
+    ('counts', 'what enters counts', 'tuples of lines/1', 'what may be late for hours', 'output out')
+    >>> _frozen("lines/1:each(int)~"), _frozen("counts?1")
+    ('dead letters of lines/1', 'what asks counts')
+    """
+    if name.endswith(">late|"):
+        return f"what may be late for {name.removesuffix('>late|')}"
+    step = name[:-1].partition(":")[0]
+    if name[-1] == "|":
+        return f"tuples of {step}" if ":" in name else f"what enters {step}"
+    if name[-1] in "!~":
+        return f"output {name[:-1]}" if name[-1] == "!" else f"dead letters of {step}"
+    state, asked, number = name.rpartition("?")
+    return f"what asks {state}" if asked and number.isdigit() else name

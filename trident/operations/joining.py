@@ -37,6 +37,17 @@ _OF_TWO = {"left": (False, True), "right": (True, False)}
 _OF_ALL = {"inner": False, "full": True, "outer": True}
 
 
+def join_type_like(text: str) -> str | None:
+    """The joinType that this is, in PySpark's words too.
+
+    >>> join_type_like("left_outer"), join_type_like("full"), join_type_like("user")
+    ('left', 'full', None)
+    """
+    plain = text.replace("_", "").lower()
+    plain = plain.removesuffix("outer") or plain
+    return plain if plain in _OF_TWO or plain in _OF_ALL else None
+
+
 def read_join_types(given: object, count: int, step: Step) -> tuple[bool, ...]:
     """Which of so many streams may be missing."""
     if isinstance(given, str):
@@ -50,7 +61,8 @@ def read_join_types(given: object, count: int, step: Step) -> tuple[bool, ...]:
                 f"joinType={given!r} is for two streams, and these are {count}: give a list of a JoinType for each, "
                 f"such as [{', '.join(['INNER', 'OUTER', 'OUTER', '...'][: min(count, 4)])}]",
             )
-        near = did_you_mean(given, [*_OF_ALL, *_OF_TWO])
+        like = join_type_like(given)
+        near = f"; did you mean {like!r}?" if like else did_you_mean(given, [*_OF_ALL, *_OF_TWO])
         raise step.error(
             TopologyError,
             f"there is no joinType {given!r}; there are 'inner', 'left', 'right', 'full', and a list of "

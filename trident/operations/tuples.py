@@ -42,7 +42,10 @@ class TridentTuple(tuple[Any, ...]):
 
     def _trident_missing(self, name: str) -> str:
         fields = self._trident_fields
-        return f"the tuple has no field {name!r}; its fields are ({', '.join(fields)}){did_you_mean(name, fields)}"
+        hint = did_you_mean(name, fields)
+        if name[:3] == "get" and name[3:4].isupper() and fields:  # getString(0), getLongByField("n") of Storm's tuples
+            hint = f"; a value is t[{fields[0]!r}] or t[0]"
+        return f"the tuple has no field {name!r}; its fields are ({', '.join(fields)}){hint}"
 
     def __repr__(self) -> str:
         pairs = zip(self._trident_fields, tuple.__iter__(self), strict=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from trident.base.attempt import Lease
 from trident.base.errors import LogError, StateOwnedError, TopologyActiveError, TopologyError
 from trident.base.names import did_you_mean
+from trident.base.step import user_level
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
 from trident.runtime import options, registry
@@ -96,7 +97,7 @@ def _warn_if_unknown(folder: Path) -> None:
             f"reset: there is no topology {folder.name!r} in {folder.parent}{did_you_mean(folder.name, others)}; "
             f"there are {', '.join(others)}",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=user_level(),
         )
 
 

@@ -15,6 +15,7 @@ from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
 from trident.base.errors import FencedError, GuaranteeError, LogError, TopologyError
 from trident.base.names import check_name
+from trident.base.step import user_level
 from trident.compiler.catching import demand_read
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group, Program
@@ -273,7 +274,7 @@ def _tell_warnings(begun: Begun, program: Program, settings: Settings) -> None:
             )
     told += [text for group in program.groups for text in _streams_told(group, begun, settings)]
     for text in dict.fromkeys(told):
-        warnings.warn(text, RuntimeWarning, stacklevel=6)
+        warnings.warn(text, RuntimeWarning, stacklevel=user_level())
 
 
 def _streams_told(group: Group, begun: Begun, settings: Settings) -> Iterator[str]:

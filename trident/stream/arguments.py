@@ -34,6 +34,7 @@ def told(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(verb)
     def called(*args: Any, **keywords: Any) -> Any:
+        __tracebackhide__ = True  # in notebooks and tests: the reader looks for the verb
         try:
             return verb(*args, **keywords)
         except TypeError as error:

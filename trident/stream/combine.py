@@ -5,9 +5,16 @@ from typing import TYPE_CHECKING
 
 from trident.base.callsite import CallSite
 from trident.base.errors import TopologyError
-from trident.base.names import FieldsLike
+from trident.base.names import FieldsLike, brief
 from trident.base.step import Step, caller
-from trident.operations.joining import JoinOutFieldsMode, JoinType, JoinTypes, read_join_mode, read_join_types
+from trident.operations.joining import (
+    JoinOutFieldsMode,
+    JoinType,
+    JoinTypes,
+    join_type_like,
+    read_join_mode,
+    read_join_types,
+)
 from trident.operations.outputs import OutputsLike
 from trident.plan import meeting, nodes
 from trident.plan.register import Register
@@ -77,11 +84,18 @@ def joined(
     mode: str,
 ) -> "Stream":
     """A join of streams of one topology."""
+    in_a_list(streams, "join")
     label, step = begin(register, "join", streams)
     meeting.one_batch([stream._node for stream in streams], step)
     schemas = [stream.schema for stream in streams]
     found = meeting.join_keys(schemas, keys, step)
     step = Step(f"{step.label}({', '.join(found[0])})", step.called)
+    if isinstance(outputFields, str) and join_type_like(outputFields):
+        raise step.error(
+            TopologyError,
+            f"{outputFields!r} stands where the output fields do; write joinType={join_type_like(outputFields)!r}, or "
+            f"[{outputFields!r}] if it is a field's name",
+        )
     outer, preserve = read_join_types(joinType, len(streams), step), read_join_mode(mode, step)
     schema = meeting.joined(schemas, found, outer, preserve, outputFields, step)
     sources = tuple(stream._node for stream in streams)
@@ -89,13 +103,22 @@ def joined(
     return made(register, label, node)
 
 
+_STREAM_OF = {"GroupedStream": "; its toStream() is one", "TridentState": "; its newValuesStream() is one"}
+
+
+def in_a_list(streams: object, verb: str) -> None:
+    """Refuse a stream where a list of them belongs."""
+    if not isinstance(streams, Sequence) or isinstance(streams, str):
+        what = f"its streams go into one list, [{brief(streams)}, ...], and what else it takes comes behind"
+        raise Step(verb, caller(verb)).error(TopologyError, what)
+
+
 def begin(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
     """The name of the new stream, made of its sources' names, and the step."""
     called: CallSite = caller(verb)
     for stream in streams:
         if not isinstance(stream, StreamBase):
-            grouped = type(stream).__name__ == "GroupedStream"
-            hint = "; its toStream() is one" if grouped else ""
+            hint = _STREAM_OF.get(type(stream).__name__, "")
             raise Step(verb, called).error(TopologyError, f"{stream!r} is no stream{hint}")
         if stream._register is not register:
             raise Step(verb, called).error(TopologyError, f"{stream!r} {register.stranger(stream._register)}")

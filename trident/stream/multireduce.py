@@ -11,7 +11,7 @@ from trident.operations.outputs import OutputsLike, emitted
 from trident.plan import meeting, nodes, rules
 from trident.plan.register import Register
 from trident.stream.call import operation_site
-from trident.stream.combine import begin, made
+from trident.stream.combine import begin, in_a_list, made
 from trident.stream.grouped import GroupedStream
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def multi_reduced(
     register: Register, streams: Sequence[Any], inputFields: object, reducer: object, outputFields: OutputsLike
 ) -> "Stream":
     """What a reducer emits that sees these streams of one topology, all of them grouped or none."""
+    in_a_list(streams, "multiReduce")
     grouped = [isinstance(each, GroupedStream) for each in streams]
     if any(grouped) and not all(grouped):
         plain = streams[grouped.index(False)]
