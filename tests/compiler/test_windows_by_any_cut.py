@@ -3,6 +3,7 @@
 Between batches the driver may start anew, and a batch may be computed twice before it is frozen.
 """
 
+import datetime
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -343,6 +344,17 @@ def test_sessions_depend_on_the_times_alone(rows: list[Row], seed: int, gap: int
     assert ordered(results) == ordered(session_oracle(rows, gap, fold, grouped))
     (left,) = window.states[window.window.state.name].values.values()
     assert [round(secs(each["start"])) for each in left] == [10_000]
+
+
+def test_a_session_of_the_last_time_there_is_ends_with_it() -> None:
+    never = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
+    window = windowed(SessionWindow(5, "at"), "reducer", True)
+    assert window.batch([("a", never, 1), ("b", at(3), 2)])[0] == [(at(3), at(8), "b", [2])]
+    window.restart()
+    assert window.batch([("a", never, 3)])[0] == []
+    ((session,),) = window.states[window.window.state.name].values.values()
+    last = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+    assert (session["start"], session["end"], len(session["held"])) == (never, last, 2)
 
 
 # --- by batch time --------------------------------------------------------------------------------------------------

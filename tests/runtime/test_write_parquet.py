@@ -105,6 +105,19 @@ def outlet(path: Path, epoch: int = 1, found: int = 0, log: str = "uuid", name: 
     return ParquetOutlet(sink, RunIdentity("t", log, epoch, found), path.parent, None)
 
 
+def test_a_value_that_can_name_no_folder_stops_the_run_and_another_partitionBy_is_the_way_on(tmp_path: Path) -> None:
+    """It will not pass, so nobody waits for it."""
+    hint = "too long; give the output another partitionBy, and another path"
+    with pytest.raises(OutputError, match=hint) as caught:
+        run(written(tmp_path, [("a" * 300, 1)], partitionBy="word", name="o"), tmp_path)
+    assert not isinstance(caught.value, OutputUnavailableError)
+    topology = TridentTopology()
+    stream = words(topology, [("a" * 300, 1)]).filter("n", lambda n: n > 0)
+    stream.writeParquet(tmp_path / "other", partitionBy="n", name="o")
+    run(topology, tmp_path)
+    assert rows(tmp_path / "other") == [("a" * 300, 1)]
+
+
 def test_a_batch_that_is_there_is_not_written_again(tmp_path: Path) -> None:
     out, batch = tmp_path / "out", table("word string", ("a",), ("b",))
     outlet(out).take(batch, 1)

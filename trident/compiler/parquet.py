@@ -4,6 +4,7 @@ A file keeps a dot before its name until the driver has it in its list, so that 
 is seen by no reader.
 """
 
+import errno
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
@@ -58,6 +59,9 @@ def write_parts(tables: Iterable[pa.Table], folder: Path, partitions: Sequence[s
 
 def os_trouble(error: OSError, what: str) -> OutputError:
     """The error for a disk or file system that refuses."""
+    if error.errno == errno.ENAMETOOLONG:
+        hint = "a value that names a folder is too long; give the output another partitionBy, and another path"
+        return OutputError(f"{what}: {error.strerror} ({hint})")
     kind = OutputError if isinstance(error, NEVER_PASSING) else OutputUnavailableError
     return kind(f"{what}: {error}")
 

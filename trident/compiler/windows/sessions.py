@@ -33,6 +33,10 @@ from trident.plan.windows import END, START
 from trident_state.keys import decode_keys, encode_keys
 
 
+_LAST = 253_402_300_799_999_999
+"""The end of the year 9999, which often stands for never: the last time that Python knows. No session ends later."""
+
+
 def session_update(node: Window) -> RunWindow:
     """The update of a session window."""
     return _Sessions(node)
@@ -151,7 +155,7 @@ class _Content:
         cuts = stretches(times[order], np.asarray(places, np.int64)[order], config.gap)
         for number, rows in enumerate(cuts):
             first, last = int(order[rows.start]), int(order[rows.stop - 1])
-            session = Session(int(times[first]), int(times[last]) + config.gap, [])
+            session = Session(int(times[first]), min(int(times[last]) + config.gap, _LAST), [])
             session.held = self._brought(number, order[rows.start : rows.stop])
             found[places[first]].append(session)
         self._take(tuples, times, order, cuts)
