@@ -11,6 +11,7 @@ from tests.compiler.kit import table
 from trident import Stream, TridentTopology, WindowedStream
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.arrow import ArrowEngine
+from trident.compiler.program import Group
 from trident.compiler.stages import cut
 from trident.compiler.windows.running import compile_late, compile_window
 from trident.compiler.windows.turn import WindowTurn
@@ -61,6 +62,12 @@ class InDict:
                 self.values[tuple(key)] = value
 
 
+def states_of(group: Group) -> dict[str, InDict]:
+    """The states of a group's windows, empty."""
+    outputs = [o for s in group.stages for o in s.updates if isinstance(o.step, Window | Watermark)]
+    return {o.name: InDict(o.schema.types[-1], pa.schema(list(o.schema)[:-1])) for o in outputs}
+
+
 class Windowed:
     """One window of one stream, fed batch by batch."""
 
@@ -76,11 +83,7 @@ class Windowed:
         (self.window,) = [node for node in nodes if isinstance(node, Window)]
         self._marks = [node for node in nodes if isinstance(node, Watermark)]
         self._late = [node for node in nodes if isinstance(node, LateTuples)]
-        outputs = {o.name: o.schema for s in self._group.stages for o in s.updates}
-        self.states = {
-            node.state.name: InDict(outputs[node.state.name].types[-1], pa.schema(list(outputs[node.state.name])[:-1]))
-            for node in [self.window, *self._marks]
-        }
+        self.states = states_of(self._group)
         self.txid = 0
         self.restart()
 

@@ -4,7 +4,18 @@ from typing import Any
 
 from tests.differential import functions as use
 from tests.differential.plan import Plan, Step, ddl, names
-from trident import Count, FilterNull, Max, Min, Stream, Sum, TridentTopology
+from trident import (
+    Count,
+    FilterNull,
+    FirstN,
+    Max,
+    Min,
+    SlidingCountWindow,
+    SlidingEventTimeWindow,
+    Stream,
+    Sum,
+    TridentTopology,
+)
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.stream.combine import joined
@@ -44,8 +55,12 @@ def built(plan: Plan, native: bool) -> TridentTopology:
             streams.append(known[step.args["stream"]])
         else:
             streams.append(VERBS[step.verb](step, [streams[source] for source in step.sources], native))
+        if step.verb == "window":
+            continue
         assert streams[-1].fields == names(step.fields), (at, step, streams[-1].fields)
     for at in plan.sinks:
+        if plan.steps[at].verb == "window":
+            continue
         streams[at].partitionPersist(MemoryMapState.opaque(), nothing, valueType="long", name=f"sink{at}")
     return topology
 
@@ -88,6 +103,28 @@ def _join(step: Step, of: list[Stream], native: bool) -> Stream:
     return joined(of[0]._register, of, list(step.args["keys"]), fields, kinds, mode)
 
 
+def _extreme(step: Step, of: list[Stream], native: bool) -> Stream:
+    how, by, scope = step.args["how"], step.args["by"], step.args["scope"]
+    if how in ("min", "max"):
+        found: Stream = getattr(of[0], how)(use.compared, scope=scope)
+        return found
+    if how in ("first", "last"):
+        return of[0].applyAssembly(FirstN(step.args["count"], by, reverse=how == "last")).project(by)
+    found = getattr(of[0], how)(by, scope=scope)
+    return found.project(by)
+
+
+def _window(step: Step, of: list[Stream], native: bool) -> Stream:
+    args = step.args
+    config: Any = SlidingCountWindow(args["length"], args["slide"])
+    if args["kind"] == "time":
+        config = SlidingEventTimeWindow(args["length"], args["slide"], args["time"], lateness=args["lateness"])
+    over: Any = of[0].groupBy(*args["group"]) if args["group"] else of[0]
+    inputs = [] if args["aggregator"] == "Count" else ["n"]
+    found: Stream = over.window(config, *inputs, AGGREGATORS[args["aggregator"]](), "result", name=args["time"])
+    return found.peek(nothing)
+
+
 VERBS: dict[str, Any] = {
     "each": lambda s, of, n: of[0].each(*_read(s, n), _new(s, of[0])),
     "map": lambda s, of, n: (of[0].flatMap if s.args["many"] else of[0].map)(*_read(s, n), ddl(s.fields)),
@@ -103,6 +140,8 @@ VERBS: dict[str, Any] = {
     "partition": lambda s, of, n: of[0].partition("n", use.to_place).parallelismHint(s.args["count"]),
     "aggregate": _aggregate,
     "chain": _chain,
+    "extreme": _extreme,
+    "window": _window,
     "multiReduce": _multi_reduce,
     "merge": lambda s, of, n: of[0].merge(*of[1:], outputFields=list(names(s.fields))),
     "join": _join,

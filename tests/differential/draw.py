@@ -62,7 +62,7 @@ class Drawing:
 
     def stream(self, *needed: str) -> int | None:
         """Any stream that has these fields."""
-        able = [at for at, step in enumerate(self.steps) if set(needed) <= set(names(step.fields))]
+        able = [at for at, step in enumerate(self.steps) if step.fields and set(needed) <= set(names(step.fields))]
         return self.pick(able) if able else None
 
     def name(self) -> str:
@@ -106,7 +106,7 @@ class Drawing:
         usual = {"string": "word", "long": "n", "double": "x"}
         found: list[tuple[str, str]] = []
         for kind in kinds:
-            free = usual[kind] not in names(tuple(found))
+            free = kind in usual and usual[kind] not in names(tuple(found))
             found.append((usual[kind] if free else self.name(), kind))
         return tuple(found)
 
@@ -162,10 +162,9 @@ class Drawing:
     def chain(self) -> None:
         """Over batches and groups anywhere; over partitions where the oracle knows them."""
         scope = self.pick(["batch", "partition"])
-        able = [at for at in range(len(self.steps)) if scope == "batch" or self.exact(at)]
-        if not able:
+        at = self.of_scope(scope)
+        if at is None:
             return
-        at = self.pick(able)
         fit = [
             (kind, ((name,) if kinds else ()))
             for kind, kinds in _MEMBERS.items()
@@ -176,6 +175,41 @@ class Drawing:
         group = tuple(self.draw(st.lists(st.sampled_from(self.fields(at)), max_size=1)))
         new = tuple((self.name(), "string" if kind in ("Seen", "Longest") else "long") for kind, _ in members)
         self.add("chain", (at,), group + new, scope=scope, group=names(group), members=tuple(members))
+
+    def of_scope(self, scope: str) -> int | None:
+        """Any stream; for partitions one of which it is known what is in which."""
+        able = [at for at, step in enumerate(self.steps) if step.fields and (scope == "batch" or self.exact(at))]
+        return self.pick(able) if able else None
+
+    def extreme(self) -> None:
+        """Which of equal ones leaves is left open, so only the field by which it is chosen goes on."""
+        how = self.pick(["minBy", "maxBy", "min", "max", "first", "last"])
+        scope = "batch" if how in ("first", "last") else self.pick(["batch", "partition"])
+        at = self.of_scope(scope)
+        if at is not None:
+            field = self.pick(self.fields(at))
+            fields = self.fields(at) if how in ("min", "max") else (field,)
+            self.add("extreme", (at,), fields, how=how, scope=scope, by=field[0], count=self.draw(st.integers(1, 3)))
+
+    def window(self) -> None:
+        """By count in any order, so only a count, and by group, for without one each partition counts by itself; or by
+        the time that a field tells."""
+        kind = self.pick(["count", "time"])
+        at = self.stream("n")
+        if at is None or dict(self.fields(at))["n"] != "long":
+            return
+        able = [field for field in self.fields(at) if field[1] in ("string", "long")]
+        group = names(tuple(self.draw(st.lists(st.sampled_from(able), min_size=int(kind == "count"), max_size=1))))
+        length = self.draw(st.integers(1, 3))
+        how = {"kind": kind, "length": length, "slide": self.draw(st.integers(1, length))}
+        aggregator = "Count" if kind == "count" else self.pick(["Count", "Sum", "Min", "Adding"])
+        time = self.name()
+        if kind == "time":
+            new = (*self.fields(at), (time, "timestamp"))
+            self.add("each", (at,), new, function="moment", inputs=("n",), many=False)
+            at = len(self.steps) - 1
+        lateness = self.draw(st.integers(0, 1))
+        self.add("window", (at,), (), **how, aggregator=aggregator, group=group, time=time, lateness=lateness)
 
     def exact(self, at: int) -> bool:
         """Whether it is known which partition a tuple is in."""
@@ -239,6 +273,8 @@ VERBS: tuple[Callable[[Drawing], None], ...] = (
     Drawing.place,
     Drawing.aggregate,
     Drawing.chain,
+    Drawing.extreme,
+    Drawing.window,
     Drawing.multiReduce,
     Drawing.merge,
     Drawing.join,

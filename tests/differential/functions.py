@@ -1,5 +1,6 @@
 """The functions that drawn topologies use: importable, because Spark's workers get them by name."""
 
+import datetime
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,6 +41,22 @@ def sort_out(word: str | None, n: int | None) -> Iterator[tuple[str, Any]]:
         yield "texts", (word, n)
     for each in range(min(n or 0, 2)):
         yield "numbers", each
+
+
+def moment(n: int | None) -> datetime.datetime | None:
+    """A time so many seconds after 1970."""
+    return None if n is None else datetime.datetime.fromtimestamp(n, datetime.UTC)
+
+
+def ranked(value: Any) -> tuple[Any, ...]:
+    """What orders values: null last, before it NaN."""
+    return (2,) if value is None else (1,) if value != value else (0, value)
+
+
+def compared(a: Any, b: Any) -> int:
+    """Two tuples, field by field."""
+    left, right = [ranked(value) for value in a], [ranked(value) for value in b]
+    return (left > right) - (left < right)
 
 
 STREAMS = {"texts": (("word", "string"), ("n", "long")), "numbers": (("n", "long"),)}

@@ -171,6 +171,23 @@ def _aggregate(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) 
     return [result]
 
 
+def _extreme(step: Step, sources: list[Parts], fields: list[tuple[str, ...]]) -> Parts:
+    (by,) = _places(fields[0], [step.args["by"]])
+    how, found = step.args["how"], []
+    for part in sources[0] if step.args["scope"] == "partition" else _heap(step, sources, fields):
+        there = sorted((row[by] for row in part if row[by] is not None), key=use.ranked)
+        rows = sorted(part, key=lambda row: [use.ranked(value) for value in row])
+        nulls = [None] * (len(part) - len(there))
+        if how in ("min", "max"):
+            found.append(rows[:1] if how == "min" else rows[-1:])
+        elif how in ("minBy", "maxBy"):
+            found.append([(value,) for value in (there[:1] if how == "minBy" else there[-1:])])
+        else:
+            listed = [*(there if how == "first" else reversed(there)), *nulls]
+            found.append([(value,) for value in listed[: step.args["count"]]])
+    return found
+
+
 # --- several streams ---------------------------------------------------------------------------------------------
 
 
@@ -231,6 +248,8 @@ VERBS: dict[str, Callable[[Step, list[Parts], list[tuple[str, ...]]], Parts]] = 
     "partition": _partition,
     "aggregate": _aggregate,
     "chain": _chain,
+    "extreme": _extreme,
+    "window": lambda step, sources, fields: [],
     "multiReduce": _multi_reduce,
     "merge": _merge,
     "join": _join,

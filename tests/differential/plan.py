@@ -16,7 +16,7 @@ class Step:
     sources: tuple[int, ...]
     args: dict[str, Any] = field(default_factory=dict)
     fields: Fields = ()
-    """Those that leave it."""
+    """Those that leave it; none of a window, behind which no plan goes on."""
 
 
 @dataclass(frozen=True)

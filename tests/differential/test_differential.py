@@ -13,7 +13,9 @@ from tests.compiler.kit import OnArrow, OnSpark, Slots
 from tests.differential.build import built
 from tests.differential.draw import BATCHES, plans
 from tests.differential.oracle import evaluate, same
+from tests.differential.oracle_of_windows import left
 from tests.differential.plan import Plan
+from tests.differential.windows import Windows
 from tests.support.spark import CONNECT
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.engine import Slot
@@ -31,14 +33,20 @@ _RUN = settings(
 
 def agrees(plan: Plan, slots: Slots, native: bool, batches: int = BATCHES) -> None:
     """What the engine makes of each batch is what the oracle makes of it."""
-    groups = [(group, slots.slot(group)) for group in cut(built(plan, native)).groups]
+    groups = [(group, slots.slot(group), Windows(group)) for group in cut(built(plan, native)).groups]
     for batch in range(batches):
         expected = evaluate(plan, batch)
-        found = {name: table for group, slot in groups for name, table in _stage(group, slot, batch).items()}
+        found = {}
+        for group, slot, windows in groups:
+            results = _stage(group, slot, batch)
+            found |= results | windows.results(batch + 1, results)
         for at in plan.sinks:
-            rows = list(zip(*[column.to_pylist() for column in found[f"sink{at}|"].columns], strict=True))
+            window = plan.steps[at].verb == "window"
+            table = found[plan.steps[at].args["time"] if window else f"sink{at}|"]
+            rows = list(zip(*[column.to_pylist() for column in table.columns], strict=True))
             told = Counter(tuple(map(same, row)) for row in rows)
-            wanted = Counter(tuple(map(same, row)) for part in expected[at] for row in part)
+            parts = [left(plan, at, batch)] if window else expected[at]
+            wanted = Counter(tuple(map(same, row)) for part in parts for row in part)
             surplus, missing = dict(told - wanted), dict(wanted - told)
             assert told == wanted, f"batch {batch}, stream {at}: {surplus} too much, {missing} missing\n{plan}"
 
