@@ -32,7 +32,6 @@ from trident.plan.nodes import Window
 from trident.plan.windows import END, START
 from trident_state.keys import decode_keys, encode_keys
 
-
 _LAST = 253_402_300_799_999_999
 """The end of the year 9999, which often stands for never: the last time that Python knows. No session ends later."""
 
