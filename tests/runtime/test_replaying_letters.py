@@ -77,6 +77,23 @@ def test_a_tuple_that_dies_again_is_a_new_letter(tmp_path: Path) -> None:
         assert running.state("sum").value == 10
 
 
+def test_which_letters_come_back_is_chosen_by_the_call_and_never_fails_a_batch(tmp_path: Path) -> None:
+    feeder, asked = FeederBatchSpout("line string"), list[str]()
+
+    def once(letter: Any) -> bool:
+        asked.append(letter["tuple"])
+        return len(asked) < 3 or 1 / 0 > 0
+
+    with start_local(topology(feeder), name="t", checkpointLocation=tmp_path) as running:
+        feeder.feed(["x", "y"])
+        running.processAllAvailable(timeout=20)
+        BROKEN.clear()
+        assert running.replayDeadLetters("lines", once) == 2
+        running.processAllAvailable(timeout=20)
+        assert letters(running) == [] and running.state("sum").value == 110
+        assert asked == ['{"line":"x"}', '{"line":"y"}']
+
+
 def test_letters_of_an_earlier_run_come_back_after_the_code_was_changed(tmp_path: Path) -> None:
     spout = FixedBatchSpout("line string", [["1", "x"], ["y"]])
     with start_local(topology(spout), name="t", checkpointLocation=tmp_path) as running:

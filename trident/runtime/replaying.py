@@ -27,16 +27,21 @@ def place_of(stream: str, nodes: Iterable[Node]) -> ReplaySpout:
 
 
 def looking(view: StateView, stream: str, where: Where | None) -> Look:
-    """Looks for the letters of a stream that the user wants back."""
+    """Looks for the letters of a stream that the user wants back. The first look, in the user's thread, chooses them;
+    later ones tell which of these are still there, and call no code of the user's: it must not fail a batch."""
+    chosen: set[str] | None = None
 
     def look() -> tuple[int, list[Letter]]:
+        nonlocal chosen
         table = view.toArrow()
         as_of = int((table.schema.metadata or {}).get(b"asOfTxid", b"0"))
         found: list[Letter] = []
         for row in sorted(table.to_pylist(), key=lambda row: str(row["id"])):
             letter = {"id": row["id"], **row[table.column_names[-1]]}
-            if letter["stream"] == stream and (where is None or where(letter)):
+            wanted = where is None or where(letter) if chosen is None else letter["id"] in chosen
+            if letter["stream"] == stream and wanted:
                 found.append((letter["id"], letter["tuple"]))
+        chosen = {id for id, _ in found} if chosen is None else chosen
         return as_of, found
 
     return look

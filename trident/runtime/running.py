@@ -212,7 +212,8 @@ class RunningTopology:
         stream : str
             The stream's name.
         where : callable, optional
-            Chooses letters: it is given each as a dict of its fields (``id, step, error, message, tuple, ...``).
+            Chooses letters, before this returns: it is given each as a dict of its fields (``id, step, error, message,
+            tuple, ...``).
         state : str
             The name that `deadLetterState` was given.
 
