@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.compiler.kit import OnArrow, OnSpark, Slots
-from trident.compiler.sessions import released
+from trident.compiler.spark.sessions import released
 
 
 @pytest.fixture(scope="session")

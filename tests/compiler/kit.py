@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from trident import TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema, parse_schema
-from trident.compiler.arrow import ArrowEngine
 from trident.compiler.engine import Slot, StageResult
+from trident.compiler.local.engine import ArrowEngine
 from trident.compiler.program import Group
-from trident.compiler.sessions import released
-from trident.compiler.spark import SparkEngine, SparkSlot
+from trident.compiler.spark.engine import SparkEngine, SparkSlot
+from trident.compiler.spark.sessions import released
 from trident.compiler.stages import cut, cut_nodes
 from trident.plan.nodes import Node
 from trident.spouts import FixedBatchSpout

@@ -284,7 +284,7 @@ def is_even(n: int) -> bool:
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Batches that are run as small ones, and as large ones: with adaptive plans."""
     if request.param == "large":
-        monkeypatch.setattr("trident.compiler.sessions.SMALL_ROWS", -1)
+        monkeypatch.setattr("trident.compiler.spark.sessions.SMALL_ROWS", -1)
     return request.param
 
 

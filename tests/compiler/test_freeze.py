@@ -12,8 +12,8 @@ from trident import Count, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import LogCorruptError
 from trident.compiler.engine import FrozenFile, FrozenFiles
-from trident.compiler.freeze import reachable, read_frozen, write_frozen
-from trident.compiler.spark import SparkEngine
+from trident.compiler.spark.engine import SparkEngine
+from trident.compiler.spark.freeze import reachable, read_frozen, write_frozen
 from trident.compiler.stages import cut
 
 SCHEMA = pa.schema([("word", pa.string()), ("count", pa.int64())])

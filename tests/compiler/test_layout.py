@@ -13,12 +13,13 @@ from tests.compiler.kit import STATE, stream
 from trident import Count, Debug, FilterNull, Sum, TridentTopology, expr
 from trident.base.errors import UserFunctionError
 from trident.compiler.layout import Layout, check_travels, layout, stage_ends
-from trident.compiler.lower import Lowering
-from trident.compiler.sessions import Profile
+from trident.compiler.spark.engine.folded import Partial
+from trident.compiler.spark.lower import Lowering
+from trident.compiler.spark.sessions import Profile
+from trident.compiler.spark.starts import Start
+from trident.compiler.spark.tails import Tail
+from trident.compiler.spark.worker import Batches
 from trident.compiler.stages import cut
-from trident.compiler.starts import Start
-from trident.compiler.tails import Tail
-from trident.compiler.worker import Batches, Partial
 
 FIELDS = "line string, n int, unused string"
 

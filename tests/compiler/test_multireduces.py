@@ -9,7 +9,7 @@ from tests.compiler.kit import STATE, OnArrow, Slots, results, rows, run, stream
 from tests.compiler.test_joins import ordered, seen, tuples
 from trident import Count, Sum, TridentTopology
 from trident.base.errors import UserFunctionError
-from trident.compiler.requests import compile_request
+from trident.compiler.local.requests import compile_request
 from trident.compiler.stages import cut
 from trident.compiler.whereabouts import whereabouts
 

@@ -252,7 +252,7 @@ def test_what_goes_wrong_at_the_beginning_and_the_end_is_told(engine: Slots, wro
 
 
 def test_a_request_is_spread_and_answered_as_if_it_were_alone() -> None:
-    from trident.compiler.requests import compile_request
+    from trident.compiler.local.requests import compile_request
     from trident.compiler.stages import cut
 
     topology = TridentTopology()

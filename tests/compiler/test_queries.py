@@ -11,7 +11,7 @@ from tests.compiler.kit import table as tuples
 from tests.support.topologies import node
 from trident import Count, SnapshotGet, TridentTopology, TupleCollectionGet
 from trident.base.errors import StateKeyError, StateUnavailableError, UserFunctionError
-from trident.compiler.queries import Reads, compile_query
+from trident.compiler.states.queries import Reads, compile_query
 from trident.plan.nodes import StateQuery
 
 

@@ -9,9 +9,9 @@ from tests.compiler.functions import Longest, Mean, half, split
 from tests.compiler.kit import STATE, OnSpark, rows, stream, table
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology, expr
 from trident.base.errors import MissingSessionError, UserFunctionError
-from trident.compiler.queries import Read, compile_query
-from trident.compiler.requests import compile_request
+from trident.compiler.local.requests import compile_request
 from trident.compiler.stages import cut
+from trident.compiler.states.queries import Read, compile_query
 from trident.plan.nodes import StateQuery
 
 
@@ -26,7 +26,7 @@ class Stored:
         asked = list(zip(*[column.to_pylist() for column in keys.columns], strict=True)) or [()]
         self.reads.append((node.state.name, asked))
         state = self.states[node.state.name]
-        from trident.compiler.shapes import shape_of
+        from trident.compiler.states.shapes import shape_of
 
         return pa.array([state.get(key) for key in asked], shape_of(node).value)
 

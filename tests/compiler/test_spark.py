@@ -25,11 +25,11 @@ from trident.base.errors import (
     UserFunctionError,
 )
 from trident.base.types import parse_schema
-from trident.compiler.arrow import ArrowEngine
 from trident.compiler.engine import StageResult
+from trident.compiler.local.engine import ArrowEngine
 from trident.compiler.program import Group
-from trident.compiler.sessions import released, run_session
-from trident.compiler.spark import SparkEngine
+from trident.compiler.spark.engine import SparkEngine
+from trident.compiler.spark.sessions import released, run_session
 from trident.compiler.stages import cut
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.reading import LinesEmission, Stretch
@@ -326,7 +326,7 @@ def test_what_spark_cuts_down_to_nothing_still_has_its_zero(
     on_spark: OnSpark, monkeypatch: pytest.MonkeyPatch, case: str, size: str
 ) -> None:
     """Spark knows that this filter leaves nothing, and where it plans adaptively it runs no function behind it."""
-    monkeypatch.setattr("trident.compiler.sessions.SMALL_ROWS", 10 if size == "small" else 0)
+    monkeypatch.setattr("trident.compiler.spark.sessions.SMALL_ROWS", 10 if size == "small" else 0)
     change, expected = NOTHING[case]
     topology = TridentTopology()
     change(stream(topology, "word string", ["a", "b"]).filter("word", expr("word = 'c'")))
@@ -375,8 +375,8 @@ def parquet(tmp_path: Path, lines: list[str]) -> FilesEmission:
 def test_a_batchs_size_changes_how_it_runs_and_not_what_it_is(
     on_spark: OnSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str
 ) -> None:
-    monkeypatch.setattr("trident.compiler.sessions.SMALL_ROWS", 10 if size == "large" else 10_000)
-    monkeypatch.setattr("trident.compiler.sessions.SMALL_SECONDS", 0.0)
+    monkeypatch.setattr("trident.compiler.spark.sessions.SMALL_ROWS", 10 if size == "large" else 10_000)
+    monkeypatch.setattr("trident.compiler.spark.sessions.SMALL_SECONDS", 0.0)
     lines = ["the cow jumped", "over the moon"] * 100
     group = one_group(many_ways())
     given: Any = emission("line string", *[(line,) for line in lines])

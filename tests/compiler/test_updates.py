@@ -19,7 +19,7 @@ from trident.base.errors import (
     StateValueError,
     UserFunctionError,
 )
-from trident.compiler.updates import Updated, compile_update
+from trident.compiler.states.updates import Updated, compile_update
 from trident.state import (
     CombinerValueUpdater,
     MapState,

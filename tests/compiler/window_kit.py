@@ -10,7 +10,7 @@ import pyarrow as pa
 from tests.compiler.kit import table
 from trident import Stream, TridentTopology, WindowedStream
 from trident.base.attempt import TransactionAttempt
-from trident.compiler.arrow import ArrowEngine
+from trident.compiler.local.engine import ArrowEngine
 from trident.compiler.program import Group
 from trident.compiler.stages import cut
 from trident.compiler.windows.running import compile_late, compile_window

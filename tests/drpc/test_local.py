@@ -22,7 +22,7 @@ from trident.base.errors import (
     StateRecoveringError,
     UserFunctionError,
 )
-from trident.compiler.requests import compile_request
+from trident.compiler.local.requests import compile_request
 from trident.drpc.local import LocalDRPC, _apart
 from trident_state.store import StateKind
 

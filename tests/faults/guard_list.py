@@ -199,7 +199,7 @@ GUARDS = [
     Guard(
         "update, a read that failed",
         "an updater that swallows a store's error writes what it made without knowing the state",
-        "trident/compiler/updates.py",
+        "trident/compiler/states/updates.py",
         "    if overlay.failure is not None:\n        raise overlay.failure\n",
         "",
         "tests/runtime/test_state_updates.py -k away",
@@ -207,7 +207,7 @@ GUARDS = [
     Guard(
         "query, a read that failed",
         "a query function that swallows a store's error answers with what is not there",
-        "trident/compiler/queries.py",
+        "trident/compiler/states/queries.py",
         "        raise state.failure\n",
         "        pass\n",
         "tests/compiler/test_queries.py",
@@ -223,7 +223,7 @@ GUARDS = [
     Guard(
         "update, good for one call",
         "a state object that was kept changes what is frozen already, or nothing at all, without a word",
-        "trident/compiler/overlay.py",
+        "trident/compiler/states/overlay.py",
         "        if not self._open:",
         "        if False:",
         "tests/compiler/test_updates.py -k one_call",

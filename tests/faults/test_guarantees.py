@@ -39,7 +39,7 @@ THIRD = {
 def forks() -> Any:
     """Children from a server that has everything imported: a driver's life takes no second."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.faults.cells", "trident.compiler.arrow", "trident_state.redis"])
+    context.set_forkserver_preload(["tests.faults.cells", "trident.compiler.local.engine", "trident_state.redis"])
     return context
 
 

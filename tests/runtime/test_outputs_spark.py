@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from trident import Count, TridentTopology, publishedFiles, readParquet
-from trident.compiler.spark import SparkEngine
+from trident.compiler.spark.engine import SparkEngine
 from trident.errors import LogCorruptError
 from trident.runtime.start import start_on
 from trident.spouts import FixedBatchSpout

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema, parse_schema
-from trident.compiler.arrow import ArrowSlot
+from trident.compiler.local.engine import ArrowSlot
 from trident.runtime.running import RunningTopology
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

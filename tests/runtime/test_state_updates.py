@@ -19,7 +19,7 @@ from trident.base.errors import (
     StateUnavailableError,
     UserFunctionError,
 )
-from trident.compiler.arrow import ArrowSlot
+from trident.compiler.local.engine import ArrowSlot
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import CombinerValueUpdater, MapState, MemoryMapState, RedisMapState, RemovableMapState
 from trident.testing.local import start_local

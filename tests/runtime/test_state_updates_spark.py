@@ -20,7 +20,7 @@ from tests.support.server import RedisServer
 from trident import Count, MapGet, Sum, TridentTopology, expr
 from trident.base.types import arrow_schema, parse_schema, spark_schema
 from trident.base.values import to_python
-from trident.compiler.updates import compile_update
+from trident.compiler.states.updates import compile_update
 from trident.plan.nodes import PersistentReduce
 from trident.spouts import FixedBatchSpout
 from trident.state import BackingMapState, CombinerValueUpdater, MapState, MemoryMapState, RedisMapState
@@ -51,7 +51,7 @@ def test_reducers_and_updaters_behind_sparks_own_work(
 ) -> None:
     """Native steps, Python steps and a join before the updates, state steps after them; large inputs as files too."""
     if not inline:
-        monkeypatch.setattr("trident.compiler.sessions.Sizes.large", lambda self, name, stage: _all(stage))
+        monkeypatch.setattr("trident.compiler.spark.sessions.Sizes.large", lambda self, name, stage: _all(stage))
     topology = TridentTopology()
     spout = FixedBatchSpout("k string, n long, unread string", [[("a", 1, "-"), ("b", 2, "-")], [], [("a", 3, "-")]])
     rows = (

@@ -96,7 +96,7 @@ def test_windows_behind_spark_are_the_windows_of_this_process(
         return frozenset(output.name for output in stage.outputs) if next(turns) % 2 else frozenset()
 
     here = left(lambda made: start_local(made, name="t", checkpointLocation=tmp_path / "here"))
-    monkeypatch.setattr("trident.compiler.sessions.Sizes.large", large)
+    monkeypatch.setattr("trident.compiler.spark.sessions.Sizes.large", large)
     on_spark = left(lambda made: made.start(spark, name="t", checkpointLocation=tmp_path / "spark"))
     assert all(here.values()), {name: len(rows) for name, rows in here.items()}
     assert on_spark == here

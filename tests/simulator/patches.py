@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from tests.simulator.flows import Worlds
-from trident.compiler.queries import compile_query
+from trident.compiler.states.queries import compile_query
 from trident.runtime import committer, crash, fitting, frozen_batches, group_run, reading, slots, start, watch
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys

@@ -22,7 +22,7 @@ from trident import (
     TumblingEventTimeWindow,
 )
 from trident.base.types import ddl
-from trident.compiler.shapes import shape_of
+from trident.compiler.states.shapes import shape_of
 from trident.errors import ArgumentsError, DuplicateNameError, FieldNotFoundError, TopologyError, TypeDeclarationError
 from trident.state import LRUMemoryMapState, MemoryMapState
 

@@ -11,7 +11,7 @@ from trident.access.places import Place, read_place
 from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
 from trident.base.names import check_name, did_you_mean
-from trident.compiler.shapes import aggregator_name
+from trident.compiler.states.shapes import aggregator_name
 from trident.operations.averages import Average
 from trident.operations.builtin_aggregators import Count, Max, Min, Sum
 from trident.runtime.reading import Isolation

@@ -14,8 +14,8 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TopologyError, UserFunctionError
 from trident.base.types import arrow_schema
 from trident.compiler.engine import StageResult
-from trident.compiler.letters import Caught, Letters, Told
 from trident.compiler.program import Output, Stage
+from trident.compiler.tuples.letters import Caught, Letters, Told
 from trident.operations.poison import LETTER, DeadLetter, KeepLetters
 from trident.operations.replays import ReplaySpout
 from trident.plan.nodes import Each, Filter, LettersOf, Map, Node, PartitionPersist, Peek, SpoutSource, sources_of

@@ -7,12 +7,11 @@ from types import MappingProxyType
 from pyspark import cloudpickle
 
 from trident.base.errors import UserCodeError
-from trident.compiler.evaluate import between
-from trident.compiler.failures import Where
-from trident.compiler.kernels import Work, work_of
-from trident.compiler.letters import Caught
-from trident.compiler.needs import needs, with_letters
+from trident.compiler.needs import between, needs, with_letters
 from trident.compiler.program import Stage
+from trident.compiler.tuples.failures import Where
+from trident.compiler.tuples.kernels import Work, work_of
+from trident.compiler.tuples.letters import Caught
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.picking import Extreme
 from trident.plan.nodes import (

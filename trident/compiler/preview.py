@@ -13,15 +13,15 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TopologyError
 from trident.base.types import arrow_schema
 from trident.base.values import conform, to_python
-from trident.compiler.arrow import columns_of
-from trident.compiler.evaluate import Evaluation, Run
 from trident.compiler.layout import layout
-from trident.compiler.lower import Lowering
-from trident.compiler.names import all_quoted
-from trident.compiler.sessions import Confs, Profile, active_session_kept, local_session, released, run_session
-from trident.compiler.spark_errors import translated
+from trident.compiler.local.engine import columns_of
+from trident.compiler.local.evaluate import Evaluation, Run
+from trident.compiler.spark.errors import translated
+from trident.compiler.spark.lower import Lowering
+from trident.compiler.spark.names import all_quoted
+from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, local_session, released, run_session
+from trident.compiler.spark.starts import start_of
 from trident.compiler.stages import has_python_form
-from trident.compiler.starts import start_of
 from trident.plan.nodes import Node, RequestSource, SpoutSource, StateStep, walk
 from trident_spouts.executor import Emission, SpoutExecutor
 

@@ -1,10 +1,10 @@
 """Who runs each step of a topology: Spark itself, Python in its workers, or the driver; and what each stage makes."""
 
-from trident.compiler.evaluate import between
-from trident.compiler.kernels import work_of
+from trident.compiler.folding.specs import all_native
+from trident.compiler.needs import between
 from trident.compiler.program import Program, RequestPlan, Stage
-from trident.compiler.specs import all_native
 from trident.compiler.stages import has_python_form
+from trident.compiler.tuples.kernels import work_of
 from trident.plan.nodes import (
     Aggregate,
     Each,

@@ -17,9 +17,9 @@ from trident.base.errors import (
     StateUnavailableError,
 )
 from trident.base.names import did_you_mean
+from trident.compiler.local.requests import Answer, compile_request
 from trident.compiler.program import RequestPlan
-from trident.compiler.queries import Reads
-from trident.compiler.requests import Answer, compile_request
+from trident.compiler.states.queries import Reads
 from trident.drpc.arguments import Arguments
 from trident.drpc.combining import Combining, Late
 from trident.drpc.result import DRPCResult

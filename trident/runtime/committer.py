@@ -23,7 +23,7 @@ from trident.base.errors import (
 from trident.base.values import conform
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.program import Group, Output, Stage
-from trident.compiler.updates import RunUpdate, Updated, compile_update
+from trident.compiler.states.updates import RunUpdate, Updated, compile_update
 from trident.compiler.windows.running import compile_late, compile_window
 from trident.compiler.windows.turn import RunLate, RunWindow, WindowTurn
 from trident.plan.nodes import (

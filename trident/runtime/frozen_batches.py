@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from trident.base.errors import LogCorruptError
 from trident.compiler.engine import Result
-from trident.compiler.freeze import read_frozen
+from trident.compiler.spark.freeze import read_frozen
 from trident.runtime.frozen import life_of, thaw
 from trident.runtime.log import LogReading
 from trident_state.store import Update

@@ -11,8 +11,8 @@ import pyarrow as pa
 from trident.base.errors import OutputConflictError
 from trident.base.types import ddl
 from trident.compiler.engine import FrozenFiles, Result
-from trident.compiler.freeze import read_frozen
-from trident.compiler.parquet import Part, os_trouble, write_parts
+from trident.compiler.spark.freeze import read_frozen
+from trident.compiler.spark.parquet import Part, os_trouble, write_parts
 from trident.plan.nodes import WriteParquet
 from trident.runtime import published
 from trident.runtime.crash import reach

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from trident.base.errors import OutputConflictError, OutputError
-from trident.compiler.freeze import sync_folder
-from trident.compiler.parquet import Part
+from trident.compiler.spark.freeze import sync_folder
+from trident.compiler.spark.parquet import Part
 
 HOUSE = "_trident"
 MANIFEST = "_manifest.json"

@@ -12,7 +12,7 @@ def session_for(spark: "SparkSession | None") -> "SparkSession":
     """The given session, else the active one, else a local one. It is never changed: a run works on its own."""
     from pyspark.sql import SparkSession
 
-    from trident.compiler.sessions import local_session
+    from trident.compiler.spark.sessions import local_session
 
     if spark is not None:
         return _alive(spark)
@@ -21,8 +21,8 @@ def session_for(spark: "SparkSession | None") -> "SparkSession":
 
 def _alive(spark: "SparkSession") -> "SparkSession":
     """The session, if it is one and was not stopped."""
-    from trident.compiler.failures import short
-    from trident.compiler.sessions import is_connect
+    from trident.compiler.spark.sessions import is_connect
+    from trident.compiler.tuples.failures import short
 
     if not callable(getattr(spark, "createDataFrame", None)):
         raise TopologyError(

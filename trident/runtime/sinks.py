@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from trident.base.errors import LogError, MissingSessionError, OutputError, OutputUnavailableError, TridentError
 from trident.compiler.engine import Engine, Result
-from trident.compiler.frames import Frames
-from trident.compiler.freeze import read_frozen
-from trident.compiler.parquet import NEVER_PASSING
 from trident.compiler.program import Group
-from trident.compiler.spark_errors import translated
+from trident.compiler.spark.errors import translated
+from trident.compiler.spark.frames import Frames
+from trident.compiler.spark.freeze import read_frozen
+from trident.compiler.spark.parquet import NEVER_PASSING
 from trident.plan.nodes import BestEffort, ForeachBatch, Sink, WriteParquet
 from trident.runtime.best_effort import BestEffortOutlet, Tells
 from trident.runtime.parquet_outlet import ParquetOutlet, RunIdentity

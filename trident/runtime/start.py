@@ -19,8 +19,8 @@ from trident.base.step import user_level
 from trident.compiler.catching import demand_read
 from trident.compiler.engine import Engine
 from trident.compiler.program import Group, Program
-from trident.compiler.queries import Reads, compile_query
 from trident.compiler.stages import cut
+from trident.compiler.states.queries import Reads, compile_query
 from trident.drpc.local import LocalDRPC
 from trident.plan.guarantee import demand_exactly_once
 from trident.plan.nodes import StateQuery, WriteParquet
@@ -61,7 +61,7 @@ def start(topology: "TridentTopology", spark: "SparkSession | None" = None, **op
     """Start a topology on Spark. The options are those of ``TridentTopology.start``."""
 
     def engine(settings: Settings) -> Engine:
-        from trident.compiler.spark import SparkEngine
+        from trident.compiler.spark.engine import SparkEngine
 
         return SparkEngine(session_for(spark), settings.files)
 

@@ -10,7 +10,7 @@ from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateError, StateRecoveringError, StateShapeError
 from trident.base.values import type_name
 from trident.compiler.program import Program
-from trident.compiler.shapes import shape_of
+from trident.compiler.states.shapes import shape_of
 from trident.plan.nodes import StaticState
 from trident_state.store import Found, StateIdentity, StateKind, StateShape, Store
 

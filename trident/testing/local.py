@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from trident.compiler.arrow import ArrowEngine
+from trident.compiler.local.engine import ArrowEngine
 from trident.runtime.running import RunningTopology
 from trident.runtime.start import start_on
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 from trident.base.errors import FailedException
 from trident.base.types import arrow_schema
 from trident.base.values import NotAccepted, type_name
-from trident.compiler.calls import ListCollector
-from trident.compiler.columns import Column, Columns
-from trident.compiler.failures import Where, short
+from trident.compiler.tuples.calls import ListCollector
+from trident.compiler.tuples.columns import Column, Columns
+from trident.compiler.tuples.failures import Where, short
 from trident.operations.windowing import Windowing
 from trident.plan.nodes import Window, WindowPanes
 

@@ -6,11 +6,11 @@ import pyarrow.compute as pc
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
-from trident.compiler.arrow_folds import meets_quickly, met
-from trident.compiler.folds import FoldMember, FoldSpec
-from trident.compiler.overlay import Stored
-from trident.compiler.shapes import combine_of, nullable, shape_of
-from trident.compiler.updates import Updated
+from trident.compiler.folding.arrow_folds import meets_quickly, met
+from trident.compiler.folding.folds import FoldMember, FoldSpec
+from trident.compiler.states.overlay import Stored
+from trident.compiler.states.shapes import combine_of, nullable, shape_of
+from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import made_column, presenting, where_of
 from trident.compiler.windows.held import moments, numbers, one
 from trident.compiler.windows.open import OpenWindows, is_unique, values_now

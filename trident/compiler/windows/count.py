@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
-from trident.compiler.columns import Column, Columns
-from trident.compiler.keys import KeyIndex
-from trident.compiler.overlay import Stored
-from trident.compiler.shapes import nullable, shape_of
-from trident.compiler.updates import Updated, entering
+from trident.compiler.states.overlay import Stored
+from trident.compiler.states.shapes import nullable, shape_of
+from trident.compiler.states.updates import Updated, entering
+from trident.compiler.tuples.columns import Column, Columns
+from trident.compiler.tuples.keys import KeyIndex
 from trident.compiler.windows.calls import Results, where_of
 from trident.compiler.windows.held import Held, flattened
 from trident.compiler.windows.turn import RunWindow, WindowTurn

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
-from trident.compiler.columns import Column, Columns
-from trident.compiler.keys import KeyIndex
-from trident.compiler.overlay import Stored
-from trident.compiler.shapes import nullable, shape_of
-from trident.compiler.updates import Updated
+from trident.compiler.states.overlay import Stored
+from trident.compiler.states.shapes import nullable, shape_of
+from trident.compiler.states.updates import Updated
+from trident.compiler.tuples.columns import Column, Columns
+from trident.compiler.tuples.keys import KeyIndex
 from trident.compiler.windows.calls import Results, where_of
 from trident.compiler.windows.enter import entering_window
 from trident.compiler.windows.held import Held, Ids, flattened, moments, numbers, one

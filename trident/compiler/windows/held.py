@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trident.compiler.columns import Column, Columns
+from trident.compiler.tuples.columns import Column, Columns
 
 Ids = npt.NDArray[np.int64]
 

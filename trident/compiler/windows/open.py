@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.compiler.overlay import Stored
+from trident.compiler.states.overlay import Stored
 from trident.compiler.windows.held import Ids, moments, numbers, one
 from trident_state.keys import encode_keys
 

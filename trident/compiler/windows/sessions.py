@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
-from trident.compiler.arrow_folds import fold_columns
-from trident.compiler.columns import Column, Columns
-from trident.compiler.folds import FoldMember, FoldSpec
-from trident.compiler.keys import KeyIndex
-from trident.compiler.overlay import Stored
-from trident.compiler.shapes import Combining, nullable, shape_of
-from trident.compiler.updates import Updated
+from trident.compiler.folding.arrow_folds import fold_columns
+from trident.compiler.folding.folds import FoldMember, FoldSpec
+from trident.compiler.states.overlay import Stored
+from trident.compiler.states.shapes import Combining, nullable, shape_of
+from trident.compiler.states.updates import Updated
+from trident.compiler.tuples.columns import Column, Columns
+from trident.compiler.tuples.keys import KeyIndex
 from trident.compiler.windows.calls import Results, made_column, presenting, where_of
 from trident.compiler.windows.enter import entering_window
 from trident.compiler.windows.held import Held, Ids, flattened, moments, numbers, one

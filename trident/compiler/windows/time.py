@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.types import arrow_type
-from trident.compiler.overlay import Stored
-from trident.compiler.shapes import shape_of
-from trident.compiler.updates import Updated
+from trident.compiler.states.overlay import Stored
+from trident.compiler.states.shapes import shape_of
+from trident.compiler.states.updates import Updated
 from trident.compiler.windows.held import Ids, moments, numbers
 from trident.compiler.windows.turn import RunWindow, WindowTurn
 from trident.operations.windows import CountWindow, SessionWindow, TimeWindow, WindowConfig

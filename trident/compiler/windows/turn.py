@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trident.compiler.overlay import Stored
-from trident.compiler.updates import Updated
+from trident.compiler.states.overlay import Stored
+from trident.compiler.states.updates import Updated
 
 
 @dataclass(frozen=True, slots=True)

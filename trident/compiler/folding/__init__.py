@@ -1,0 +1,1 @@
+"""Many tuples become few: aggregates, picks and reducers over columns."""

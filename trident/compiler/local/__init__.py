@@ -1,0 +1,1 @@
+"""The driver-side engine, and DRPC: a plan over columns in this process."""

@@ -1,0 +1,75 @@
+"""Several results of one stage from one Spark job: rows of all, each under the number of its branch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from trident.base.errors import UserFunctionError
+from trident.base.types import spark_schema, type_ddl
+from trident.compiler.spark.names import quoted
+from trident.compiler.spark.tails import Tail, in_arrow
+from trident.compiler.spark.worker import FAILURE, Telling
+from trident.compiler.tuples.failures import decoded
+
+_TAG = "branch"
+
+
+Finish = Callable[[pa.Table], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One result: its DataFrame (whose columns are `schema`'s, in order), and what the driver does with the rows."""
+
+    frame: DataFrame
+    schema: StructType
+    finish: Finish
+
+    @classmethod
+    def telling(cls, tail: Tail, finish: Finish) -> "Branch":
+        """What a Python function gives, read by nobody but the driver: its failure comes as a row."""
+        function = Telling(tail.function, tail.leaving)
+        schema = spark_schema(function.leaving)
+
+        def told(table: pa.Table) -> None:
+            failures = table.column(FAILURE).drop_null()
+            if len(failures):
+                text = failures[0].as_py()
+                raise decoded(text) or UserFunctionError(text)
+            finish(table.drop_columns([FAILURE]))
+
+        return cls(in_arrow(tail.source, function, schema), schema, told)
+
+
+def collect(branches: Sequence[Branch]) -> None:
+    """Run all branches as one job, and finish each with its rows."""
+    if len(branches) == 1:
+        branches[0].finish(branches[0].frame.toArrow())
+        return
+    places, width = [], 1
+    for branch in branches:
+        places.append(width)
+        width += len(branch.schema.fields)
+    fields = [field for branch in branches for field in branch.schema.fields]
+    tagged = [_tagged(branch, number, places[number], fields) for number, branch in enumerate(branches)]
+    everything = reduce(lambda left, right: left.unionAll(right), tagged).toArrow()
+    tags = everything.column(0)
+    for number, branch in enumerate(branches):
+        at = range(places[number], places[number] + len(branch.schema.fields))
+        rows = everything.select(list(at)).filter(pc.equal(tags, number))
+        branch.finish(rows.rename_columns(branch.schema.names))
+
+
+def _tagged(branch: Branch, number: int, place: int, fields: Sequence[StructField]) -> DataFrame:
+    """A branch's rows in the columns of all, its own at their place and nulls elsewhere."""
+    own = {place + at: field.name for at, field in enumerate(branch.schema.fields)}
+    items = [f"{number} AS {_TAG}"]
+    for at, field in enumerate(fields, 1):
+        what = quoted(own[at]) if at in own else f"CAST(NULL AS {type_ddl(field.dataType)})"
+        items.append(f"{what} AS c{at}")
+    return branch.frame.selectExpr(*items)

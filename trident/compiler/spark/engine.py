@@ -1,0 +1,207 @@
+"""The Spark engine: every batch of a run is a Spark job, in a session of its slot's own."""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import AttemptCancelledError
+from trident.compiler.catching import Catcher
+from trident.compiler.engine import StageResult
+from trident.compiler.layout import Layout, check_travels, layout, stage_ends
+from trident.compiler.local.requests import Answer, compile_request
+from trident.compiler.program import Group, RequestPlan, Stage
+from trident.compiler.spark.errors import translated
+from trident.compiler.spark.expressions import Learned
+from trident.compiler.spark.frames import SparkFrames
+from trident.compiler.spark.freeze import reachable
+from trident.compiler.spark.jobs import FileFolder, StageJob
+from trident.compiler.spark.native import SparkSteps
+from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
+from trident.compiler.tuples.letters import Caught, Letters
+from trident.plan.nodes import Node
+from trident_spouts.executor import Emission
+
+INLINE_BYTES = 32 << 20
+"""A result above this is written on the executors the next time, if they reach the checkpoint."""
+
+_INTERRUPT_AGAIN = 0.05
+"""Seconds between interruptions: a job that was not yet submitted when the first came is caught by the next."""
+
+
+class SparkEngine:
+    """Runs stages as Spark jobs. `spark` is never changed: each slot works in a session of its own beside it.
+
+    `checkpoint` is the folder that large results are written under, by the executors, if they reach it; without one,
+    or where they do not, every result comes to the driver.
+    """
+
+    def __init__(
+        self, spark: SparkSession, checkpoint: Path | str | None = None, inlineBytes: int = INLINE_BYTES
+    ) -> None:
+        self._spark = spark
+        self._checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
+        self._reached: bool | None = None
+        self._lock = threading.Lock()
+        self._sizes = Sizes(spark, inlineBytes)
+        self._steps = SparkSteps(spark)
+
+    def slot(self, group: Group) -> "SparkSlot":
+        """A new slot, with a session of its own, for batches of this group."""
+        return SparkSlot(group, run_session(self._spark), self._sizes, self)
+
+    def files(
+        self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession
+    ) -> FileFolder | None:
+        """Where this attempt's large results go; None where the executors reach no folder of ours."""
+        if self._checkpoint is None:
+            return None
+        with self._lock:
+            if self._reached is None:
+                self._reached = reachable(session, self._checkpoint / "frozen")
+        place = f"frozen/{group.name}/{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage.number}"
+        return FileFolder(self._checkpoint, place) if self._reached else None
+
+    def compile_request(self, plan: RequestPlan) -> Answer:
+        """A DRPC function; what has no Python form in it is a Spark job for each such step."""
+        return compile_request(plan, None if plan.python else self._steps)
+
+    def frames(self) -> SparkFrames:
+        """What makes DataFrames of frozen rows, in a session of its own."""
+        return SparkFrames(self._spark, self._checkpoint)
+
+    def close(self) -> None:
+        """Give back what is ours; the session that was given stays open."""
+        self._steps.close()
+
+
+class SparkSlot:
+    """One batch at a time, in one session."""
+
+    def __init__(self, group: Group, session: SparkSession, sizes: Sizes, engine: SparkEngine) -> None:
+        self.session = session
+        self._group = group
+        self._sizes = sizes
+        self._engine = engine
+        self._confs = Confs(session)
+        self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs) for s in group.stages}
+        for found in self._layouts.values():
+            check_travels(found)
+        self._learned: Learned = {}
+        self._catcher = Catcher({number: found.nodes for number, found in self._layouts.items()})
+        self._catching: dict[tuple[int, frozenset[int]], Layout] = {}
+        self._running = threading.Event()
+        self._cancelled = threading.Event()
+
+    def run(
+        self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
+    ) -> StageResult:
+        """Run `stage` over these inputs; see ``Slot.run``."""
+        self._cancelled.clear()
+        self._running.set()
+
+        def plain() -> StageResult:
+            return self._tried(stage, inputs, attempt, scratch, self._layouts[stage.number], Letters())
+
+        def catch(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
+            key = stage.number, frozenset(caught)
+            if key not in self._catching:
+                self._catching[key] = layout(stage_ends(stage), stage.inputs, stage.debugs, caught)
+            return self._tried(stage, inputs, attempt, scratch, self._catching[key], letters)
+
+        try:
+            return self._catcher.run(stage, attempt, plain, catch)
+        finally:
+            self._running.clear()
+
+    def _tried(
+        self,
+        stage: Stage,
+        inputs: Mapping[Node, Emission | pa.Table],
+        attempt: TransactionAttempt,
+        scratch: Path,
+        found: Layout,
+        letters: Letters,
+    ) -> StageResult:
+        """One run of a stage; an error that Spark gives becomes the one that stands for it."""
+        try:
+            return self._run(stage, inputs, attempt, scratch, found, letters)
+        except Exception as error:
+            if self._cancelled.is_set():
+                raise AttemptCancelledError(f"attempt {attempt} was cancelled") from None
+            self._sizes.failed(self._group.name, stage, error)
+            better = translated(error)
+            if better is error:
+                raise
+            raise better from None
+
+    def _run(
+        self,
+        stage: Stage,
+        inputs: Mapping[Node, Emission | pa.Table],
+        attempt: TransactionAttempt,
+        scratch: Path,
+        found: Layout,
+        letters: Letters,
+    ) -> StageResult:
+        began, name = time.perf_counter(), self._group.name
+        scratch.mkdir(parents=True, exist_ok=True)
+        large = self._sizes.large(name, stage)
+        files = self._engine.files(self._group, stage, attempt, self.session) if large else None
+        few = self._sizes.few(name, stage)
+        written = large if files else frozenset[str]()
+        job = StageJob(stage, found, self._learned, files, written, few, attempt.txid, letters)
+        with active_session_kept():
+            self._confs.apply(self._profile(stage, inputs))
+            job.read(inputs, self.session, scratch)
+            profile = self._profile(stage, inputs)  # a source may know only now
+            self._confs.apply(profile)
+            try:
+                job.lower(inputs, profile)
+                self._check()
+                branches = job.branches()
+                self._check()
+                result = job.collect(branches)
+            finally:
+                job.release()
+        self._sizes.ran(name, stage, result, time.perf_counter() - began)
+        return StageResult(result.results, _rows(inputs), result.debug)
+
+    def _profile(self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table]) -> Profile:
+        profile = self._sizes.profile(self._group.name, stage, _rows(inputs))
+        return replace(profile, placed=self._layouts[stage.number].placed)
+
+    def _check(self) -> None:
+        if self._cancelled.is_set():
+            raise AttemptCancelledError("cancelled")
+
+    def cancel(self) -> None:
+        """Stop the job that runs in this slot's session, and no other. Returns at once."""
+        if not self._running.is_set():
+            return
+        self._cancelled.set()
+        threading.Thread(target=self._interrupt, name="trident-cancel", daemon=True).start()
+
+    def _interrupt(self) -> None:
+        while self._running.is_set() and self._cancelled.is_set():
+            try:
+                self.session.interruptAll()
+            except PySparkException:  # the session is gone, and its jobs with it
+                return
+            time.sleep(_INTERRUPT_AGAIN)
+
+    def close(self) -> None:
+        """Give the session back."""
+        released(self.session)
+
+
+def _rows(inputs: Mapping[Node, Emission | pa.Table]) -> int | None:
+    """How many tuples enter, if every input knows."""
+    known = [given.num_rows if isinstance(given, pa.Table) else given.rows for given in inputs.values()]
+    return None if any(rows is None for rows in known) else sum(rows or 0 for rows in known)

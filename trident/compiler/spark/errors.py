@@ -1,0 +1,117 @@
+"""What a Spark exception means to a user: one of our errors where it says so, without Java's and py4j's noise."""
+
+import re
+import sys
+import traceback
+
+from pyspark.errors import (
+    AnalysisException,
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+    ParseException,
+    PySparkException,
+)
+
+from trident.base.errors import (
+    SourceUnreadableError,
+    SparkFailedError,
+    SparkSetupError,
+    TridentError,
+    UserFunctionError,
+)
+from trident.compiler.tuples.failures import decoded
+
+_VALUES = (ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException)
+_IN_TEXT = re.compile(
+    r"\[((?:ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|CAST_INVALID_INPUT|CAST_OVERFLOW|INVALID_ARRAY_INDEX|USER_RAISED_EXCEPTION|"
+    r"NUMERIC_VALUE_OUT_OF_RANGE)[^\]]*)\] ([^\n]*)"
+)
+_UNREADABLE = re.compile(r"\[(FAILED_READ_FILE[^\]]*|PATH_NOT_FOUND)\] ([^\n]*)")
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] ([^\n]*)")
+_OURS = ("trident", "trident_state", "trident_spouts", "msgspec", "pandas", "pyarrow")
+_SAME_PYTHON = (
+    "set PYSPARK_PYTHON to a Python of the same version that has the library, before the session is made; "
+    f"for a local session that is {sys.executable}"
+)
+_DIED = "Python worker exited unexpectedly"
+_STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was shut down", "SparkContext was stopped")
+_GONE = ("Error while sending or receiving", "Answer from Java side is empty", "does not exist in the JVM")
+_JAVA_GONE = (
+    "the Java process of Spark has ended under the running topology: killed for its memory, or by somebody; "
+    "start the program anew, the topology goes on where it was"
+)
+_CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "OPERATION_CANCELLED", "cancelled because", "was cancelled")
+
+
+def translated(error: BaseException) -> BaseException:
+    """The error that stands for this one; itself where Spark's own words say it best."""
+    if isinstance(error, TridentError):
+        return error
+    text = _text(error)
+    ours = decoded(text)
+    if ours is not None:
+        return ours
+    unreadable = _UNREADABLE.search(text)
+    if unreadable is not None:
+        return SourceUnreadableError(f"Spark cannot read the source: {unreadable[2].strip()} [{unreadable[1]}]")
+    value = _IN_TEXT.search(text)
+    if value is not None:
+        return UserFunctionError(f"an expression failed in Spark: {value[2].strip()} [{value[1]}]")
+    why = _java_gone(error, text) or _house_trouble(text)
+    if why is not None:
+        return why
+    if isinstance(error, _VALUES) or isinstance(error, AnalysisException | ParseException):
+        return UserFunctionError(f"an expression failed in Spark: {text.partition(chr(10))[0]}")
+    return error
+
+
+def _house_trouble(text: str) -> SparkFailedError | None:
+    """What is wrong with Spark's workers or its session, and the way out."""
+    missing = _MISSING.search(text)
+    if missing is not None:
+        lacks = f"Spark's Python workers have no module {missing[1]!r}"
+        if missing[1].partition(".")[0] in _OURS:
+            return SparkSetupError(f"{lacks}: they run another Python; {_SAME_PYTHON}")
+        return SparkSetupError(f"{lacks}; install it there, or send it with addPyFile")
+    other = _OTHER_PYTHON.search(text)
+    if other is not None:
+        return SparkSetupError(f"Spark's Python workers run another Python: {other[1].strip()} ({_SAME_PYTHON})")
+    if _DIED in text:
+        return SparkFailedError(
+            "a Python worker of Spark died in the middle of its work: killed for its memory, a crash in native code, "
+            "or a function that ends the process; Spark's log says more"
+        )
+    if any(sign in text for sign in _STOPPED):
+        return SparkSetupError(
+            "the Spark session was stopped under the running topology; stop the topology first, or start it anew"
+        )
+    return None
+
+
+def _java_gone(error: BaseException, text: str) -> SparkFailedError | None:
+    """That nobody answers at the other end of py4j, which raises a bare ConnectionRefusedError from then on."""
+    if isinstance(error, ConnectionRefusedError):
+        frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+        return SparkSetupError(_JAVA_GONE) if any("py4j" in name for name in frames) else None
+    from_py4j = type(error).__module__.startswith("py4j")
+    return SparkFailedError(_JAVA_GONE) if from_py4j and any(sign in text for sign in _GONE) else None
+
+
+def was_cancelled(error: BaseException) -> bool:
+    """Whether this is how Spark says that a job was cancelled."""
+    text = _text(error)
+    return any(sign in text for sign in _CANCELLED)
+
+
+def _text(error: BaseException) -> str:
+    """Everything that the error says, from whichever side of Spark it comes."""
+    parts = [str(error)]
+    if isinstance(error, PySparkException):
+        parts.append(str(error.getMessage() or ""))
+    java = getattr(error, "java_exception", None)
+    if java is not None:
+        parts.append(str(java))
+    return "\n".join(parts)

@@ -1,0 +1,105 @@
+"""Frozen rows as DataFrames: what is large is read by the workers where it lies."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from trident.base.errors import OutputError, TridentError
+from trident.base.types import spark_schema
+from trident.compiler.engine import FrozenFiles, Result
+from trident.compiler.spark.errors import translated
+from trident.compiler.spark.freeze import reachable, read_frozen
+from trident.compiler.spark.parquet import PART, Part, WriteFrozen
+from trident.compiler.spark.sessions import active_session_kept, released, run_session
+from trident.compiler.spark.worker import Batches, guarded
+from trident_spouts.emission import ArrowEmission
+
+
+class Frames(Protocol):
+    """Makes DataFrames of frozen rows."""
+
+    def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
+        """The rows as a DataFrame of these fields, good until the frozen content or `scratch` goes."""
+        ...
+
+    def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
+        """The rows of frozen files as hidden Parquet files in `folder`; None where the workers do not reach it."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SparkFrames:
+    """Frozen rows in a session of their own beside `spark`: the same runtime confs, catalog and database."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Path | None) -> None:
+        self.session = run_session(spark)
+        self._checkpoint = checkpoint
+        self._reached: dict[Path, bool] = {}
+
+    def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
+        """See `Frames.frame`."""
+        with active_session_kept():
+            if isinstance(result, FrozenFiles):
+                return self._read(result, schema)
+            scratch.mkdir(parents=True, exist_ok=True)
+            frame = ArrowEmission(result).dataframe(self.session, scratch)
+            return frame.to(schema) if frame.schema != schema else frame
+
+    def _read(self, frozen: FrozenFiles, schema: StructType) -> DataFrame:
+        """A task a file. Each is checked against what was frozen before a row of it is seen."""
+        return self._numbers(frozen).mapInArrow(ReadFrozen(str(self._checkpoint), frozen), schema)
+
+    def _numbers(self, frozen: FrozenFiles) -> DataFrame:
+        """The number of each file, in a partition of its own."""
+        assert self._checkpoint is not None, "files are only written under a checkpoint"
+        count = len(frozen.files)
+        return self.session.range(0, count, 1, max(1, count))
+
+    def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
+        """The rows of frozen files as hidden Parquet files in `folder`, written by the workers; None where these do
+        not reach it."""
+        place = folder.parent
+        if place not in self._reached:
+            self._reached[place] = reachable(self.session, place)
+        if not self._reached[place]:
+            return None
+        function = WriteFrozen(str(self._checkpoint), frozen, str(folder), tuple(partitions))
+        try:
+            told = self._numbers(frozen).mapInArrow(function, spark_schema(PART)).toArrow()
+        except Exception as error:
+            raise _ours(error) from error
+        return [Part(**row) for row in told.to_pylist()]
+
+    def close(self) -> None:
+        """Give the session back."""
+        released(self.session)
+
+
+def _ours(error: Exception) -> TridentError:
+    """The error of ours that a failed job carries; else that the output did not take the batch."""
+    better = translated(error)
+    return better if isinstance(better, TridentError) else OutputError(f"the workers could not write a batch: {better}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFrozen:
+    """From numbers of files to their rows."""
+
+    checkpoint: str
+    frozen: FrozenFiles
+
+    def __call__(self, batches: Batches) -> Batches:
+        return guarded(self._run, batches)
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                one = FrozenFiles(self.frozen.folder, (self.frozen.files[number],), self.frozen.schema)
+                for table in read_frozen(Path(self.checkpoint), one):
+                    yield from table.to_batches()

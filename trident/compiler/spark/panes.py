@@ -1,0 +1,29 @@
+"""Panes by Catalyst."""
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from trident.compiler.spark.aggregates import catalyst
+from trident.compiler.spark.names import all_quoted, quoted
+from trident.compiler.windows.panes import PANE, pane_spec
+from trident.plan.nodes import WindowPanes
+
+_COUNT = "__trident_count"
+
+
+def panes_frame(node: WindowPanes, frame: DataFrame) -> DataFrame:
+    """The panes of a frame's tuples."""
+    spec = pane_spec(node)
+    keys: list[Any] = list(all_quoted(node.group))
+    (member,) = spec.fold.members
+    value = F.expr(catalyst(member, False)).alias(member.output)
+    if spec.time is None:
+        found = frame.groupBy(*keys).agg(value, F.expr("count(1)").alias(_COUNT)).filter(f"{_COUNT} > 0")
+        return found.select(*all_quoted(spec.schema.names))
+    time = F.col(quoted(spec.time))
+    pane = F.window(time, f"{spec.pane} microseconds").alias(PANE)
+    found = frame.groupBy(pane, *keys).agg(value, F.max(time).alias(spec.schema.names[-1]))
+    start = F.col(f"{PANE}.start").alias(spec.schema.names[0])
+    return found.select(start, *all_quoted(spec.schema.names[1:]))

@@ -1,0 +1,99 @@
+"""What a stage starts from: rows that Spark has or reads, and sources that a Python function reads in the workers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from trident.base.errors import SpoutContractError
+from trident.base.types import arrow_schema, select
+from trident.compiler.spark.branches import Branch
+from trident.compiler.spark.tails import Tail
+from trident.compiler.spark.worker import Chain
+from trident.plan.nodes import Node
+from trident_spouts.emission import ArrowEmission, UnionEmission
+from trident_spouts.executor import Emission
+from trident_spouts.files.parquet import FilesEmission
+from trident_spouts.files.reading import COUNTED, LinesEmission
+
+
+def _no_reader() -> None:
+    """What Python cannot read where it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What enters a stage at one node. With a `reader`, Python operations that follow read it where they run; `only`
+    says that Spark itself does not."""
+
+    frame: Callable[[], DataFrame]
+    reader: Callable[[], Tail | None] = _no_reader
+    only: bool = False
+
+    @classmethod
+    def made(cls, frame: DataFrame) -> "Start":
+        """Rows of a DataFrame that is there."""
+        return cls(lambda: frame)
+
+    @classmethod
+    def read(cls, reader: Tail) -> "Start":
+        """What only Python reads."""
+        return cls(reader.frame, lambda: reader, True)
+
+
+def start_of(
+    node: Node, names: Sequence[str], given: Emission | pa.Table, session: SparkSession, scratch: Path
+) -> Start:
+    """What enters the stage at this node, of which these fields are read."""
+    emission = ArrowEmission(given) if isinstance(given, pa.Table) else given
+    if isinstance(emission, LinesEmission):
+        read = emission.reader(session)
+        if read is not None:
+            return Start.read(Tail(*read, arrow_schema(node.schema)))
+    if isinstance(emission, FilesEmission) and len(emission.schema) == len(node.schema):
+        files = emission
+
+        def reader() -> Tail | None:
+            theirs = dict(zip(node.schema.names, files.schema.names, strict=True))
+            groups = files.reader(session, [theirs[name] for name in names])
+            return None if groups is None else Tail(*groups, arrow_schema(select(node.schema, names)))
+
+        return Start(lambda: _rows(node, files, session, scratch), reader)
+    return Start.made(_rows(node, emission, session, scratch))
+
+
+def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) -> DataFrame:
+    frame = emission.dataframe(session, scratch)
+    come, names = frame.columns, node.schema.names
+    if len(come) != len(names):
+        raise SpoutContractError(
+            f"{node.step}: the tuples have the fields ({', '.join(come)}), declared are ({', '.join(names)})"
+        )
+    return frame if come == names else frame.toDF(*names)
+
+
+def counting(given: Emission | pa.Table, session: SparkSession) -> Iterator[Branch]:
+    """What counts the tuples that only the workers see."""
+    if isinstance(given, UnionEmission):
+        for part in given.parts:
+            yield from counting(part, session)
+    if not isinstance(given, LinesEmission):
+        return
+    lines, counter = given, given.counter(session)
+    if counter is not None:
+        numbers, function = counter
+
+        def finish(table: pa.Table) -> None:
+            lines.rows = sum(table.column(0).to_pylist())
+
+        chain = Chain((), COUNTED, COUNTED, function)
+        yield Branch.telling(Tail(numbers, chain, COUNTED), finish)
+
+
+def cheap(given: Emission | pa.Table) -> bool:
+    """Whether reading it twice costs less than keeping it."""
+    if isinstance(given, UnionEmission):
+        return all(map(cheap, given.parts))
+    return isinstance(given, pa.Table | ArrowEmission | FilesEmission)

@@ -1,0 +1,1 @@
+"""What a stage asks of states and makes of them, before any is written."""

@@ -1,0 +1,202 @@
+"""State queries over columns: every tuple with what a state answers, in one read a step."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.errors import FailedException, StateError
+from trident.base.types import arrow_schema
+from trident.base.values import NotAccepted, type_name
+from trident.compiler.tuples.calls import ListCollector, not_emitted
+from trident.compiler.tuples.columns import Column, Columns
+from trident.compiler.tuples.failures import Where, short
+from trident.compiler.tuples.keyed import key_columns
+from trident.compiler.tuples.keys import KeyIndex
+from trident.compiler.states.shapes import shape_of
+from trident.operations.tuples import tuple_type
+from trident.plan.nodes import HeldState, StateQuery
+from trident.plan.states import function_of, present_of
+
+Read = Callable[[HeldState, pa.Table], pa.Array]
+"""Reads a state: a table of its key fields (no key twice; one row and no column for a global value) to one stored
+accumulator a row, null where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """A `Read` that can also list a state: the key fields, then the value, page by page."""
+
+    read: Read
+    scan: Callable[[HeldState], Iterator[pa.Table]]
+
+    def __call__(self, node: HeldState, keys: pa.Table) -> pa.Array:
+        return self.read(node, keys)
+
+
+Answer = Callable[[Columns, Read], Columns]
+
+
+def compile_query(step: StateQuery) -> Callable[[pa.Table, Read], pa.Table]:
+    """A function from the tuples that enter a state query to the tuples that leave it."""
+    entering, leaving, answer = arrow_schema(step.source.schema), arrow_schema(step.schema), answering(step)
+    return lambda table, read: answer(Columns.of(table, entering), read).table(leaving)
+
+
+def answering(step: StateQuery) -> Answer:
+    """The same over columns, where hidden fields pass."""
+    return _get(step) if step.query.get else _query(step)
+
+
+def _get(step: StateQuery) -> Answer:
+    """MapGet and SnapshotGet: whole columns, no object a tuple."""
+    lookup = _Lookup(step)
+    field = arrow_schema(step.outputs).field(0)
+
+    def answer(columns: Columns, read: Read) -> Columns:
+        if not columns.rows:
+            return columns.plus({field.name: Column.made([], field.type)})
+        found = lookup.columns([columns[name] for name in step.inputs], columns.rows, read)
+        return columns.plus({field.name: found.cast(field.type)})
+
+    return answer
+
+
+def _query(step: StateQuery) -> Answer:
+    """A user's QueryFunction: one batchRetrieve for all tuples, then execute for each."""
+    lookup = _Lookup(step)
+    outputs = arrow_schema(step.outputs)
+    where = Where(step.step, step.query.site, step.inputs)
+    maker = tuple_type(step.inputs)
+    function = step.query.function
+
+    def answer(columns: Columns, read: Read) -> Columns:
+        if not columns.rows:
+            return columns.plus({field.name: Column.made([], field.type) for field in outputs})
+        lists = columns.lists(step.inputs)
+        tuples = list(map(maker, zip(*lists, strict=True))) if lists else [maker(()) for _ in range(columns.rows)]
+        results = _retrieved(where, function, ReadOnlyState(lookup, read), tuples)
+        emitted: list[tuple[Any, ...]] = []
+        origins: list[int] = []
+        row = 0
+        execute: Callable[..., object] = function.execute
+        try:
+            for row, (each, result) in enumerate(zip(tuples, results, strict=True)):  # noqa: B007
+                collector = ListCollector(len(outputs))
+                if (returned := execute(each, result, collector)) is not None:
+                    raise not_emitted(returned)
+                emitted += collector.emitted
+                origins += [row] * len(collector.emitted)
+        except FailedException:
+            raise
+        except (Exception, SystemExit) as cause:
+            raise where.raised(cause, lists, row) from cause
+        made = {}
+        for at, field in enumerate(outputs):
+            try:
+                made[field.name] = Column.made([values[at] for values in emitted], field.type)
+            except NotAccepted as error:
+                came = f"{short(error.value)} ({type(error.value).__name__})"
+                what = f"{came} for field {field.name!r}, declared {type_name(field.type)}"
+                raise where.gave(what, lists, origins[error.row], error.why) from None
+        return columns.take(origins).plus(made)
+
+    return answer
+
+
+def _retrieved(where: Where, function: Any, state: "ReadOnlyState", tuples: Sequence[Any]) -> Sequence[Any]:
+    try:
+        results = list(function.batchRetrieve(state, tuples))
+    except (FailedException, StateError):
+        if state.failure is None:
+            raise
+    except (Exception, SystemExit) as cause:
+        if state.failure is None:
+            raise where.error(f"raised {type(cause).__name__}: {cause} in batchRetrieve", cause) from cause
+    if state.failure is not None:  # a state that could not be read, whatever the function made of it
+        raise state.failure
+    if len(results) != len(tuples):
+        raise where.error(f"gave {len(results)} results for {len(tuples)} tuples; batchRetrieve gives one for each")
+    return results
+
+
+class ReadOnlyState:
+    """What a QueryFunction sees of a state (``org.apache.storm.trident.state.map.ReadOnlyMapState``,
+    ``org.apache.storm.trident.state.snapshot.ReadOnlySnapshottable``, ``ITupleCollection``)."""
+
+    __slots__ = ("_lookup", "_read", "failure")
+
+    def __init__(self, lookup: "_Lookup", read: Read) -> None:
+        self._lookup, self._read = lookup, read
+        self.failure: BaseException | None = None
+        """Why the state could not be read."""
+
+    def multiGet(self, keys: Sequence[Any]) -> list[Any]:
+        """One value a key, None where nothing is stored. A key is a tuple or list of the key fields' values, or the
+        value itself where there is one field."""
+        columns = key_columns(keys, self._lookup.keys, self._lookup.subject)
+        return self._asked(lambda: self._lookup.values(columns, self._read))
+
+    def get(self) -> Any:
+        """The value of a state without key fields."""
+        return self.multiGet([()])[0]
+
+    def getTuples(self) -> Iterator[tuple[Any, ...]]:
+        """Every entry: the key fields, then the value; in no order. The whole state is read."""
+        return iter(self._asked(lambda: self._lookup.entries(self._read)))
+
+    def _asked(self, question: Callable[[], list[Any]]) -> list[Any]:
+        try:
+            return question()
+        except BaseException as error:
+            self.failure = error
+            raise
+
+
+class _Lookup:
+    """Reads one state for a step: each key once, and `present` applied to what is found."""
+
+    def __init__(self, step: StateQuery) -> None:
+        self.state = step.updated
+        self.keys = shape_of(step.updated).keys
+        self.present = present_of(step.updated)
+        self.where = Where(step.updated.step, function_of(step.updated))
+        self.kind = arrow_schema(step.outputs).field(0).type if step.query.get else None
+        self.subject = f"{step.step}: {step.query.site}: state {step.updated.state.name!r}"
+
+    def values(self, columns: Columns, read: Read) -> list[Any]:
+        return self.columns([columns[name] for name in columns.names], columns.rows, read).values()
+
+    def entries(self, read: Read) -> list[tuple[Any, ...]]:
+        if not isinstance(read, Reads):
+            raise TypeError(f"{self.subject}: this reader of states cannot list one")
+        found: list[tuple[Any, ...]] = []
+        for page in read.scan(self.state):
+            *keys, values = [Column.of(column) for column in page.columns]
+            shown = self._presented(values).values()
+            found += zip(*[key.values() for key in keys], shown, strict=True)
+        return [entry for entry in found if entry[-1] is not None]
+
+    def columns(self, columns: Sequence[Column], rows: int, read: Read) -> Column:
+        """One value a row."""
+        index = KeyIndex(self.keys.types)
+        places = index.places([column.cast(field.type) for column, field in zip(columns, self.keys, strict=True)], rows)
+        if self.keys.names:
+            keys = Columns(dict(zip(self.keys.names, index.columns(), strict=True)), len(index)).table(self.keys)
+        else:
+            keys = Columns({}, 1).table(self.keys)
+        found = self._presented(Column.of(read(self.state, keys)))
+        return found if len(index) == rows and self.keys.names else found.take(places)
+
+    def _presented(self, stored: Column) -> Column:
+        present = self.present
+        if present is None:
+            return stored
+        try:
+            shown = [None if value is None else present(value) for value in stored.values()]
+        except FailedException:
+            raise
+        except (Exception, SystemExit) as cause:
+            raise self.where.error(f"raised {type(cause).__name__}: {cause} in present()", cause) from cause
+        return Column.made(shown, self.kind) if self.kind is not None else Column(stored.kind, None, shown)
