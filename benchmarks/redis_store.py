@@ -66,6 +66,7 @@ def measure(server: RedisServer, load: Load, combine: Combine = NATIVE, reads: i
     words, counts = load.words(), np.ones(load.live, np.int64)
     store = _store(server, combine)
     store.apply(LEASE, _update(1, words, np.arange(load.live)))
+    _settled(server)
     updates, raw, used, spent = list[float](), list[float](), 0.0, 0.0
     for txid, rows in enumerate(load.draws(), start=2):
         update = _update(txid, words, rows)
@@ -151,6 +152,12 @@ def _check(store: RedisStore, words: pa.Array, counts: npt.NDArray[np.int64]) ->
         raise WrongAnswerError(f"{table.num_rows} keys are stored, not the {len(words)} of the load")
     if not np.array_equal(stored["value"].to_numpy(), counts[order.to_numpy()]):
         raise WrongAnswerError("stored counts differ from NumPy's")
+
+
+def _settled(server: RedisServer) -> None:
+    """Wait until the server has rewritten the log of what it was just filled with: that is no update's work."""
+    while any(server.client.info("persistence")[f"aof_rewrite_{state}"] for state in ("in_progress", "scheduled")):
+        time.sleep(0.1)
 
 
 def _server_cpu(server: RedisServer) -> float:

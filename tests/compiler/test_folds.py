@@ -16,7 +16,7 @@ from trident.base.errors import UserFunctionError
 from trident.base.types import parse_type, spark_schema
 from trident.compiler.folding.arrow_folds import fold_columns, met, quick_merge, quick_partial
 from trident.compiler.folding.folds import Fold, FoldMember, FoldSpec
-from trident.compiler.spark.engine.folded import Quick
+from trident.compiler.spark.folded import Quick
 from trident.compiler.tuples.columns import Columns, concat
 from trident.compiler.tuples.failures import Where
 from trident.compiler.tuples.keys import KeyIndex

@@ -13,7 +13,7 @@ from tests.compiler.kit import STATE, stream
 from trident import Count, TridentTopology
 from trident.compiler.folding.folds import FoldSpec
 from trident.compiler.folding.specs import fold_spec
-from trident.compiler.spark.engine.folded import Merge, Partial
+from trident.compiler.spark.folded import Merge, Partial
 from trident.compiler.spark.worker import FAILURE, Chain, Drain, Telling, Then
 from trident.compiler.tuples.failures import WorkerFailure, decoded
 from trident.compiler.tuples.kernels import work_of
@@ -71,7 +71,7 @@ def test_a_partial_fold_gives_each_key_once() -> None:
 
 
 def test_a_partial_fold_hands_on_what_becomes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trident.compiler.spark.worker._KEYS", 2)
+    monkeypatch.setattr("trident.compiler.spark.folded._KEYS", 2)
     found = lines_of(Partial(chain(split), spec(Longest(), "word"))(batches(["a b"], ["a"], ["b a c"], ["d"])))
     assert found == [("a", "a"), ("b", "b"), ("a", "a"), ("b", "b"), ("c", "c"), ("d", "d")]
 

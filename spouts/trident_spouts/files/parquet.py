@@ -1,5 +1,6 @@
 """Parquet: whole files, read by Spark itself, or by Python operations where they run."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
-from trident.base.errors import SpoutContractError, TypeDeclarationError
+from trident.base.errors import SourceUnreadableError, SpoutContractError, TypeDeclarationError
 from trident.base.types import arrow_schema, spark_schema, type_ddl
 from trident_spouts.casting import NotCast, cast_column
 from trident_spouts.emission import spark_path
@@ -27,6 +28,10 @@ from trident_spouts.workers import conf, parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+_UNCUT = 4 << 20
+"""Up to this Spark cuts no file (spark.sql.files.openCostInBytes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,16 @@ class FilesEmission:
         if not self.paths:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
         return spark.read.schema(self.schema).parquet(*map(spark_path, self.paths))
+
+    @property
+    def one(self) -> bool:
+        """Whether Spark's scan is one partition, because a file of this size is not cut."""
+        if len(self.paths) != 1:
+            return False
+        try:
+            return os.path.getsize(self.paths[0]) <= _UNCUT
+        except OSError as error:
+            raise SourceUnreadableError(f"FileSpout: cannot read {self.paths[0]}: {error.strerror or error}") from error
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> "tuple[DataFrame, GroupReader] | None":
         """The partitions and the function that reads these fields, for Python operations that follow: they run behind

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from trident.base.types import spark_schema, type_ddl
 from trident.compiler.folding.folds import FoldMember, FoldSpec
 from trident.compiler.folding.gathers import GatherSpec
-from trident.compiler.spark.engine.folded import MARK, Gathering, Merge
+from trident.compiler.spark.folded import MARK, Gathering, Merge
 from trident.compiler.spark.names import all_quoted, quoted
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.tails import Tail

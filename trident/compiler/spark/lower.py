@@ -18,14 +18,14 @@ from trident.base.types import arrow_schema, select
 from trident.compiler.folding.picks import PickSpec
 from trident.compiler.folding.specs import all_native, fold_spec, folds, gather_spec, inputs_of
 from trident.compiler.layout import Layout, is_filter_null
-from trident.compiler.spark.engine import places
+from trident.compiler.spark import places
 from trident.compiler.spark.aggregates import aggregated, gathered_in_place, gathering, meeting, met_in_place, together
 from trident.compiler.spark.expressions import Expressions, Learned, analysed
-from trident.compiler.spark.engine.folded import PaneFold, Partial, Picked
+from trident.compiler.spark.folded import PaneFold, Partial, Picked
 from trident.compiler.spark.joins import joined
 from trident.compiler.spark.multireduces import multi_reduced
 from trident.compiler.spark.names import all_quoted, cast, plain, quoted
-from trident.compiler.spark.engine.panes import panes_frame
+from trident.compiler.spark.panes import panes_frame
 from trident.compiler.spark.sessions import Profile, is_connect, view_of
 from trident.compiler.spark.starts import Start
 from trident.compiler.spark.tails import Tail
@@ -56,6 +56,7 @@ from trident.plan.nodes import (
     StateStep,
     Transform,
     WindowPanes,
+    sources_of,
 )
 from trident.plan.partitions import stays
 from trident.plan.splitting import PLACE, own_fields
@@ -322,7 +323,20 @@ class Lowering:
     def _aggregated(self, node: Aggregate | PersistentAggregate) -> DataFrame:
         if self.folds_in_python(node):
             return aggregated(self.folding(node).frame(), fold_spec(node), partial=True)
-        return aggregated(self.frame(node.source), fold_spec(node), partial=False)
+        frame = self.frame(node.source)
+        if node.group and self._in_one(node.source):
+            frame = frame.coalesce(1)  # Spark does not know, and would shuffle
+        return aggregated(frame, fold_spec(node), partial=False)
+
+    def _in_one(self, node: Node) -> bool:
+        """Whether all tuples are in one partition, because they were read in one and nobody placed them elsewhere."""
+        while self.layout.partitions.get(id(node)) is None:
+            if id(node) in self._starts:
+                return self._starts[id(node)].one
+            if not isinstance(node, Each | Filter | Map | Project | Debug):
+                return False
+            (node,) = sources_of(node)
+        return False
 
     def _pane_fold(self, node: WindowPanes) -> Tail | None:
         """Panes folded by Python, where only Python can or where the tuples are there already."""

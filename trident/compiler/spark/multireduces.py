@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType
 
 from trident.base.types import arrow_type, type_ddl
 from trident.compiler.folding.multireduces import ReduceSpec, Reducing, reducing
-from trident.compiler.spark.engine import places
+from trident.compiler.spark import places
 from trident.compiler.spark.names import all_quoted, quoted
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.tails import Tail

@@ -26,11 +26,12 @@ def _no_reader() -> None:
 @dataclass(frozen=True, slots=True)
 class Start:
     """What enters a stage at one node. With a `reader`, Python operations that follow read it where they run; `only`
-    says that Spark itself does not."""
+    says that Spark itself does not. `one` says that Spark reads it in one partition."""
 
     frame: Callable[[], DataFrame]
     reader: Callable[[], Tail | None] = _no_reader
     only: bool = False
+    one: bool = False
 
     @classmethod
     def made(cls, frame: DataFrame) -> "Start":
@@ -60,7 +61,7 @@ def start_of(
             groups = files.reader(session, [theirs[name] for name in names])
             return None if groups is None else Tail(*groups, arrow_schema(select(node.schema, names)))
 
-        return Start(lambda: _rows(node, files, session, scratch), reader)
+        return Start(lambda: _rows(node, files, session, scratch), reader, one=files.one)
     return Start.made(_rows(node, emission, session, scratch))
 
 

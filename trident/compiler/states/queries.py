@@ -9,12 +9,12 @@ import pyarrow as pa
 from trident.base.errors import FailedException, StateError
 from trident.base.types import arrow_schema
 from trident.base.values import NotAccepted, type_name
+from trident.compiler.states.shapes import shape_of
 from trident.compiler.tuples.calls import ListCollector, not_emitted
 from trident.compiler.tuples.columns import Column, Columns
 from trident.compiler.tuples.failures import Where, short
 from trident.compiler.tuples.keyed import key_columns
 from trident.compiler.tuples.keys import KeyIndex
-from trident.compiler.states.shapes import shape_of
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import HeldState, StateQuery
 from trident.plan.states import function_of, present_of
