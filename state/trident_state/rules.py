@@ -92,7 +92,8 @@ def _put(stored: pa.Array, deltas: pa.Array) -> pa.Array:
 
 
 def _sum(stored: pa.Array, deltas: pa.Array) -> pa.Array:
-    return pc.coalesce(pc.add_checked(stored, deltas), stored, deltas)
+    total = pc.add_checked(stored, deltas)
+    return pc.coalesce(total, stored, deltas) if total.null_count else total
 
 
 def _decimal_sum(stored: pa.Array, deltas: pa.Array) -> pa.Array:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from tests.simulator import flows
 from tests.simulator.fake_log import FakeLog
 from tests.simulator.scheduler import Crashed, Pool, Process
@@ -33,8 +31,8 @@ class Driver:
     def __init__(self, world: "World", name: str) -> None:
         self.world, self.name = world, name
         self.process = Process(name)
-        self.log = FakeLog(world.disk, world.scheduler, world.log_fault)
-        self.log.frozen_heard, self.log.committed_heard = world.froze, world.committed
+        self.log = FakeLog(world.disk, world.scheduler, world.faults.of_log)
+        self.log.frozen_heard = world.froze
         self.settings: Settings = world.settings
         self.begun: Begun | None = None
         self.run: GroupRun | None = None
@@ -61,7 +59,7 @@ class Driver:
         main.submit(self._begin)
 
     def _begin(self) -> None:
-        world, program = self.world, self.world.program
+        world, program = self.world, self.world.setting.program
         group = program.groups[0]
         log: Any = self.log
         pool: Any = Pool(world.scheduler, self.process, "states", None)
@@ -226,25 +224,26 @@ class FakeSlot:
     def run(self, stage: Stage, inputs: Mapping[Node, Any], attempt: TransactionAttempt, scratch: Path) -> StageResult:
         world = self._world
         self._cancelled = False
-        world.scheduler.point(f"run {attempt} stage {stage.number}")
+        world.scheduler.point("run", attempt, "stage", stage.number)
         tuples = []
         if stage.number == 1:
             tuples = [row for given in inputs.values() for row in getattr(given, "tuples", ())]
-            world.attempted(attempt, tuples)
-        trouble = world.worker_trouble(stage.number)
+            world.attempts[attempt] = tuples
+        trouble = world.faults.of_worker(stage.number)
         if trouble == "slow":
             seconds = world.scheduler.random.choice((0.1, 1.0, 20.0))
             stops = world.scheduler.random.random() < 0.5  # else it is deaf: cancelled work that goes on
             world.scheduler.wait(lambda: stops and self._cancelled, seconds)
             if self._cancelled and stops:
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled")
-        poisoned = world.poison is not None and any(seq == world.poison for _, seq in tuples)
+        poison = world.setting.poison
+        poisoned = poison is not None and any(seq == poison for _, seq in tuples)
         if trouble == "fails" and stage.number > 1:
             raise RuntimeError("the engine failed")  # a user's function that raises there stops the group for good
         if trouble == "fails" or poisoned:
             raise UserFunctionError(f"attempt {attempt}: a function raised")
         results = flows.worked(stage, tuples, inputs)
-        world.scheduler.point(f"ran {attempt} stage {stage.number}")
+        world.scheduler.point("ran", attempt, "stage", stage.number)
         return StageResult(results, len(tuples))
 
     def cancel(self) -> None:
@@ -282,9 +281,3 @@ class Notes:
         trace = driver.world.scheduler.trace
         if trace is not None:
             trace(f"{driver.name}: batch {txid} committed")
-
-
-def found_of(keys: pa.Table, values: pa.Array) -> dict[str, int | None]:
-    """What a read found, as a dict; nulls are nothing."""
-    pairs = zip(keys.column(0).to_pylist(), values.to_pylist(), strict=True)
-    return {key: value for key, value in pairs if value is not None}

@@ -14,6 +14,8 @@ from trident.runtime.frozen import FrozenOutput
 from trident.runtime.log import Birth
 
 Outputs = dict[str, FrozenOutput]
+Undo = Callable[[], None]
+"""Takes a write back."""
 
 
 @dataclass
@@ -42,7 +44,7 @@ class LogDisk:
     batches: dict[tuple[str, int], tuple[int, BatchPlan, float]] = field(default_factory=dict)
     frozen: dict[tuple[str, int, int], Outputs] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
-    unsynced: list[Callable[[], None]] = field(default_factory=list)
+    unsynced: list[Undo] = field(default_factory=list)
 
     def copy(self) -> "LogDisk":
         """As a copy of the file holds it."""
@@ -71,7 +73,6 @@ class FakeLog:
     def __init__(self, disk: LogDisk, scheduler: Scheduler, faulty: Callable[[str], str | None]) -> None:
         self._disk, self._scheduler, self._faulty = disk, scheduler, faulty
         self.frozen_heard: Callable[[str, TransactionAttempt], None] = lambda group, attempt: None
-        self.committed_heard: Callable[[str, int], None] = lambda group, txid: None
 
     @property
     def uuid(self) -> str:
@@ -82,7 +83,7 @@ class FakeLog:
     def take(self) -> Lease:
         taken: list[Lease] = []
 
-        def write(disk: LogDisk) -> Callable[[], None]:
+        def write(disk: LogDisk) -> Undo:
             disk.epoch += 1
             disk.takes += 1
             disk.token = f"token{disk.takes}"
@@ -96,7 +97,7 @@ class FakeLog:
         return Lease(self._disk.epoch, self._disk.token) if self._disk.epoch else None
 
     def give_back(self, lease: Lease) -> None:
-        def write(disk: LogDisk) -> Callable[[], None]:
+        def write(disk: LogDisk) -> Undo:
             disk.token = ""
             return _nothing  # a power loss that takes it back leaves a lease that nobody has any more
 
@@ -118,7 +119,7 @@ class FakeLog:
         return History(found.committed, found.positions, waiting, planned)
 
     def planned(self, lease: Lease, group: str, attempt: TransactionAttempt, plan: BatchPlan, time: float) -> None:
-        def write(disk: LogDisk) -> Callable[[], None]:
+        def write(disk: LogDisk) -> Undo:
             before = dict(disk.batches)
             known = disk.batches.get((group, attempt.txid))
             if known is not None and known[1] != plan:
@@ -129,7 +130,7 @@ class FakeLog:
         self._write(lease, "log.planned", write)
 
     def unplanned(self, lease: Lease, group: str, txid: int) -> None:
-        def write(disk: LogDisk) -> Callable[[], None]:
+        def write(disk: LogDisk) -> Undo:
             before = dict(disk.batches)
             _drop(disk.batches, lambda key: key[0] == group and key[1] >= txid)
             return lambda: _restore(disk.batches, before)
@@ -148,7 +149,7 @@ class FakeLog:
         positions: Positions,
         outputs: Mapping[str, FrozenOutput],
     ) -> None:
-        def write(disk: LogDisk) -> Callable[[], None]:
+        def write(disk: LogDisk) -> Undo:
             known = disk.groups.get(group) or Group()
             if known.frozen != attempt.txid - 1:
                 raise LogError(f"group {group!r}: batch {attempt.txid} cannot freeze, it does not follow the last one")
@@ -163,7 +164,7 @@ class FakeLog:
     def freeze_stage(
         self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
     ) -> None:
-        def write(disk: LogDisk) -> Callable[[], None]:
+        def write(disk: LogDisk) -> Undo:
             disk.frozen[group, txid, stage] = {**outputs, **disk.frozen.get((group, txid, stage), {})}
             return _nothing
 
@@ -173,12 +174,11 @@ class FakeLog:
         return self._disk.frozen.get((group, txid, stage))
 
     def committed(self, lease: Lease, group: str, txid: int) -> None:
-        def write(disk: LogDisk) -> Callable[[], None]:
+        def write(disk: LogDisk) -> Undo:
             known = disk.groups.get(group)
             if known is None or known.committed != txid - 1 or known.frozen < txid:
                 raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
             known.committed = txid
-            self.committed_heard(group, txid)
 
             def back() -> None:
                 known.committed = txid - 1
@@ -193,14 +193,14 @@ class FakeLog:
         return {name: state.birth for name, state in self._disk.states.items()}
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
-        def write(disk: LogDisk) -> Callable[[], None]:
+        def write(disk: LogDisk) -> Undo:
             disk.states[state] = State(birth)
             return _nothing
 
         self._write(lease, "log.born", write, durable=True)
 
     def forget(self, lease: Lease, state: str) -> None:
-        def write(disk: LogDisk) -> Callable[[], None]:
+        def write(disk: LogDisk) -> Undo:
             disk.states.pop(state, None)
             return _nothing
 
@@ -211,7 +211,7 @@ class FakeLog:
         return None if found is None else found.manifest
 
     def publish(self, lease: Lease, state: str, manifest: bytes) -> None:
-        def write(disk: LogDisk) -> Callable[[], None]:
+        def write(disk: LogDisk) -> Undo:
             if state not in disk.states:
                 raise LogError(f"state {state!r} cannot publish a snapshot: this log does not know it")
             disk.states[state].manifest = manifest
@@ -222,7 +222,7 @@ class FakeLog:
     # --- what may go ---------------------------------------------------------------------------------------------
 
     def trim(self, lease: Lease, group: str, needed: int, keep_batches: int, keep_bytes: int) -> list[str]:
-        def write(disk: LogDisk) -> Callable[[], None]:
+        def write(disk: LogDisk) -> Undo:
             sizes: dict[int, int] = {}
             for (name, txid, _), outputs in disk.frozen.items():
                 if name == group and txid <= needed:
@@ -266,9 +266,7 @@ class FakeLog:
 
     # --- how -----------------------------------------------------------------------------------------------------
 
-    def _write(
-        self, lease: Lease | None, what: str, write: Callable[[LogDisk], Callable[[], None]], durable: bool = False
-    ) -> None:
+    def _write(self, lease: Lease | None, what: str, write: Callable[[LogDisk], Undo], durable: bool = False) -> None:
         self._scheduler.point(what, still=what == "log.publish")
         fault = self._faulty(what)
         if fault == "before":
@@ -283,7 +281,7 @@ class FakeLog:
             disk.unsynced.append(back)
         if fault == "after":
             raise LogError(f"the log cannot be used: {what}: disk I/O error after it was done")
-        self._scheduler.point(f"{what}, done", still=what == "log.publish")
+        self._scheduler.point(what, "done", still=what == "log.publish")
 
 
 def _nothing() -> None:

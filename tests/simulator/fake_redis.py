@@ -11,6 +11,7 @@ from typing import Any
 
 import redis
 
+from tests.simulator.records import Merging, counts, framed, is_nothing, txid_of
 from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, MERGE, OPEN, PUT
 
 Hash = dict[bytes, bytes]
@@ -19,8 +20,6 @@ Undo = tuple[bytes, dict[bytes, bytes | None]]
 """A hash and, of each field that one command changed in it, what stood there before (None: nothing)."""
 
 INFO = b"redis_version:7.2.4\r\nrole:master\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\n"
-
-_EXACT = 2**53
 
 
 class FakeRedis:
@@ -78,15 +77,14 @@ class FakeRedis:
 
     def run(self, parts: list[bytes]) -> Reply:
         """Do one command; an error is the reply."""
-        if parts[0] == b"EVALSHA":
-            return self._script(parts)
-        if parts[0] == b"HMGET":
-            at = self.data.get(parts[1])
-            return [None] * (len(parts) - 2) if at is None else [at.get(field) for field in parts[2:]]
         known = _COMMANDS.get(parts[0])
         if known is None:
             raise AssertionError(f"the fake server does not know {parts!r:.200}")
         return known(self, parts)
+
+    def _hmget(self, parts: list[bytes]) -> Reply:
+        at = self.data.get(parts[1])
+        return [None] * (len(parts) - 2) if at is None else list(map(at.get, parts[2:]))
 
     def _script(self, parts: list[bytes]) -> Reply:
         sha = parts[1]
@@ -217,14 +215,14 @@ class FakeRedis:
         if refused is not None:
             return meta.answer(refused)
         txid, asks, json = int(argv[2]), argv[5] != b"", argv[7] == b"json"
-        fields, records = _framed(argv[4]), _framed(argv[6])
+        fields, records = framed(argv[4]), framed(argv[6])
         writes, created, n = list[tuple[bytes, Hash]](), 0, 0
-        for name, count in zip(keys[1:], _counts(argv[3], keys), strict=True):
+        for name, count in zip(keys[1:], counts(argv[3], keys), strict=True):
             at, out = self.data.get(name, {}), Hash()
             for j in range(n, n + count):
                 stored, t = at.get(fields[j]), -1
                 if stored is not None and asks:
-                    found = _txid_of(stored, json)
+                    found = txid_of(stored, json)
                     if found is None:
                         return meta.answer(b"CORRUPT")
                     t = found
@@ -244,10 +242,10 @@ class FakeRedis:
         refused = meta.closed(argv)
         if refused is not None:
             return meta.answer(refused)
-        work = _Merging(int(argv[2]), argv)
-        fields = _framed(argv[4])
+        work = Merging(int(argv[2]), argv)
+        fields = framed(argv[4])
         writes, answers, created, n = list[tuple[bytes, Hash]](), list[bytes](), 0, 0
-        for name, count in zip(keys[1:], _counts(argv[3], keys), strict=True):
+        for name, count in zip(keys[1:], counts(argv[3], keys), strict=True):
             at, out = self.data.get(name, {}), Hash()
             for j in range(n, n + count):
                 stored = at.get(fields[j])
@@ -268,11 +266,11 @@ class FakeRedis:
         refused = meta.fenced(argv)
         if refused is not None:
             return meta.answer(refused)
-        fields, n, went = _framed(argv[4]), 0, 0
-        for name, count in zip(keys[1:], _counts(argv[3], keys), strict=True):
+        fields, n, went = framed(argv[4]), 0, 0
+        for name, count in zip(keys[1:], counts(argv[3], keys), strict=True):
             for field in fields[n : n + count]:
                 stored = self.data.get(name, {}).get(field)
-                if stored is not None and _nothing(stored, argv[5], argv[6] == b"1", int(meta.marker or b"")):
+                if stored is not None and is_nothing(stored, argv[5], argv[6] == b"1", int(meta.marker or b"")):
                     self._remove(undo, name, field)
                     went += 1
             n += count
@@ -319,93 +317,9 @@ class _Meta:
         return b"CLOSED" if self.open != argv[2] else None
 
 
-class _Merging:
-    """How one delta meets one stored record."""
-
-    def __init__(self, txid: int, argv: list[bytes]) -> None:
-        self._txid, self._deltas, self._nulls = txid, argv[5], argv[6]
-        self._sum, self._max = argv[7] == b"sum", argv[7] == b"max"
-        self._whole, self._bare = argv[8] == b"<i8", argv[10] == b"1"
-        self._number = "<q" if self._whole else "<d"
-
-    def record(self, j: int, stored: bytes | None) -> bytes | str | None:
-        """The new record, None where the stored one stays, or why it is refused."""
-        delta = self._deltas[8 * j : 8 * j + 8]
-        absent = bool(self._nulls) and self._nulls[j] == 1
-        if stored is None:
-            return self._made(None, None if absent else delta)
-        if len(stored) != (9 if self._bare else 25):
-            return "CORRUPT"
-        flags, t = stored[0], -1 if self._bare else int.from_bytes(stored[1:9], "little")
-        if flags > 3:
-            return "CORRUPT"
-        if t > self._txid:
-            return "AHEAD"
-        if t == self._txid:
-            return None
-        old = stored[-8:] if flags <= 1 else None
-        if absent or old is None:
-            return self._made(old, old if absent else delta)
-        new = self._combined(old, delta)
-        return "OVERFLOW" if new is None else self._made(old, new)
-
-    def _combined(self, old: bytes, delta: bytes) -> bytes | None:
-        a, b = struct.unpack(self._number, old)[0], struct.unpack(self._number, delta)[0]
-        if self._sum:
-            total = a + b
-            if self._whole and not -(2**63) <= total < 2**63:
-                return None
-            return struct.pack(self._number, total)
-        if self._max:
-            return delta if b > a or (b != b and a == a) else old
-        return delta if a > b or (a != a and b == b) else old
-
-    def _made(self, old: bytes | None, new: bytes | None) -> bytes:
-        zero = bytes(8)
-        if self._bare:
-            return bytes([0 if new is not None else 2]) + (new or zero)
-        flags = (0 if old is not None else 1) + (0 if new is not None else 2)
-        return bytes([flags]) + self._txid.to_bytes(8, "little") + (old or zero) + (new or zero)
-
-
-def _counts(packed: bytes, keys: list[bytes]) -> tuple[int, ...]:
-    return struct.unpack(f"<{len(keys) - 1}I", packed)
-
-
-def _framed(blob: bytes) -> list[bytes]:
-    """Values that stand with their lengths before them."""
-    found, at = [], 0
-    while at < len(blob):
-        end = at + 4 + int.from_bytes(blob[at : at + 4], "little")
-        found.append(blob[at + 4 : end])
-        at = end
-    return found
-
-
-def _txid_of(record: bytes, json: bool) -> int | None:
-    if json:
-        digits = record[8:].split(b",")[0] if record.startswith(b'{"txid":') else b""
-        return int(digits) if digits.isdigit() else None
-    return int.from_bytes(record[1:9], "little") if len(record) > 8 else None
-
-
-def _nothing(record: bytes, form: bytes, bare: bool, done: int) -> bool:
-    """Whether a record holds nothing since before batch `done`."""
-    if form == b"json":
-        if bare:
-            return record == b"null"
-        t = _txid_of(record, json=True)
-        return t is not None and t < done and record.startswith(b'{"txid":%d,"value":null,' % t)
-    if form == b"fixed":
-        null = len(record) == (9 if bare else 25) and record[0] > 1
-    elif bare:
-        null = record == b"N"
-    else:
-        null = len(record) > 13 and record[13 + int.from_bytes(record[9:13], "little") :] == b"N"
-    return null and (bare or int.from_bytes(record[1:9], "little") < done)
-
-
 _COMMANDS: dict[bytes, Callable[[FakeRedis, list[bytes]], Reply]] = {
+    b"HMGET": FakeRedis._hmget,
+    b"EVALSHA": FakeRedis._script,
     b"SCRIPT": FakeRedis._load,
     b"TYPE": FakeRedis._type,
     b"INFO": FakeRedis._info,

@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,8 +19,6 @@ from tests.simulator.world import World
 
 _AT_ONCE = 100
 """Seeds that a process takes."""
-_SWEPT = 20
-"""Schedules after which what they left is collected."""
 _MOST_WRONG = 10
 
 
@@ -102,8 +101,7 @@ def some(seeds: range) -> Tally:
             sizes = {"faults": sum(result.faults.values()), "batches": result.batches, "drivers": result.drivers}
             for name, size in sizes.items():
                 tally.sizes.setdefault(name, Counter())[size] += 1
-            if not tally.schedules % _SWEPT:
-                gc.collect(0)
+            gc.collect(0)  # the next one then works where the caches are warm
     return tally
 
 
@@ -124,7 +122,7 @@ def everything(first: int, schedules: int, minutes: float | None = None, process
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number = processes or cores
     until = time.monotonic() + (1e9 if minutes is None else 60 * minutes)
-    context = get_context("spawn")
+    context = get_context("fork" if sys.platform == "linux" else "spawn")  # what is imported is there already
     chunks = (range(at, min(at + _AT_ONCE, first + schedules)) for at in count(first, _AT_ONCE))
     tally = Tally()
     with ProcessPoolExecutor(number, context, _settle, (context.Value("i", 0),)) as pool:

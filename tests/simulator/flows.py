@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from tests.simulator.memo import kept, remembered
 from tests.simulator.spouts import Numbers, Tuple
 from trident import Count, MapGet, Sum, TridentTopology
 from trident.compiler.program import Program, Stage
@@ -124,23 +125,16 @@ def worked(stage: Stage, tuples: list[Tuple], inputs: Mapping[Node, Any]) -> dic
     return results
 
 
-_tables: dict[Any, pa.Table] = {}
+def _table(names: tuple[str, str], keys: tuple[str, ...], values: tuple[int, ...]) -> pa.Table:
+    schema = pa.schema([(names[0], pa.string()), (names[1], pa.int64())])
+    columns = [pa.array(keys, pa.string()), pa.array(values, pa.int64())]
+    return kept(pa.Table.from_arrays(columns, schema=schema))
 
 
-def table(names: tuple[str, str], keys: tuple[str, ...], values: tuple[int, ...]) -> pa.Table:
-    """A table of text and numbers; equal ones are one object."""
-    asked = names, keys, values
-    found = _tables.get(asked)
-    if found is None:
-        if len(_tables) > 20_000:
-            _tables.clear()
-        schema = pa.schema([(names[0], pa.string()), (names[1], pa.int64())])
-        found = _tables[asked] = pa.Table.from_arrays(
-            [pa.array(keys, pa.string()), pa.array(values, pa.int64())], schema=schema
-        )
-    return found
+table = remembered(_table, lambda *asked: asked)
+"""A table of text and numbers; equal ones are one object."""
 
 
 @cache
 def key_table(name: str, keys: tuple[str, ...]) -> pa.Table:
-    return pa.table({name: pa.array(keys, pa.string())})
+    return kept(pa.table({name: pa.array(keys, pa.string())}))

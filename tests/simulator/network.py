@@ -25,6 +25,10 @@ ERRORS = (
 )
 
 
+_POINTS = frozenset({b"EVALSHA", b"EXEC"})
+"""Before each of these others may come in between; of other commands, before the first one of a request."""
+
+
 @dataclass
 class Late:
     """Commands on their way to the server."""
@@ -118,35 +122,42 @@ class Connection:
         if fault is not None:
             cut = network.scheduler.random.randrange(len(commands) + 1)
         queued: list[list[bytes]] | None = None
+        replies, run = self._replies, server.run
         for at, command in enumerate(commands):
             name = command[0]
-            if name == b"EVALSHA" or name == b"EXEC" or at == 0:
-                try:
-                    network.scheduler.point(name.decode(), still=name == b"INFO")
-                except Crashed:
-                    self._leave_behind(commands[at:], network.scheduler.random.random() < 0.5)
-                    raise
-            if not server.up or server.generation != self._generation:
-                raise redis.ConnectionError("Connection reset by peer")
-            if at == cut and fault == "error" and name == b"EVALSHA":
-                self._replies.append(redis.ResponseError(network.scheduler.random.choice(ERRORS)))
-                continue
-            if at == cut and fault in ("cut", "late", "refused"):
-                self._leave_behind(commands[at:], fault == "late")
-                raise redis.TimeoutError("Timeout reading from socket")
-            if name == b"MULTI":
-                queued = []
-                self._replies.append(b"OK")
-            elif name == b"EXEC":
-                self._replies.append([server.run(each) for each in queued or ()])
+            if at == 0 or name in _POINTS:
+                self._arrive(commands, at)
+            if at == cut:
+                if fault == "error" and name == b"EVALSHA":
+                    replies.append(redis.ResponseError(network.scheduler.random.choice(ERRORS)))
+                    continue
+                if fault in ("cut", "late", "refused"):
+                    self._leave_behind(commands[at:], fault == "late")
+                    raise redis.TimeoutError("Timeout reading from socket")
+            if name == b"EXEC":
+                replies.append(list(map(run, queued or ())))
                 queued = None
             elif queued is not None:
                 queued.append(command)
-                self._replies.append(b"QUEUED")
+                replies.append(b"QUEUED")
+            elif name == b"MULTI":
+                queued = []
+                replies.append(b"OK")
             else:
-                self._replies.append(server.run(command))
+                replies.append(run(command))
         if cut == len(commands):
             self._replies.clear()
+            raise redis.ConnectionError("Connection reset by peer")
+
+    def _arrive(self, commands: list[list[bytes]], at: int) -> None:
+        """A point before this command: others come in between, and the server may be another one then."""
+        network, name = self._network, commands[at][0]
+        try:
+            network.scheduler.point(name.decode(), still=name == b"INFO")
+        except Crashed:
+            self._leave_behind(commands[at:], network.scheduler.random.random() < 0.5)
+            raise
+        if not self._server.up or self._server.generation != self._generation:
             raise redis.ConnectionError("Connection reset by peer")
 
     def _leave_behind(self, commands: list[list[bytes]], arrive: bool) -> None:

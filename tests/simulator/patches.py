@@ -6,32 +6,36 @@ No decision of the library is taken here.
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pyarrow as pa
 
 from tests.simulator.flows import Worlds
+from tests.simulator.memo import MOST, content, kept, remembered
+from trident.base.attempt import Lease
 from trident.compiler.states.queries import compile_query
-from trident.runtime import committer, crash, fitting, frozen_batches, group_run, reading, slots, start, watch
+from trident.runtime import committer, crash, fitting, frozen_batches, group_run, reading, slots, sources, start, watch
+from trident.runtime.frozen_batches import keys_and_values
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory import entries as memory_entries
 from trident_state.memory import segments, snapshots
 from trident_state.memory import store as memory_store
 from trident_state.memory.segments import Segment
-from trident_state.records.forms import unpacked
-from trident_state.redis import cluster, findings, placement, reader, writer
+from trident_state.records.forms import records_of, unpacked
+from trident_state.redis import cluster, findings, meta, placement, reader, writer
 from trident_state.redis import store as redis_store
-from trident_state.redis.meta import parse_meta
-from trident_state.redis.placement import PUT_KEYS, place, place_distinct
-from trident_state.redis.server import parse_info
-from trident_state.redis.wire import Arguments, Blob
-
-_T = TypeVar("_T")
+from trident_state.redis.layout import Layout
+from trident_state.redis.meta import parse_meta, read_meta
+from trident_state.redis.placement import PUT_KEYS, Placement, place, place_distinct
+from trident_state.redis.server import check_server, parse_info
+from trident_state.redis.wire import Arguments, Blob, command
+from trident_state.store import GroupStatus
 
 _FILE_BYTES = 1
 """What each file of a snapshot is said to take."""
@@ -154,7 +158,7 @@ def _write_segment(folder: Path, *args: Any) -> Segment:
         disk.full = False
         raise OSError(28, "No space left on device")
     segment = disk.write(folder, *args)
-    world.scheduler.point("segment, done", still=True)
+    world.scheduler.point("segment", "done", still=True)
     return segment
 
 
@@ -172,41 +176,39 @@ def _strays(folder: Path, manifest: Any, epoch: int | None) -> list[str]:
     return [name for name in names if name not in named and (epoch is None or int(name.split("-")[1]) < epoch)]
 
 
-def _remembered(work: Callable[..., _T], key: Callable[..., Any]) -> Callable[..., _T]:
-    """The same function, that computes what it is asked again and again but once. What it gives is never changed."""
-    known: dict[Any, _T] = {}
+def _keeping(work: Callable[..., Placement]) -> Callable[..., Placement]:
+    def keeping(*args: Any) -> Placement:
+        placement = work(*args)
+        kept(placement.keys)
+        return placement
 
-    def remembering(*args: Any) -> _T:
-        asked = key(*args)
-        found = known.get(asked)
-        if found is None:
-            if len(known) > 20_000:
-                known.clear()
-            found = known[asked] = work(*args)
-        return found
-
-    return remembering
+    return keeping
 
 
-def _of_table(table: pa.Table) -> Any:
-    return tuple(table.column_names), tuple(tuple(column.to_pylist()) for column in table.columns)
+def _split(table: pa.Table) -> tuple[pa.Table, pa.Array]:
+    keys, values = keys_and_values(table)
+    return kept(keys), kept(values)
 
 
-def _of_array(array: pa.Array, *rest: Any) -> Any:
-    return tuple(array.to_pylist()), *((layout.buckets, layout.groups, layout.identity.name) for layout in rest[:1])
+def _placed(encoded: pa.Array, layout: Layout, *what: str) -> Any:
+    return content(encoded), layout.buckets, layout.groups, layout.identity.name
 
 
 def _all() -> list[tuple[Any, str, Any]]:
     """What is put in the place of what: module, name, and the other thing."""
-    encode = _remembered(encode_keys, _of_table)
-    hashed = _remembered(hash_keys, _of_array)
-    decode = _remembered(decode_keys, lambda encoded, schema: (_of_array(encoded), schema.names[0]))
-    arguments = _remembered(Arguments, _of_array)
-    unpack = _remembered(unpacked, lambda form, records, where: (type(form), *records))  # values are all longs
+    encode = remembered(lambda keys: kept(encode_keys(keys)), content)
+    hashed = remembered(hash_keys, content)
+    decode = remembered(decode_keys, lambda encoded, schema: (content(encoded), schema.names[0]))
+    arguments = remembered(Arguments, content)
+    unpack = remembered(unpacked, lambda form, records, where: (type(form), *records))  # values are all longs
+    packed = lru_cache(MOST)(command)
     return [
         *((module, "freeze", Kept) for module in (group_run, committer)),
         *((module, "thaw", lambda kept, where: kept.table) for module in (fitting, frozen_batches)),
+        (frozen_batches, "keys_and_values", remembered(_split, content)),
         (reading, "time", Clock),
+        (sources, "_JSON", SimpleNamespace(encode=msgspec.json.encode)),
+        (sources, "json", SimpleNamespace(loads=msgspec.json.decode)),
         *((module, "threading", _THREADING) for module in (group_run, watch)),
         (start, "compile_query", cache(compile_query)),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
@@ -218,15 +220,20 @@ def _all() -> list[tuple[Any, str, Any]]:
         *((module, "hash_keys", hashed) for module in (placement, memory_store, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
         (redis_store, "threading", SimpleNamespace(RLock=Turns)),
-        *((module, "parse_info", cache(parse_info)) for module in (redis_store, cluster)),
-        *((module, "parse_meta", _remembered(parse_meta, tuple)) for module in (reader, findings)),
+        *((module, "parse_info", cache(parse_info)) for module in (redis_store, cluster)),  # equal ones are one
+        *((meta, name, lru_cache(MOST)(made)) for name, made in (("Lease", Lease), ("GroupStatus", GroupStatus))),
+        *((module, "parse_meta", remembered(parse_meta, tuple)) for module in (reader, findings)),
         *((module, "Arguments", arguments) for module in (reader, writer)),
         *((module, "unpacked", unpack) for module in (reader, writer)),
         *((module, "decode_keys", decode) for module in (reader, memory_store)),
-        (writer, "with_lengths", _remembered(with_lengths, _of_array)),
-        (writer, "Blob", _remembered(Blob, _of_array)),
-        (redis_store, "place", _remembered(place, _of_array)),
-        (redis_store, "place_distinct", _remembered(place_distinct, _of_array)),
+        (writer, "with_lengths", remembered(lambda values: kept(with_lengths(values)), content)),
+        (writer, "Blob", remembered(Blob, content)),
+        (redis_store, "place", remembered(_keeping(place), _placed)),
+        (redis_store, "place_distinct", remembered(_keeping(place_distinct), _placed)),
+        (redis_store, "records_of", cache(records_of)),
+        (redis_store, "check_server", remembered(check_server, lambda info, *where: (id(info), *where))),
+        *((module, "command", packed) for module in (cluster, findings, reader, redis_store)),
+        *((module, "read_meta", lru_cache(MOST)(read_meta)) for module in (findings, reader)),
     ]
 
 

@@ -10,6 +10,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]  # it comes without types
@@ -90,6 +91,7 @@ class Scheduler:
         """At which of them `passed` is called, and at all later ones, until it is set anew."""
         self.turns = 0
         self.processes: list[Process] = []
+        """Those that live."""
         self.current: Process | None = None
         self.fiber: Fiber | None = None
         self.in_fibers = 0.0
@@ -119,9 +121,9 @@ class Scheduler:
 
     # --- what tasks call -----------------------------------------------------------------------------------------
 
-    def point(self, what: str, still: bool = False) -> None:
+    def point(self, what: str, *more: object, still: bool = False) -> None:
         """A point of input or output: the process may die or be left standing here (not where `still` says so, because
-        a lock is held that others of the process want)."""
+        a lock is held that others of the process want). `what` and `more` are for the trace."""
         process = self.current
         if process is None:
             return
@@ -130,7 +132,7 @@ class Scheduler:
         self.steps += 1
         self.now += 0.0003
         if self.trace is not None:
-            self.trace(f"{process.name}: {what}")
+            self.trace(f"{process.name}: {' '.join([what, *map(str, more)])}")
         if self.steps >= self.alarm:
             self.passed(process)
         fiber = self.fiber
@@ -179,10 +181,7 @@ class Scheduler:
             raise Stuck(f"no end after {self.turns} turns")
         while self._later and self._later[0][0] <= self.now:
             heapq.heappop(self._later)[2]()
-        choices: list[tuple[Process, Callable[[], None]]] = []
-        for process in self.processes:
-            if process.alive and process.asleep_until <= self.now:
-                self._choices(process, choices)
+        choices = self._choices()
         if not choices:
             self._let_time_pass()
             return
@@ -196,25 +195,28 @@ class Scheduler:
         finally:
             self.current, self.fiber = outer
 
-    def _choices(self, process: Process, choices: list[tuple[Process, Callable[[], None]]]) -> None:
-        now = self.now
-        for loop in process.loops:
-            thing = loop(now)
-            if thing is not None:
-                choices.append((process, thing))
-        for pool in process.pools if process.queued else ():
-            if pool.work and (pool.most is None or pool.running < pool.most):
-                choices.append((process, pool.begin))
-        for fiber in process.fibers:
-            if fiber.ready is None or now >= fiber.deadline or fiber.ready():
-                choices.append((process, _Resuming(self, process, fiber)))
+    def _choices(self) -> list[tuple[Process, Callable[[], None]]]:
+        """Everything that can go on now, with its process."""
+        now, choices = self.now, list[tuple[Process, Callable[[], None]]]()
+        for process in self.processes:
+            if process.asleep_until > now:
+                continue
+            for loop in process.loops:
+                thing = loop(now)
+                if thing is not None:
+                    choices.append((process, thing))
+            for pool in process.pools if process.queued else ():
+                if pool.work and (pool.most is None or pool.running < pool.most):
+                    choices.append((process, pool.begin))
+            for fiber in process.fibers:
+                if fiber.ready is None or now >= fiber.deadline or fiber.ready():
+                    choices.append((process, partial(self.resume, process, fiber)))
+        return choices
 
     def _let_time_pass(self) -> None:
         until = min([when for when in self._waited if when > self.now], default=1e12)
         until = min(until, self._later[0][0]) if self._later else until
         for process in self.processes:
-            if not process.alive:
-                continue
             if process.asleep_until > self.now:
                 until = min(until, process.asleep_until)
                 continue
@@ -255,16 +257,6 @@ class Scheduler:
         """Let the fibers of a dead process come to their end."""
         while process.fibers:
             self.resume(process, process.fibers[0])
-
-
-class _Resuming:
-    __slots__ = ("fiber", "process", "scheduler")
-
-    def __init__(self, scheduler: Scheduler, process: Process, fiber: Fiber) -> None:
-        self.scheduler, self.process, self.fiber = scheduler, process, fiber
-
-    def __call__(self) -> None:
-        self.scheduler.resume(self.process, self.fiber)
 
 
 class Outcome:
@@ -319,7 +311,7 @@ class Pool:
     def submit(self, work: Callable[..., Any], *args: Any) -> Outcome:
         if self._closed:
             raise RuntimeError(f"{self.name}: closed, nothing more is done here")
-        outcome = Outcome(self, (lambda: work(*args)) if args else work)
+        outcome = Outcome(self, partial(work, *args) if args else work)
         self.work.append(outcome)
         self.process.queued += 1
         return outcome
@@ -330,7 +322,7 @@ class Pool:
         self.running += 1
         self.process.queued -= 1
         if self._fibers and scheduler.random.random() < scheduler.in_fibers:
-            scheduler.in_fiber(self.process, lambda: self._do(outcome))
+            scheduler.in_fiber(self.process, partial(self._do, outcome))
         else:
             self._do(outcome)
 

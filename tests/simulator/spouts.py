@@ -67,7 +67,7 @@ class Numbers:
 
     @property
     def kind(self) -> SpoutKind:
-        source = self.worlds.now.sources.get(self.name) if self.worlds.now is not None else None
+        source = self.worlds.now.setting.sources.get(self.name) if self.worlds.now is not None else None
         return SpoutKind.TRANSACTIONAL if source is not None and not source.opaque else SpoutKind.OPAQUE
 
     @property
@@ -76,7 +76,7 @@ class Numbers:
 
     def open(self) -> "Reading":
         world = self.worlds.now
-        return Reading(world.sources[self.name], world.heard_success)
+        return Reading(world.setting.sources[self.name], world.heard_success)
 
 
 class Batch:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulator import fake_log, fake_redis, patches
+from tests.simulator import fake_log, patches, records
 from tests.simulator.fleet import some
 from tests.simulator.world import World
 from trident.runtime import committer, coordinator, trimming
@@ -135,14 +135,14 @@ def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
 
 def a_resend_counts(patch: pytest.MonkeyPatch) -> None:
     """A chunk that is sent again after a lost reply counts twice."""
-    record = fake_redis._Merging.record
+    record = records.Merging.record
 
-    def always(self: fake_redis._Merging, j: int, stored: bytes | None) -> Any:
+    def always(self: records.Merging, j: int, stored: bytes | None) -> Any:
         if stored is not None and len(stored) == 25:
             stored = stored[:1] + bytes(8) + stored[9:]  # of a batch long ago
         return record(self, j, stored)
 
-    patch.setattr(fake_redis._Merging, "record", always)
+    patch.setattr(records.Merging, "record", always)
 
 
 BREAKS = [

@@ -23,7 +23,7 @@ _PASSING = (StateUnavailableError, StateFullError, StateBehindError, StateRecove
 
 
 class Seen:
-    """Which faults there were, and when each driver began among them."""
+    """Which faults there were."""
 
     def __init__(self) -> None:
         self.copied = False
@@ -32,12 +32,6 @@ class Seen:
         """A file of a published snapshot is gone."""
         self.lost_writes = 0
         self.kinds: set[str] = set()
-
-    def fault(self, kind: str) -> None:
-        self.kinds.add(kind)
-
-    def began(self, driver: "Driver") -> None:
-        pass
 
 
 def why_right(world: "World", driver: "Driver", error: BaseException) -> Literal["again", "final"] | None:
@@ -51,7 +45,7 @@ def why_right(world: "World", driver: "Driver", error: BaseException) -> Literal
     if isinstance(error, BatchFailedError):
         if max(driver.failures.values(), default=0) < world.settings.maxAttempts:
             return None
-        return "final" if world.poison is not None and _poisoned(driver) else "again"
+        return "final" if world.setting.poison is not None and _poisoned(driver) else "again"
     if type(error) is RuntimeError:  # the engine failed a later stage again and again
         return "again" if driver.stage_failures >= world.settings.maxAttempts else None
     if isinstance(error, StateLostError):
@@ -69,23 +63,23 @@ def _poisoned(driver: "Driver") -> bool:
     """Whether the batch that failed most holds the tuple that always fails."""
     txid = max(driver.failures, key=lambda txid: driver.failures[txid])
     tries = [tuples for attempt, tuples in driver.world.attempts.items() if attempt.txid == txid]
-    return any(seq == driver.world.poison for tuples in tries for _, seq in tuples)
+    return any(seq == driver.world.setting.poison for tuples in tries for _, seq in tuples)
 
 
 def _lost(world: "World") -> bool:
     """Whether a state really is gone: a file of its snapshot, or more of the server's writes than the log keeps."""
-    if world.seen.files_lost or (world.seen.copied and "memory" in world.homes.values()):
+    if world.seen.files_lost or (world.seen.copied and "memory" in world.setting.homes.values()):
         return True  # an older copy of the log names files that later snapshots took in
     if not world.seen.lost_writes:
         return False
-    group = world.disk.groups.get(world.program.groups[0].name)
+    group = world.disk.groups.get(world.setting.group)
     kept = 0 if group is None else group.kept
-    for state, home in world.homes.items():
+    for state, home in world.setting.homes.items():
         if home == "memory":
             continue
         markers = []
-        for number in range(world.groups):
-            tag = f"sim/{state}/{number}" if world.groups > 1 else f"sim/{state}"
+        for number in range(world.setting.groups):
+            tag = f"sim/{state}/{number}" if world.setting.groups > 1 else f"sim/{state}"
             meta = world.server.data.get(b"p:{%b}:m" % tag.encode(), {})
             markers.append(int(meta.get(b"marker", b"-1")))
         if min(markers) < max(kept, 0):

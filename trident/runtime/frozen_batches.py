@@ -11,6 +11,7 @@ from trident.compiler.engine import Result
 from trident.compiler.spark.freeze import read_frozen
 from trident.runtime.frozen import life_of, thaw
 from trident.runtime.log import LogReading
+from trident_state.binary import one_chunk
 from trident_state.store import Update
 
 
@@ -45,11 +46,7 @@ class FrozenBatches:
 
     def update(self, txid: int, result: Result) -> Update:
         """What a store is given of it: with the batch's own time where its values pass away."""
-        life, table = life_of(result), self.whole(result).combine_chunks()
-        values = table.column(table.num_columns - 1).combine_chunks()
-        keys = table.select(list(range(table.num_columns - 1)))
-        if isinstance(values, pa.ChunkedArray):
-            values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+        life, (keys, values) = life_of(result), keys_and_values(self.whole(result))
         return Update(txid, keys, values, None if math.isinf(life) else self.time(txid), life)
 
     def time(self, txid: int) -> float:
@@ -64,3 +61,9 @@ class FrozenBatches:
         if isinstance(result, pa.Table):
             return result
         return pa.concat_tables([result.schema.empty_table(), *read_frozen(self.folder, result)])
+
+
+def keys_and_values(table: pa.Table) -> tuple[pa.Table, pa.Array]:
+    """The key fields of a state's result, and its last field."""
+    last = table.num_columns - 1
+    return table.select(list(range(last))), one_chunk(table.column(last))

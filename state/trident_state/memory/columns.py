@@ -79,7 +79,9 @@ class Column:
 
     def pack(self, array: pa.Array) -> Cells:
         """An Arrow array of this type as cells."""
-        valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+        valid = np.ones(len(array), np.bool_)
+        if array.null_count:
+            valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
         if not self.fixed:
             return Cells(np.fromiter(array.to_pylist(), np.object_, len(array)), valid)
         if kinds.is_boolean(self.kind):

@@ -51,6 +51,8 @@ class Keys:
                 break
             same = self._same(encoded, rows, slots)
             found[rows[same]] = slots[same]
+            if same.all():
+                break
             rows, places = rows[~same], _next(places[~same], self.table)
         return found
 
@@ -63,6 +65,8 @@ class Keys:
             hit = (entries >> _HALF == tags[rows]) & (slots >= 0) & (slots < self.count)
             candidates.append((rows[hit], places[hit], slots[hit]))
             on = ~hit & (slots >= 0)
+            if not on.any():
+                break
             rows, places = rows[on], _next(places[on], self.table)
         if len(candidates) == 1:
             return candidates[0]

@@ -8,6 +8,7 @@ them, and together they hold at most about twice as many rows as the state has k
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -230,6 +231,7 @@ class Snapshots:
             )
 
 
+@lru_cache
 def _schema(value: pa.DataType, versioned: bool) -> pa.Schema:
     fields = [("key", pa.binary()), ("txid", pa.int64()), ("value", value)]
     return pa.schema([*fields, ("prev", value)] if versioned else fields)

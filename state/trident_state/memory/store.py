@@ -335,10 +335,12 @@ class MemoryStore:
         keys = entries.index.keys
         for page in pages(keys, pageRows):
             values = self._visible(entries, page, asOf, time)
-            there = values.is_valid()
-            stored = keys.stored[page].filter(there).cast(pa.binary())
+            stored = keys.stored[page]
+            if values.null_count:
+                there = values.is_valid()
+                stored, values = stored.filter(there), values.filter(there)
             if len(stored):
-                yield decode_keys(stored, self._shape.keys).append_column("value", values.filter(there))
+                yield decode_keys(stored.cast(pa.binary()), self._shape.keys).append_column("value", values)
 
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
         encoded, hashes = self._encoded(keys)

@@ -25,6 +25,8 @@ class Servers:
 
     def slots(self) -> Slots:
         """Who holds which slot. Raises StateUnavailableError where none of the servers answers."""
+        if (known := self._slots) is not None:
+            return known
         with self._lock:
             if self._slots is None:
                 self._slots = self._learn()

@@ -22,13 +22,13 @@ class Findings:
             return self._report()  # seen in parts: another driver may have founded the state in between
 
     def _report(self) -> StoreReport:
-        names = [self.layout.meta(group) for group in range(self.layout.groups)]
+        names = self.layout.all_metas
         there = self._hashes(names)
         metas = [self._meta(name, there) for name in names]
         found = [meta for meta in metas if meta is not None]
         if found:
             self.layout = self.layout.with_buckets(found[0].bucket_count(self._where))
-        buckets = self._hashes([self.layout.bucket(bucket) for bucket in range(self.layout.buckets)])
+        buckets = self._hashes(self.layout.all_buckets)
         if not found:
             self._demand_empty(buckets)
         if metas[0] is None and all(map(_unused, found)):

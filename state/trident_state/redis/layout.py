@@ -60,14 +60,24 @@ class Layout:
         return self.buckets // self.groups
 
     @cached_property
+    def all_metas(self) -> list[bytes]:
+        """The names of the meta hashes."""
+        return [self.meta(group) for group in range(self.groups)]
+
+    @cached_property
+    def all_buckets(self) -> list[bytes]:
+        """The names of the buckets."""
+        return [self.bucket(bucket) for bucket in range(self.buckets)]
+
+    @cached_property
     def packed_metas(self) -> list[bytes]:
-        """The names of the meta hashes, as arguments."""
-        return [bulks([self.meta(group)]) for group in range(self.groups)]
+        """The same of the meta hashes, as arguments."""
+        return [bulks([name]) for name in self.all_metas]
 
     @cached_property
     def packed_buckets(self) -> list[bytes]:
-        """The names of the buckets, as arguments."""
-        return [bulks([self.bucket(bucket)]) for bucket in range(self.buckets)]
+        """The same of the buckets, as arguments."""
+        return [bulks([name]) for name in self.all_buckets]
 
     def other_meta(self) -> bytes:
         """Where the first meta hash would be if the state had been created in one group, or in several."""

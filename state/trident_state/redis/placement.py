@@ -6,6 +6,7 @@ The bucket of a key is the hash of its encoding modulo the number of buckets. A 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +48,7 @@ class Chunk:
 
 
 class Placement:
-    """Keys in the order of their buckets, so that a chunk of them touches few.
-
-    `order`: the row in the batch of each of the `keys`, which are sorted by bucket.
-    """
+    """Keys in the order of their buckets, so that a chunk of them touches few."""
 
     def __init__(self, encoded: pa.Array, hashes: npt.NDArray[np.uint64], layout: Layout) -> None:
         buckets = (hashes % np.uint64(layout.buckets)).astype(np.uint32)
@@ -60,15 +58,35 @@ class Placement:
     def _arrange(
         self, layout: Layout, encoded: pa.Array, buckets: npt.NDArray[np.uint32], order: npt.NDArray[np.int64]
     ) -> None:
-        self.layout, self.order = layout, order
-        self.keys = encoded.take(pa.array(order))
+        self.layout, self._order = layout, order
+        self.keys = self.arranged(encoded)
         self._buckets = buckets[order]
         changes = np.flatnonzero(self._buckets[1:] != self._buckets[:-1]) + 1
         self._starts = [0, *changes.tolist()] if len(order) else []
         self._ids = self._buckets[self._starts].tolist()
 
     def __len__(self) -> int:
-        return len(self.order)
+        return len(self._order)
+
+    def arranged(self, values: pa.Array) -> pa.Array:
+        """Values that come in the order of the batch, in that of the keys."""
+        return values.take(self._rows)
+
+    def restored(self, values: pa.Array) -> pa.Array:
+        """Values that come in the order of the keys, in that of the batch."""
+        return values.take(self._places)
+
+    @cached_property
+    def _rows(self) -> pa.Array:
+        """The row in the batch of each key."""
+        return pa.array(self._order)
+
+    @cached_property
+    def _places(self) -> pa.Array:
+        """Where each row of the batch went."""
+        places = np.empty(len(self), np.int64)
+        places[self._order] = np.arange(len(self))
+        return pa.array(places)
 
     def group(self, group: int) -> slice:
         """The rows of a group."""
@@ -79,7 +97,7 @@ class Placement:
         return slice(int(first), int(last))
 
     def where(self, rows: npt.NDArray[np.bool_]) -> "Placement":
-        """Only these rows; `order` then counts the rows of this placement."""
+        """Only these rows; what was the batch is then this placement."""
         kept = object.__new__(Placement)
         kept._arrange(self.layout, self.keys, self._buckets, np.flatnonzero(rows))
         return kept

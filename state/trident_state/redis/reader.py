@@ -52,7 +52,7 @@ class Reader:
     def demand_whole(self, layout: Layout) -> None:
         """Raises StateLostError where a bucket does not hold the keys that were put into it: no batch of ours takes one
         away without counting it, so an evicting server, a foreign command or an expiry did."""
-        lengths = [(bucket, command(b"HLEN", layout.bucket(bucket))) for bucket in range(layout.buckets)]
+        lengths = [(bucket, command(b"HLEN", name)) for bucket, name in enumerate(layout.all_buckets)]
         metas, found = self._snapshot(layout, lengths)
         for group, meta in enumerate(metas):
             there = sum(found[bucket] for bucket in layout.buckets_of(group))
@@ -132,7 +132,8 @@ class Reader:
             keys = decode_keys(pa.array([field for field, _ in entries], pa.binary()), self._shape.keys)
         except StateCorruptError as error:
             raise StateCorruptError(f"{self._where}: {error}") from error
-        return pa.table([*keys.columns, values], schema=schema).filter(values.is_valid())
+        page = pa.table([*keys.columns, values], schema=schema)
+        return page.filter(values.is_valid()) if values.null_count else page
 
     def _values(self, found: Triples, asOf: int | None, cutoff: Cutoff) -> pa.Array:
         if self._bare:

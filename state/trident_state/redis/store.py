@@ -5,8 +5,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -145,7 +143,7 @@ class RedisStore:
             )
         with self._writing:
             placed = place_distinct(encoded, self._layout(), f"{self._where}: batch {update.txid}")
-            deltas = update.deltas.take(pa.array(placed.order))
+            deltas = placed.arranged(update.deltas)
             before = self._expiry_at(update.txid - 1)
             expiry = None
             life = update.life(self._ttl)
@@ -169,7 +167,7 @@ class RedisStore:
                 late = placed.where(~written.known)
                 read, _ = self._reader.read(late, update.txid, lease)
                 found = pc.if_else(pa.array(written.known), found, spread(~written.known, read))
-            found = found.take(_inverse(placed.order))
+            found = placed.restored(found)
         return Applied(found, written.moved, len(encoded) - written.moved)
 
     def _expiry_at(self, txid: int) -> Expiry | None:
@@ -233,14 +231,14 @@ class RedisStore:
         def attempt(layout: Layout) -> Found:
             placed = place(encoded, layout)
             values, as_of = self._reader.read(placed, asOf, self._lease)
-            return Found(values.take(_inverse(placed.order)), as_of)
+            return Found(placed.restored(values), as_of)
 
         return self._with_layout(attempt)
 
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
         placed, cutoff = place(self._encoded(keys), self._layout()), self._found_by(txid, time)
         values, _ = self._reader.read(placed, txid - 1, self._lease, cutoff)
-        return values.take(_inverse(placed.order))
+        return placed.restored(values)
 
     def scan_for(self, txid: int, time: float) -> Iterator[pa.Table]:
         return self.scan(txid - 1, cutoff=self._found_by(txid, time))
@@ -317,13 +315,6 @@ class RedisStore:
                 f"those of the state are ({_shown(self._shape.keys)})"
             )
         return encode_keys(keys)
-
-
-def _inverse(order: npt.NDArray[np.int64]) -> pa.Array:
-    """Where each row of the batch went."""
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return pa.array(places)
 
 
 def _shown(schema: pa.Schema) -> str:

@@ -5,7 +5,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from trident_state.binary import buffers_of, joined, lengths_of
+from trident_state.binary import Offsets, buffers_of, joined, lengths_of
 from trident_state.redis.scripts import Script
 
 PACKET = 65536
@@ -60,6 +60,11 @@ class Blob:
     def __init__(self, framed: pa.Array) -> None:
         data, self._cuts = buffers_of(framed)
         self._data = data.tobytes()
+
+    @property
+    def ends(self) -> Offsets:
+        """How many bytes end with each value."""
+        return self._cuts[1:]
 
     def __getitem__(self, rows: slice) -> bytes:
         return self._data[self._cuts[rows.start] : self._cuts[rows.stop]]

@@ -105,15 +105,14 @@ class Writer:
 
     def _merge(self, task: Task) -> Written:
         assert isinstance(self._records, FixedRecords) and self._records.number is not None
-        framed = with_lengths(task.keys.keys)
-        fields, ends = Blob(framed), np.cumsum(lengths_of(framed))
+        fields = Blob(with_lengths(task.keys.keys))
         slots = self._records.slots(task.deltas).tobytes()
         nulls = nulls_of(task.deltas).tobytes() if task.deltas.null_count else b""
         native = str(self._shape.combine.native).encode()
         how: tuple[bytes, ...] = (native, self._records.number, b"%d" % task.wanted, b"%d" % self._bare)
         if task.expiry is not None and task.expiry.cutoff > 0:
             how += (b"%d" % task.expiry.cutoff, b"%d" % task.expiry.before)
-        chunks = [list(task.keys.chunks(task.keys.group(group), PUT_KEYS, ends)) for group in task.groups]
+        chunks = [list(task.keys.chunks(task.keys.group(group), PUT_KEYS, fields.ends)) for group in task.groups]
 
         def commands() -> Iterator[bytes]:
             for group in task.groups:
@@ -214,9 +213,8 @@ class Writer:
         self, task: Task, groups: list[int], keys: Placement, txids: npt.NDArray[np.int64], records: pa.Array
     ) -> int | None:
         """Put these records where these txids stand, and commit. How many keys moved; None where another one stood."""
-        framed_keys, framed = with_lengths(keys.keys), with_lengths(records)
-        fields, packed = Blob(framed_keys), Blob(framed)
-        ends = np.cumsum(lengths_of(framed_keys) + lengths_of(framed))
+        fields, packed = Blob(with_lengths(keys.keys)), Blob(with_lengths(records))
+        ends = fields.ends + packed.ends
         read = b"" if self._bare else txids.astype("<i8").tobytes()
         form = b"json" if isinstance(self._records, Documents) else b"packed"
         chunks = {group: list(keys.chunks(keys.group(group), PUT_KEYS, ends)) for group in groups}

@@ -1,0 +1,50 @@
+"""What is computed once for all schedules: functions of nothing but their arguments, which come again and again."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+_T = TypeVar("_T")
+
+MOST = 20_000
+"""Results that a function remembers."""
+
+_contents: dict[int, tuple[Any, Any]] = {}
+"""Arrays and tables that are kept, by identity, and what they hold: most come back as the same object."""
+
+
+def remembered(work: Callable[..., _T], key: Callable[..., Any]) -> Callable[..., _T]:
+    """The same function, that computes what it is asked again and again but once. What it gives is never changed."""
+    known: dict[Any, _T] = {}
+
+    def remembering(*args: Any) -> _T:
+        asked = key(*args)
+        found = known.get(asked)
+        if found is None:
+            if len(known) > MOST:
+                known.clear()
+            found = known[asked] = work(*args)
+        return found
+
+    return remembering
+
+
+def kept(thing: _T) -> _T:
+    """An array or table that will come again as this very object: its content is looked at once."""
+    if len(_contents) > 2 * MOST:
+        _contents.clear()
+    _contents[id(thing)] = thing, _content(thing)
+    return thing
+
+
+def content(thing: Any) -> Any:
+    """What an array or a table holds, as a key."""
+    found = _contents.get(id(thing))
+    return _content(thing) if found is None else found[1]
+
+
+def _content(thing: Any) -> Any:
+    if isinstance(thing, pa.Table):
+        return tuple(thing.column_names), tuple(tuple(column.to_pylist()) for column in thing.columns)
+    return tuple(thing.to_pylist())

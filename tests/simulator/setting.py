@@ -1,0 +1,80 @@
+"""What a schedule runs on: a topology, its sources, and states of some kind in some place, all drawn by chance."""
+
+from dataclasses import replace
+from functools import cache
+from random import Random
+from typing import Any
+
+from tests.simulator import flows
+from tests.simulator.network import FakeAddress, Network
+from tests.simulator.scheduler import Scheduler
+from tests.simulator.spouts import Source, Tuple
+from trident_state.memory.store import MemoryStore, Pace
+from trident_state.records.forms import ValueForm
+from trident_state.redis.layout import Layout
+from trident_state.redis.store import RedisStore
+from trident_state.store import Home, StateIdentity, StateKind, StateShape, Store
+
+KEYS = ("apple", "avocado", "banana", "blueberry")
+
+
+class Setting:
+    """Drawn once a schedule, in one order: a seed tells everything."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler, chance = scheduler, scheduler.random
+        self.flow = chance.choices(flows.FLOWS, (25, 20, 30, 10, 15))[0]
+        self.program = flows.program(self.flow)
+        self.group = self.program.groups[0].name
+        self.states = flows.states_of(self.flow)
+        self.kind = chance.choice((StateKind.OPAQUE, StateKind.TRANSACTIONAL))
+        places = chance.choice((("memory",), ("redis",), ("memory", "redis")))
+        self.homes = {state: chance.choice(places) for state in self.states}
+        self._in_python = chance.random() < 0.3
+        self.groups = chance.choice((1, 1, 2))
+        self._buckets = self.groups * chance.choice((1, 2))
+        self._form: ValueForm = "json" if chance.random() < 0.05 else "packed"
+        self._pace = Pace(bytes=chance.choice((1, 2**30)), seconds=chance.choice((0.5, 30.0)))
+        self.sources = self._sources(chance)
+        self.tuples = [row for source in self.sources.values() for row in source.tuples()]
+        self.poison = chance.randrange(len(self.tuples)) if chance.random() < 0.04 else None
+        """The tuple that always fails."""
+
+    def _sources(self, chance: Random) -> dict[str, Source]:
+        sources, seq = dict[str, Source](), 0
+        for name in ("numbers", "others") if self.flow == "merged" else ("numbers",):
+            opaque = chance.random() < 0.6
+            partitions: dict[str, list[Tuple]] = {}
+            for partition in ("p", "q")[: 2 if opaque else 1]:
+                count = chance.randint(1, 7 if opaque else 12)
+                partitions[partition] = [(chance.choice(KEYS), seq + at) for at in range(count)]
+                seq += count
+            source = Source(partitions, opaque, not opaque or chance.random() < 0.5, self._scheduler)
+            sources[name] = source
+            if chance.random() < 0.3:  # the rest comes later
+                source.shown = {p: chance.randint(0, len(rows)) for p, rows in partitions.items()}
+                self._scheduler.after(chance.choice((0.01, 0.3, 3.0)), source.show_all)
+        return sources
+
+    def open_store(self, identity: StateIdentity, shape: StateShape, home: Home, network: Network) -> Store:
+        """A state where this schedule keeps it: the library's own stores."""
+        if self.homes[identity.name] == "memory":
+            return MemoryStore(
+                identity, shape, self.kind, home, None, self._pace, self._scheduler, lambda name, work: work()
+            )
+        if self._in_python:
+            shape = _combined_in_python(self.flow, identity.name)
+        address: Any = FakeAddress(network)
+        layout = _layout(identity, self._buckets, self.groups)
+        return RedisStore(identity, shape, self.kind, address, layout, self._form)
+
+
+@cache
+def _combined_in_python(flow: str, state: str) -> StateShape:
+    shape = flows.program(flow).shapes[state]
+    return replace(shape, combine=replace(shape.combine, native=None))
+
+
+@cache
+def _layout(identity: StateIdentity, buckets: int, groups: int) -> Layout:
+    return Layout("p", identity, buckets, groups)
