@@ -69,7 +69,7 @@ def as_of(
     if (last := int(txids.max(initial=asOf))) > asOf + 1:
         raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: a key was changed by txid {last} already")
     late = txids > asOf
-    return pc.if_else(pa.array(late), prevs, values) if late.any() else values
+    return pc.if_else(pa.array(late), prevs, values) if np.count_nonzero(late) else values
 
 
 def _native(combine: Combine, kind: pa.DataType) -> Merge | None:

@@ -197,7 +197,8 @@ class Scheduler:
 
     def _choices(self) -> list[tuple[Process, Callable[[], None]]]:
         """Everything that can go on now, with its process."""
-        now, choices = self.now, list[tuple[Process, Callable[[], None]]]()
+        now = self.now
+        choices: list[tuple[Process, Callable[[], None]]] = []
         for process in self.processes:
             if process.asleep_until > now:
                 continue

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from trident.base.errors import CodeChangedError
+from trident.base.types import same_types
 from trident.compiler.engine import Result
 from trident.compiler.program import Group, Stage
 from trident.runtime.frozen import thaw
@@ -30,7 +31,7 @@ def demand_known(results: Mapping[str, Result], stage: Stage, births: Mapping[st
                 f"batch {txid} was frozen by a topology with the step {name!r}, which this one does not have; "
                 f"start the former code once so that it commits, or give up log and states with topology.reset"
             )
-        if result.schema.types != known[name].schema.types:
+        if not same_types(result.schema, known[name].schema):
             raise CodeChangedError(
                 f"batch {txid} was frozen with {name!r} as ({_shown(result.schema)}), this topology has "
                 f"({_shown(known[name].schema)}); start the former code once so that it commits, or reset"

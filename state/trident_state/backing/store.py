@@ -18,6 +18,7 @@ from trident.base.errors import (
     StateUnavailableError,
     StateValueError,
 )
+from trident.base.types import same_types
 from trident_state.backing.calls import Calls
 from trident_state.backing.maps import RULES
 from trident_state.backing.meta import Meta, read_meta
@@ -283,7 +284,7 @@ class BackingStore:
             raise StateValueError(f"{self._where}: batch {update.txid} names a key twice; nothing of it was applied")
 
     def _encoded(self, keys: pa.Table) -> pa.Array:
-        if keys.schema.types != self._shape.keys.types:
+        if not same_types(keys.schema, self._shape.keys):
             raise StateValueError(
                 f"{self._where}: the keys given are ({_shown(keys.schema)}), "
                 f"those of the state are ({_shown(self._shape.keys)})"

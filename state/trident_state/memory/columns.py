@@ -95,7 +95,8 @@ class Column:
         """Cells as an Arrow array of this type."""
         if not self.fixed:
             return pa.array(cells.data, self.kind, mask=~cells.valid, from_pandas=False)
-        mask = None if cells.valid.all() else pa.py_buffer(np.packbits(cells.valid, bitorder="little"))
+        whole = np.count_nonzero(cells.valid) == len(cells)
+        mask = None if whole else pa.py_buffer(np.packbits(cells.valid, bitorder="little"))
         data = pa.py_buffer(np.ascontiguousarray(cells.data))
         if kinds.is_boolean(self.kind):
             return pa.Array.from_buffers(pa.uint8(), len(cells), [mask, data]).cast(self.kind)

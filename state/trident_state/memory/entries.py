@@ -78,8 +78,8 @@ class Entries:
         if isinstance(slots, slice):
             return Triples(self._txids[slots].copy(), values, prevs)
         txids = self._txids.take(slots)
-        gone = slots < 0
-        if gone.any():
+        gone = (slots < 0).nonzero()[0]
+        if len(gone):
             txids[gone] = NOTHING
             values.valid[gone] = False
             if prevs is not None:

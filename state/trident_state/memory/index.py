@@ -51,9 +51,10 @@ class Keys:
                 break
             same = self._same(encoded, rows, slots)
             found[rows[same]] = slots[same]
-            if same.all():
+            others = (~same).nonzero()[0]
+            if not len(others):
                 break
-            rows, places = rows[~same], _next(places[~same], self.table)
+            rows, places = rows[others], _next(places[others], self.table)
         return found
 
     def _candidates(self, rows: Slots, places: Slots, tags: Hashes) -> tuple[Slots, Slots, Slots]:
@@ -64,8 +65,8 @@ class Keys:
             slots = (entries & _SLOT).astype(np.int64) - 1
             hit = (entries >> _HALF == tags[rows]) & (slots >= 0) & (slots < self.count)
             candidates.append((rows[hit], places[hit], slots[hit]))
-            on = ~hit & (slots >= 0)
-            if not on.any():
+            on = (~hit & (slots >= 0)).nonzero()[0]
+            if not len(on):
                 break
             rows, places = rows[on], _next(places[on], self.table)
         if len(candidates) == 1:

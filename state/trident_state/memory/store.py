@@ -20,6 +20,7 @@ from trident.base.errors import (
     StateRecoveringError,
     StateValueError,
 )
+from trident.base.types import same_types
 from trident_state.expiry import Expiry, kept
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory.columns import Cells, Slots
@@ -302,7 +303,7 @@ class MemoryStore:
             raise StateValueError(f"{self._where}: batch {update.txid} names a key twice; nothing of it was applied")
 
     def _encoded(self, keys: pa.Table) -> tuple[pa.Array, Hashes]:
-        if keys.schema.types != self._shape.keys.types:
+        if not same_types(keys.schema, self._shape.keys):
             raise StateValueError(
                 f"{self._where}: the keys given are ({_shown(keys.schema)}), "
                 f"those of the state are ({_shown(self._shape.keys)})"

@@ -1,5 +1,6 @@
 """What goes wrong on the way to a server, as errors of a state."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import redis
@@ -22,6 +23,13 @@ def demand(reply: Reply, where: str, address: Address) -> Reply:
     return reply
 
 
+def demand_all(replies: Iterable[Reply], where: str, address: Address) -> None:
+    """None of these replies may be an error."""
+    for reply in replies:
+        if isinstance(reply, redis.RedisError):
+            raise failure(where, address, reply)
+
+
 def unavailable(where: str, address: Address, reason: object) -> StateUnavailableError:
     """The server cannot be reached, or did not answer."""
     return StateUnavailableError(
@@ -30,18 +38,20 @@ def unavailable(where: str, address: Address, reason: object) -> StateUnavailabl
     )
 
 
-def is_moving(reply: Reply) -> bool:
-    """Whether a cluster says that the keys are on another of its servers, or on their way there. Nothing was done."""
-    if isinstance(reply, list):  # what EXEC gives, or the values of thousands of keys
-        return not _MOVING.isdisjoint(map(type, reply))
-    return type(reply) in _MOVING
+def are_moving(replies: Sequence[Reply]) -> bool:
+    """Whether a cluster says that keys are on another of its servers, or on their way there: by one of these replies,
+    or inside of one (what EXEC gives, or the values of thousands of keys). Nothing was done."""
+    kinds = set(map(type, replies))
+    if not _MOVING.isdisjoint(kinds):
+        return True
+    return list in kinds and any(not _MOVING.isdisjoint(map(type, reply)) for reply in replies if type(reply) is list)
 
 
 def failure(where: str, address: Address, error: redis.RedisError) -> StateError:
     """What an error reply of the server means to a state."""
     said = str(error)
     words = set(said.replace(":", " ").split())
-    if is_moving(error):
+    if type(error) in _MOVING:
         return StateUnavailableError(
             f"{where}: the cluster at {address.shown} is moving keys of ours from one server to another ({said}); "
             f"commits wait until that is done"

@@ -14,7 +14,7 @@ from trident_state.redis.address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import Reply as Reply
-from trident_state.redis.failures import demand, is_moving
+from trident_state.redis.failures import are_moving, demand, demand_all
 from trident_state.redis.scripts import Script
 from trident_state.redis.slots import Slots, slot_of
 from trident_state.redis.wire import EXEC, MULTI, load
@@ -50,7 +50,7 @@ class Link:
             if slots is not None and slots.cluster:
                 self._servers.forget(slots)
             raise
-        if any(map(is_moving, replies)):
+        if are_moving(replies):
             self._servers.forget(slots)
         self.used = True
         return replies
@@ -141,12 +141,11 @@ class Links:
         until, pause = time.monotonic() + self._patience, _FIRST_PAUSE
         while True:
             replies = self._attempt(commands)
-            if not any(map(is_moving, replies)) or time.monotonic() > until:
+            if not are_moving(replies) or time.monotonic() > until:
                 break
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
-        for reply in replies:
-            self.demand(reply)
+        self.demand_all(replies)
         return replies
 
     def everywhere(self, packed: bytes) -> list[tuple[Address, Reply]]:
@@ -181,9 +180,9 @@ class Links:
             self.close()
         return replies
 
-    def demand(self, reply: Reply) -> Reply:
-        """The reply, unless it is an error."""
-        return demand(reply, self._servers.where, self._servers.address)
+    def demand_all(self, replies: Iterable[Reply]) -> None:
+        """None of these replies may be an error."""
+        demand_all(replies, self._servers.where, self._servers.address)
 
     def close(self) -> None:
         """Close what is idle now, and whatever comes back later."""

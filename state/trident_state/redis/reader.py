@@ -164,8 +164,7 @@ class Reader:
         metas, found, end = list[Meta](), list[Reply]([None] * len(reads)), -1
         for mine in parts.values():
             end += len(mine) + 3
-            for reply in replies[end]:
-                self._links.demand(reply)
+            self._links.demand_all(replies[end])
             metas.append(parse_meta(replies[end][0]))
             for at, reply in zip(mine, replies[end][1:], strict=True):
                 found[at] = reply

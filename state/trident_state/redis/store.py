@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateValueError
+from trident.base.types import same_types
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types, encode_keys
 from trident_state.records.forms import ValueForm, records_of
@@ -309,7 +310,7 @@ class RedisStore:
             return attempt(self._layout())
 
     def _encoded(self, keys: pa.Table) -> pa.Array:
-        if keys.schema.types != self._shape.keys.types:
+        if not same_types(keys.schema, self._shape.keys):
             raise StateValueError(
                 f"{self._where}: the keys given are ({_shown(keys.schema)}), "
                 f"those of the state are ({_shown(self._shape.keys)})"
