@@ -9,9 +9,16 @@ import pytest
 
 import trident
 from tests.support.server import RedisServer
-from trident import Count, TridentTopology
+from trident import Count, MapGet, Sum, TridentTopology
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, LogCorruptError, LogError, StateLostError, UserFunctionError
+from trident.base.errors import (
+    FencedError,
+    LogCorruptError,
+    LogError,
+    SnapshotMovedError,
+    StateLostError,
+    UserFunctionError,
+)
 from trident.compiler.stages import cut
 from trident.runtime import crash
 from trident.runtime.alone import explained
@@ -211,3 +218,29 @@ def test_a_run_that_was_taken_over_does_not_say_that_its_state_is_lost(
     ):
         running.processAllAvailable(timeout=20)
     assert isinstance(found.value.__cause__, StateLostError)
+
+
+def test_a_run_that_was_taken_over_does_not_say_that_what_it_queries_has_moved(
+    tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """A store that went on is waited for, in case it is another topology's: here the query's state is our own."""
+    feeder, state = FeederBatchSpout("word string"), RedisMapState.opaque(shared_redis.url)
+    topology = TridentTopology()
+    words = topology.newStream("words", feeder)
+    counts = words.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    before = words.stateQuery(counts, "word", MapGet(), "before").groupBy("word")
+    before.persistentAggregate(RedisMapState.opaque(shared_redis.url), "before", Sum(), "sum", name="sums")
+
+    def taken_over() -> None:
+        log = log_of(tmp_path)
+        begin(cut(topology), log, Settings("wc", tmp_path / "wc", True))
+        log.close()
+
+    at("commit.before", 1, taken_over)
+    feeder.feed(["a"])
+    with (
+        pytest.raises(FencedError, match=r"\(epoch 2\).*met: .*another driver has taken it over") as found,
+        start_local(topology, name="wc", checkpointLocation=tmp_path, commitRetrySecs=0) as running,
+    ):
+        running.processAllAvailable(timeout=20)
+    assert isinstance(found.value.__cause__, SnapshotMovedError)

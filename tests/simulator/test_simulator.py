@@ -82,6 +82,12 @@ def test_a_state_that_a_sleeping_driver_founded_on_an_emptied_server_holds_nothi
         assert [World(seed).run().stop for seed in (5000, 21492, 40331)] == ["done"] * 3
 
 
+def test_a_sleeper_whose_query_meets_the_later_driver_says_that_it_was_taken_over() -> None:
+    """Seed 318329: for as long as it repeats commits it waited for its own state, then said that this has moved."""
+    with patches.machine():
+        assert World(318329).run().stop == "done"
+
+
 # --- it finds what is broken -----------------------------------------------------------------------------------------
 
 Break = Callable[[pytest.MonkeyPatch], None]

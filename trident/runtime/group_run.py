@@ -358,8 +358,7 @@ class GroupRun:
         except BaseException as error:
             self.waiting_for = error
             self._trace.failed(self.group.name, TransactionAttempt(txid, 0, self._lease.epoch), "commit", error)
-            passing = self._passing(error)
-            why = error if passing else explained(error, self._log, self._lease)
+            passing, why = self._passing(error), explained(error, self._log, self._lease)
             self.post(on.Broken(why) if isinstance(why, FencedError) else on.CommitFailed(txid, error, passing))
 
     def _break(self, error: BaseException) -> None:
