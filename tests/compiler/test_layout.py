@@ -1,7 +1,7 @@
 """What runs as one function, what is read twice, what nobody reads."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, cast
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from tests.compiler.functions import Longest, even, half, lengths, split
 from tests.compiler.kit import STATE, stream
-from trident import Count, Debug, FilterNull, Stream, Sum, TridentTopology, expr
+from trident import Count, Debug, FilterNull, Sum, TridentTopology, expr
 from trident.base.errors import UserFunctionError
 from trident.compiler.layout import Layout, check_travels, layout, stage_ends
 from trident.compiler.spark.folded import Partial
@@ -126,24 +126,6 @@ def test_what_spark_reads_too_is_read_by_python_only_before_python() -> None:
     assert lowering.folding(python._node).source is by_python
     assert not lowering.folds_in_python(native._node)
     assert lowering.frame(start._node) is by_spark
-
-
-def test_what_is_read_in_one_partition_is_aggregated_there() -> None:
-    """Spark does not know of one file that it is one partition, and would shuffle."""
-
-    def asked(one: bool, change: Callable[[Stream], Stream]) -> bool:
-        topology = TridentTopology()
-        lines = stream(topology, "line string", [])
-        changed = change(lines)
-        native = changed.groupBy("line").persistentAggregate(STATE, Count(), "count", name="native")
-        starts = {id(lines._node): Start(lambda: cast(DataFrame, object()), one=one)}
-        return Lowering(laid(topology), starts, Profile(True, 2), {})._in_one(native._node.source)
-
-    assert asked(True, lambda lines: lines.filter("line", FilterNull()).project("line"))
-    assert not asked(False, lambda lines: lines.filter("line", FilterNull()))
-    assert not asked(True, lambda lines: lines.shuffle())
-    assert not asked(True, lambda lines: lines.merge(lines))
-    assert not asked(True, lambda lines: lines.shuffle().parallelismHint(3))
 
 
 def test_a_function_that_cannot_travel_is_refused_before_a_batch() -> None:

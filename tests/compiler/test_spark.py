@@ -26,10 +26,13 @@ from trident.base.errors import (
 )
 from trident.base.types import parse_schema
 from trident.compiler.engine import StageResult
+from trident.compiler.layout import layout, stage_ends
 from trident.compiler.local.engine import ArrowEngine
 from trident.compiler.program import Group
 from trident.compiler.spark.engine import SparkEngine
-from trident.compiler.spark.sessions import released, run_session
+from trident.compiler.spark.lower import Lowering
+from trident.compiler.spark.sessions import Profile, released, run_session
+from trident.compiler.spark.starts import start_of
 from trident.compiler.stages import cut
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.reading import LinesEmission, Stretch
@@ -427,3 +430,26 @@ def test_timestamps_are_instants_whatever_the_sessions_zone(other_spark: SparkSe
     found = slot.run(group.stages[0], {group.spouts[0]: emission("at timestamp", (noon,))}, ATTEMPT, tmp_path)
     assert rows(found.results["hours"]) == [(noon + datetime.timedelta(hours=1), "22", 1)]
     slot.close()
+
+
+@pytest.mark.parametrize("how", ["one file", "two files", "placed elsewhere", "read twice", "merged"])
+def test_what_is_read_in_one_partition_is_aggregated_there(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    """Spark does not know of a small file that it is one partition, and would shuffle."""
+    topology = TridentTopology()
+    lines = stream(topology, "line string", [])
+    words = lines.each("line", SPLIT, "word string").filter("word", FilterNull()).project("word")
+    if how == "placed elsewhere":
+        words = words.shuffle()
+    if how == "merged":
+        words = words.merge(words)
+    state = words.groupBy("word").persistentAggregate(STATE, Count(), "count", name="native")
+    if how == "read twice":
+        lines.groupBy("line").persistentAggregate(STATE, Count(), "count", name="lines")
+    given = parquet(tmp_path, LINES * 30)
+    stage, files = cut(topology).groups[0].stages[0], given.paths if how == "two files" else given.paths[:1]
+    start, found = stage.inputs[0], layout(stage_ends(stage), stage.inputs, stage.debugs)
+    emission = FilesEmission(files, given.schema)
+    starts = {id(start): start_of(start, found.names(start), emission, spark, tmp_path)}
+    frame = Lowering(found, starts, Profile(False, 2), {}).frame(state._node)
+    plan = frame._sc._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple")
+    assert ("Exchange" in plan) == (how != "one file")

@@ -78,6 +78,7 @@ class Lowering:
         self._txid = txid
         self._starts = starts
         self._readers: dict[int, Tail | None] = {}
+        self._ones: set[int] = set()
         self._frames: dict[int, DataFrame] = {}
         self._folds: dict[int, Tail] = {}
         self._expressions = Expressions(learned)
@@ -103,6 +104,8 @@ class Lowering:
     def _start(self, node: Node) -> DataFrame:
         """What enters at a node, in as many partitions as anybody said."""
         found, count = self._starts[id(node)].frame(), self.layout.partitions.get(id(node))
+        if id(node) in self._ones:
+            return found.coalesce(1)
         return found if count is None else places.spread(found, count)
 
     def _parted(self, node: Node) -> DataFrame:
@@ -323,20 +326,21 @@ class Lowering:
     def _aggregated(self, node: Aggregate | PersistentAggregate) -> DataFrame:
         if self.folds_in_python(node):
             return aggregated(self.folding(node).frame(), fold_spec(node), partial=True)
-        frame = self.frame(node.source)
-        if node.group and self._in_one(node.source):
-            frame = frame.coalesce(1)  # Spark does not know, and would shuffle
-        return aggregated(frame, fold_spec(node), partial=False)
+        if node.group:
+            self._tell_one(node.source)
+        return aggregated(self.frame(node.source), fold_spec(node), partial=False)
 
-    def _in_one(self, node: Node) -> bool:
-        """Whether all tuples are in one partition, because they were read in one and nobody placed them elsewhere."""
-        while self.layout.partitions.get(id(node)) is None:
+    def _tell_one(self, node: Node) -> None:
+        """Tell Spark of a start that it is one partition, where nobody places the tuples of this node, which it alone
+        reads, elsewhere: Spark does not know, and would shuffle. Further up a coalesce would part what is one loop."""
+        while self.layout.partitions.get(id(node)) is None and not self.layout.shared(node):
             if id(node) in self._starts:
-                return self._starts[id(node)].one
+                if self._starts[id(node)].one:
+                    self._ones.add(id(node))
+                return
             if not isinstance(node, Each | Filter | Map | Project | Debug):
-                return False
+                return
             (node,) = sources_of(node)
-        return False
 
     def _pane_fold(self, node: WindowPanes) -> Tail | None:
         """Panes folded by Python, where only Python can or where the tuples are there already."""
