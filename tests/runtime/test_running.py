@@ -89,7 +89,9 @@ def test_progress_tells_of_every_batch(tmp_path: Path) -> None:
         running.processAllAvailable(timeout=10)
         events = running.recentProgress
     assert [(e["txid"], e["attempt"], e["numInputRows"]) for e in events] == [(1, 0, 2), (2, 0, 1), (3, 0, 1)]
-    assert events[0]["states"] == {"counts": {"keys": 4, "written": 4}}
+    assert events[0]["states"] == {
+        "counts": {"keys": 4, "written": 4, "hottest": {"key": {"word": "the"}, "tuples": 2}}
+    }
     assert set(events[0]["durationMs"]) == {"plan", "run", "freeze", "commit", "total"}
     assert running.lastProgress == events[-1]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -42,6 +43,7 @@ from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_known
 from trident.runtime.frozen import freeze, with_life
 from trident.runtime.frozen_batches import FrozenBatches
+from trident.runtime.hottest import Hottest, hottest_of
 from trident.runtime.lives import demand_this_log, of_another_life
 from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.sinks import HandOver, no_sinks
@@ -60,6 +62,12 @@ class Written:
 
     keys: int = 0
     written: int = 0
+    hottest: Hottest | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it stands in an event."""
+        told: dict[str, Any] = {"keys": self.keys, "written": self.written}
+        return told if self.hottest is None else told | {"hottest": self.hottest.as_dict()}
 
 
 @dataclass(slots=True)
@@ -275,7 +283,11 @@ class Committer:
                 continue
             applied = future.result()
             table = tables.get(output.name)
-            written[output.name] = Written(0 if table is None else table.num_rows, applied.written)
+            if table is None:
+                written[output.name] = Written(0, applied.written)
+            else:
+                assert isinstance(output.step, StateWriter)
+                written[output.name] = Written(table.num_rows, applied.written, hottest_of(output.step, table))
             if table is None or isinstance(output.step, StateUpdate):  # nothing, or the new values themselves
                 given[output.step] = output.schema.empty_table() if table is None else table
             elif applied.values is not None:

@@ -95,7 +95,7 @@ class Trace:
             "event": "committed",
             "numInputRows": known.rows,
             "durationMs": durations,
-            "states": {name: {"keys": w.keys, "written": w.written} for name, w in turn.states.items()},
+            "states": {name: written.as_dict() for name, written in turn.states.items()},
         }
         if turn.outputs:
             event["outputs"] = {name: {"rows": rows} for name, rows in turn.outputs.items()}
