@@ -71,3 +71,9 @@ def _fold_member(node: Aggregate, member: Member, how: Aggregation) -> FoldMembe
 def _shown(member: Member, how: Aggregation | Reduction) -> pa.DataType | None:
     presents = callable(getattr(how.aggregator, "present", None))
     return arrow_type(member.outputs.fields[0].dataType) if presents else None
+
+
+def read_fields(node: Aggregate | PersistentAggregate) -> list[str]:
+    """The fields that an aggregate reads of its source; one at least."""
+    wanted = {*node.group, *inputs_of(node)}
+    return [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]

@@ -1,15 +1,38 @@
-"""A join of any number of streams as DataFrame joins. Null meets null."""
+"""Merges as unions, and a join of any number of streams as DataFrame joins. Null meets null."""
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructField
 
 from trident.base.types import type_ddl
-from trident.compiler.spark.names import cast, quoted
+from trident.compiler.spark.names import cast, plain, quoted
 from trident.plan.meeting import origins_of
-from trident.plan.nodes import Join
+from trident.plan.nodes import Join, Merge
+
+
+def merged(node: Merge, frames: Sequence[DataFrame], names: Sequence[str]) -> DataFrame:
+    """The fields `names` of all frames' rows, by position, under the types of the merge."""
+    needed = set(names)
+    fields = [(place, field) for place, field in enumerate(node.schema.fields) if field.name in needed]
+    parts = []
+    for number, (source, frame) in enumerate(zip(node.sources, frames, strict=True)):
+        items = []
+        for place, field in fields:
+            if place == len(source.schema.fields):
+                items.append(f"'{node.labels[number]}' AS {quoted(field.name)}")  # a name holds no quote
+            else:
+                items.append(_item(source.schema.fields[place], field))
+        parts.append(frame.selectExpr(*items))
+    return reduce(lambda left, right: left.unionAll(right), parts)
+
+
+def _item(come: StructField, field: StructField) -> str:
+    if plain(come.dataType) != plain(field.dataType):
+        return cast(quoted(come.name), field.dataType, field.name)
+    return quoted(come.name) if come.name == field.name else f"{quoted(come.name)} AS {quoted(field.name)}"
 
 
 def joined(node: Join, frames: Sequence[DataFrame], used: Sequence[Sequence[str]], names: Sequence[str]) -> DataFrame:

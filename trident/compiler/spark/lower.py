@@ -1,30 +1,27 @@
 """A stage's plan as DataFrames: a new one for every attempt.
 
-Native operations become Columns, adjacent Python operations one ``mapInArrow``, aggregates Catalyst's own where it
-knows them, else partial folds, a shuffle by key and a merge.
+Native operations become Columns, Python ones in a row one ``mapInArrow``, aggregates Catalyst's own or partial folds.
 """
 
 import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField
 
 from trident.base.types import arrow_schema, select
 from trident.compiler.folding.picks import PickSpec
-from trident.compiler.folding.specs import all_native, fold_spec, folds, gather_spec, inputs_of
+from trident.compiler.folding.specs import all_native, fold_spec, folds, gather_spec, read_fields
 from trident.compiler.layout import Layout, is_filter_null
 from trident.compiler.spark import places
 from trident.compiler.spark.aggregates import aggregated, gathered_in_place, gathering, meeting, met_in_place, together
 from trident.compiler.spark.expressions import Expressions, Learned, analysed
 from trident.compiler.spark.folded import PaneFold, Partial, Picked
-from trident.compiler.spark.joins import joined
+from trident.compiler.spark.joins import joined, merged
 from trident.compiler.spark.multireduces import multi_reduced
-from trident.compiler.spark.names import all_quoted, cast, plain, quoted
+from trident.compiler.spark.names import all_quoted, quoted
 from trident.compiler.spark.panes import panes_frame
 from trident.compiler.spark.sessions import Profile, is_connect, view_of
 from trident.compiler.spark.starts import Start
@@ -264,7 +261,7 @@ class Lowering:
         if isinstance(node, Aggregate) and node.scope == "partition":
             return self._in_partitions(node)
         if isinstance(node, Aggregate) and not folds(node):
-            names = _folded(node)
+            names = read_fields(node)
             entering = arrow_schema(select(node.source.schema, names))
             return gathering(self.select(node.source, names), gather_spec(node, self._txid), entering, self.profile)
         return meeting(self.folding(node).frame(), fold_spec(node), self.profile)
@@ -273,7 +270,7 @@ class Lowering:
         """An aggregate of every partition, where the Python operations before it run."""
         if folds(node):
             return met_in_place(self.folding(node), fold_spec(node))
-        names = _folded(node)
+        names = read_fields(node)
         entering = arrow_schema(select(node.source.schema, names))
         chain = self._folding_chain(node) or (Chain((), entering, entering), self.select(node.source, names))
         return gathered_in_place(Tail(chain[1], chain[0], entering), gather_spec(node, self._txid))
@@ -299,7 +296,7 @@ class Lowering:
     def _folding(self, node: Aggregate | PersistentAggregate, chain: tuple[Chain, DataFrame] | None) -> Tail:
         spec = fold_spec(node)
         if chain is None:
-            names = _folded(node)
+            names = read_fields(node)
             schema = arrow_schema(select(node.source.schema, names))
             chain = Chain((), schema, schema), self.select(node.source, names)
         return Tail(chain[1], Partial(chain[0], spec), spec.schema)
@@ -315,7 +312,7 @@ class Lowering:
 
     def _folding_chain(self, node: Aggregate | PersistentAggregate) -> tuple[Chain, DataFrame] | None:
         """The Python operations before an aggregate that nobody else reads: the fold can run with them."""
-        return self._own_chain(node.source, _folded(node))
+        return self._own_chain(node.source, read_fields(node))
 
     def _own_chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
         """The Python operations that end in this node, if nobody else reads it."""
@@ -386,30 +383,14 @@ class Lowering:
         return self.frame(node.source).filter(f"{PLACE} = {node.place}").selectExpr(*items)
 
     def _numbered(self, node: PartitionOf) -> DataFrame:
-        """The tuples with their partition, whose number is that in their own frame."""
         own = node.schema.names[-1]
         fields = [name for name in self.layout.names(node) if name != own]
-        one = (self.layout.partitions[id(node)] or 1) == 1
-        number = "CAST(0 AS INT)" if one else "spark_partition_id()"
-        return self.frame(node.source).selectExpr(*all_quoted(fields), f"{number} AS {quoted(own)}")
+        return places.numbered(self.frame(node.source), fields, own, self.layout.partitions[id(node)] or 1)
 
     # --- several sources -------------------------------------------------------------------------------------------
 
     def _merged(self, node: Merge) -> DataFrame:
-        needed = set(self.layout.names(node))
-        fields = [(place, field) for place, field in enumerate(node.schema.fields) if field.name in needed]
-        parts = []
-        for number, source in enumerate(node.sources):
-            items = []
-            for place, field in fields:
-                if place == len(source.schema.fields):
-                    items.append(f"'{node.labels[number]}' AS {quoted(field.name)}")  # a name holds no quote
-                    continue
-                come = source.schema.fields[place]
-                same = plain(come.dataType) == plain(field.dataType)
-                items.append(_item(come, field, same))
-            parts.append(self.frame(source).selectExpr(*items))
-        union = reduce(lambda left, right: left.unionAll(right), parts)
+        union = merged(node, [self.frame(source) for source in node.sources], self.layout.names(node))
         count = self.layout.partitions[id(node)]
         return union if count is None else places.side_by_side(union, count)
 
@@ -417,15 +398,3 @@ class Lowering:
         needed = [self.layout.needed[id(source)] for source in node.sources]
         used = [[n for n in source.schema.names if n in own] for source, own in zip(node.sources, needed, strict=True)]
         return joined(node, [self.frame(source) for source in node.sources], used, self.layout.names(node))
-
-
-def _folded(node: Aggregate | PersistentAggregate) -> list[str]:
-    """The fields that an aggregate reads of its source; one at least."""
-    wanted = {*node.group, *inputs_of(node)}
-    return [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]
-
-
-def _item(come: StructField, field: StructField, same: bool) -> str:
-    if not same:
-        return cast(quoted(come.name), field.dataType, field.name)
-    return quoted(come.name) if come.name == field.name else f"{quoted(come.name)} AS {quoted(field.name)}"

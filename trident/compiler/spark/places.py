@@ -72,3 +72,9 @@ def repartitioned(
         case Placing.BATCH_GLOBAL:
             return in_one(frame, batch_place(txid, count or 1), count or 1)
     return spread(frame, count or partitions)
+
+
+def numbered(frame: DataFrame, fields: Sequence[str], own: str, count: int) -> DataFrame:
+    """The fields, and as `own` the tuple's partition, whose number is that in this very frame."""
+    number = "CAST(0 AS INT)" if count == 1 else "spark_partition_id()"
+    return frame.selectExpr(*all_quoted(fields), f"{number} AS {quoted(own)}")
