@@ -1,6 +1,7 @@
 """Outputs as they are written: names, errors where they stand, how they are explained and drawn."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,6 +107,14 @@ PARQUET: list[tuple[Callable[[Stream], object], str]] = [
         "field 'took' is void, which Parquet cannot hold; project it away",
     ),
     (lambda s: (s.writeParquet("/x"), s.writeParquet("/x/", name="two")), "writes to /x already; name another path"),
+    (
+        lambda s: (s.writeParquet("/x"), s.writeParquet("/x/y/../z", name="two")),
+        "writes to /x, and of it and /x/y/../z one lies in the other; name another path",
+    ),
+    (
+        lambda s: (s.writeParquet("/x/y"), s.writeParquet("/x", name="two")),
+        "writes to /x/y, and of it and /x one lies in the other; name another path",
+    ),
 ]
 
 
@@ -114,6 +123,14 @@ def test_a_wrong_call_of_writeparquet(s: Stream, call: Callable[[Stream], object
     with pytest.raises(TopologyError) as raised:
         call(s)
     assert says in str(raised.value) and "called at test_output.py:" in str(raised.value)
+
+
+def test_folders_side_by_side_are_no_fault_and_a_link_hides_none(s: Stream, tmp_path: Path) -> None:
+    s.writeParquet(tmp_path / "x", name="one")
+    s.writeParquet(tmp_path / "xy", name="two")
+    (tmp_path / "link").symlink_to(tmp_path / "xy")
+    with pytest.raises(TopologyError, match="one lies in the other"):
+        s.writeParquet(tmp_path / "link" / "z", name="three")
 
 
 def test_a_parquet_output_says_where_and_what_is_promised(capsys: pytest.CaptureFixture[str]) -> None:

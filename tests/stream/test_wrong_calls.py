@@ -21,6 +21,50 @@ STATE = DeclaredState()
 FILE = "test_wrong_calls.py"
 
 
+RESERVED: dict[str, Callable[[Stream], object]] = {
+    "newStream": lambda s: stream("k string, __trident_pane long"),
+    "newDRPCStream": lambda s: TridentTopology().newDRPCStream("f", "__trident_key_0 string"),
+    "newStaticState": lambda s: TridentTopology().newStaticState(
+        {"a": 1}, keyFields="__trident_k string", valueType="long", name="x"
+    ),
+    "each": lambda s: s.each("n", float, "__trident_partition double"),
+    "each, typed by itself": lambda s: s.each("k", text_of, "__TRIDENT_partition"),
+    "map": lambda s: s.map("n", float, "__trident_x double"),
+    "flatMap": lambda s: s.flatMap("k", str.split, "__trident_x string"),
+    "transform": lambda s: s.transform(lambda df: df, "__trident_x string"),
+    "aggregate": lambda s: s.groupBy("k").aggregate("n", Sum(), "__trident_x"),
+    "chainedAgg": lambda s: s.chainedAgg().aggregate("n", Sum(), "__trident_x").chainEnd(),
+    "persistentAggregate": lambda s: s.groupBy("k").persistentAggregate(STATE, Count(), "__trident_x", name="x"),
+    "partitionPersist": lambda s: s.partitionPersist(
+        STATE, lambda state, tuples, collector: None, keyFields="__trident_k string", valueType="long", name="x"
+    ),
+    "window": lambda s: s.tumblingWindow(3, "n", Sum(), "__trident_x"),
+    "split": lambda s: s.split("k", lambda k: None, {"a": "x long", "b": "__trident_x long"}),
+    "merge": lambda s: s.merge(s, sourceField="__trident_stream"),
+}
+
+
+def text_of(line: str) -> str:
+    return line
+
+
+@pytest.mark.parametrize("verb", RESERVED)
+def test_the_engines_own_names_are_no_field_s(verb: str) -> None:
+    with pytest.raises(TopologyError) as raised:
+        RESERVED[verb](stream("k string, n long"))
+    message = str(raised.value)
+    assert f"{verb.partition(',')[0]}" in message.replace("tumblingWindow", "window")
+    assert "names that begin with '__trident_' are the engines' own; name it otherwise [called at " in message
+
+
+def test_the_names_of_a_join_are_looked_at_and_others_with_underscores_are_nobody_s() -> None:
+    topology = TridentTopology()
+    one, two = stream("k string, n long", topology=topology), stream("k string, m long", name="o", topology=topology)
+    with pytest.raises(TopologyError, match="o/0:join|join"):
+        topology.join([one, two], "k", "k, __trident_k, m")
+    assert topology.join([one, two], "k", "k, __trident, _trident_x").fields == ("k", "__trident", "_trident_x")
+
+
 def two(a, b): ...  # type: ignore[no-untyped-def]
 
 

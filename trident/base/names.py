@@ -10,6 +10,9 @@ from trident.base.errors import TopologyError
 _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9.-][A-Za-z0-9._-]*")
 _OPEN, _CLOSE = "(<[", ")>]"
 
+RESERVED = "__trident_"
+"""What the engines' own fields begin with, in whatever case: Spark knows no other."""
+
 FieldsLike = str | Sequence[str]
 """Fields as a user names them: ``"a"``, ``"a, b"`` (split at top-level commas), ``["a", "b"]`` (literal names)."""
 
@@ -81,6 +84,15 @@ def check_name(what: str, name: object) -> str:
             "not of dots alone, and begins with no '_'"
         )
     return name
+
+
+def reserved(names: Iterable[str]) -> str | None:
+    """The first of these field names that the engines keep for themselves.
+
+    >>> reserved(["word", "__trident_word"])
+    '__trident_word'
+    """
+    return next((name for name in names if name.lower().startswith(RESERVED)), None)
 
 
 def by_any_case(name: str, known: Iterable[str]) -> str | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from trident.base.errors import DuplicateNameError, TopologyError
+from trident.base.names import RESERVED, reserved
 from trident.base.step import Step, verb_label
 from trident.plan.nodes import (
     BestEffort,
@@ -14,6 +15,7 @@ from trident.plan.nodes import (
     Peek,
     RequestSource,
     Sink,
+    Split,
     SpoutSource,
     StateStep,
     StateWriter,
@@ -71,6 +73,7 @@ class Register:
                 "may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is to be exact; write "
                 "this on the stream before it"
             )
+        _demand_free_names(node)
         if not part:
             self._counts[stream] = self._counts.get(stream, 0) + 1
         self._nodes.append(node)
@@ -156,3 +159,14 @@ class Register:
             if any(id(source) in reached for source in sources_of(node)):
                 reached.add(id(node))
         return [node for node in self._nodes if id(node) in reached]
+
+
+def _demand_free_names(node: Node) -> None:
+    """Refuse fields that are named like the engines' own, which stand beside them in a batch."""
+    schemas = [schema for _, schema in node.streams] if isinstance(node, Split) else [node.schema]
+    taken = reserved(name for schema in schemas for name in schema.names)
+    if taken is not None:
+        raise Step(node.step, node.site).error(
+            TopologyError,
+            f"field {taken!r}: names that begin with {RESERVED!r} are the engines' own; name it otherwise",
+        )

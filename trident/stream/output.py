@@ -1,5 +1,6 @@
 """What leaves the topology: foreachBatch, foreachArrow, writeParquet."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -117,12 +118,7 @@ class OutputVerbs(StreamBase):
         partitions = () if partitionBy is None else rules.known_fields(self.schema, partitionBy, step)
         self._check_parquet(partitions, step)
         where = _folder(path, step)
-        for other in self._register.sinks.values():
-            if isinstance(other, nodes.WriteParquet) and other.path == where:
-                raise step.error(
-                    DuplicateNameError,
-                    f"{other.step} ({other.site.place}) writes to {where} already; name another path",
-                )
+        self._check_apart(where, step)
         name = output_name(self, "writeParquet", name, step)
         node = nodes.WriteParquet(
             self._node, name, where, partitions, step=step.label, site=step.called, schema=self.schema
@@ -164,6 +160,20 @@ class OutputVerbs(StreamBase):
         start = nodes.SpoutSource(name, spout, step=f"{name}/0:branch", site=step.called, schema=self.schema)
         branch.add(name, start)
         return Stream(branch, start, name)
+
+    def _check_apart(self, where: str, step: Step) -> None:
+        """Refuse a folder that is another output's, lies in one or holds one: each is its output's alone."""
+        mine = os.path.realpath(where)
+        for other in self._register.sinks.values():
+            if not isinstance(other, nodes.WriteParquet):
+                continue
+            theirs = os.path.realpath(other.path)
+            if os.path.commonpath([mine, theirs]) not in (mine, theirs):
+                continue
+            how = f"{where} already" if mine == theirs else f"{other.path}, and of it and {where} one lies in the other"
+            raise step.error(
+                DuplicateNameError, f"{other.step} ({other.site.place}) writes to {how}; name another path"
+            )
 
     def _check_parquet(self, partitions: tuple[str, ...], step: Step) -> None:
         """Refuse fields that Parquet cannot hold, or that cannot name folders."""
