@@ -10,10 +10,11 @@ import pytest
 import trident
 from tests.support.topologies import stream
 from trident import Count, DeadLetter, FilterNull, Sum, TridentTopology, expr, openState
-from trident.errors import BatchFailedError, TopologyError
+from trident.errors import BatchFailedError, StateUnavailableError, TopologyError
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
+from trident_state.memory.store import MemoryStore
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +119,53 @@ def test_skipped_tuples_are_told_by_the_progress_event(tmp_path: Path) -> None:
     events = [event for event in running.recentProgress if event["event"] == "committed"]
     assert [event.get("skipped") for event in events] == [{"lines/1:each(int)": 1}, {"lines/3:each(<lambda>)": 1}]
     assert running.state("late").value == 1 and "deadLetters" not in events[0]
+
+
+def skipping(*batches: list[str]) -> TridentTopology:
+    topology = TridentTopology()
+    numbers = lines(topology, *batches).each("line", int, "n long", onError="skip")
+    counts = numbers.groupBy("n").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    late = counts.newValuesStream().each("n", lambda n: 1 // (n - 2), "m long", onError="skip")
+    late.persistentAggregate(MemoryMapState.opaque(), Count(), "late", name="late")
+    return topology
+
+
+def told(running: Any) -> list[Any]:
+    return [event.get("skipped") for event in running.recentProgress if event["event"] == "committed"]
+
+
+SKIPPED = [{"lines/1:each(int)": 1}, {"lines/3:each(<lambda>)": 1}]
+
+
+@pytest.mark.parametrize("state", ["counts", "late"])
+def test_what_was_skipped_is_told_also_by_a_commit_that_is_repeated(
+    state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store is away once while each batch is applied: what its stages left out is not found out a second time."""
+    away, apply = set[int](), MemoryStore.apply
+
+    def sometimes(self: MemoryStore, lease: Any, update: Any, *more: Any) -> Any:
+        if state in str(self._identity) and update.txid not in away:
+            away.add(update.txid)
+            raise StateUnavailableError("away for a moment")
+        return apply(self, lease, update, *more)
+
+    monkeypatch.setattr(MemoryStore, "apply", sometimes)
+    running = start(skipping(["1", "x"], ["2"]), tmp_path)
+    assert away == {1, 2} and told(running) == SKIPPED
+
+
+def test_what_was_skipped_is_told_by_the_next_driver_where_the_first_froze_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: MemoryStore, lease: Any, update: Any, *more: Any) -> Any:
+        raise StateUnavailableError("away for long")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryStore, "apply", refused)
+        with pytest.raises(StateUnavailableError):
+            start(skipping(["1", "x"], ["2"]), tmp_path, commitRetrySecs=0)
+    assert told(start(skipping(["1", "x"], ["2"]), tmp_path)) == SKIPPED
 
 
 def test_groups_stay_apart_where_each_keeps_its_own(tmp_path: Path) -> None:

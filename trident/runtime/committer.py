@@ -41,7 +41,7 @@ from trident.plan.nodes import (
 )
 from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_known
-from trident.runtime.frozen import freeze, with_life
+from trident.runtime.frozen import freeze, with_life, with_skipped, without_skipped
 from trident.runtime.frozen_batches import FrozenBatches
 from trident.runtime.hottest import Hottest, hottest_of
 from trident.runtime.lives import demand_this_log, of_another_life
@@ -79,7 +79,7 @@ class Turn:
     dead: dict[str, int] = field(default_factory=dict)
     """Dead letters, by the step that made them."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Tuples that steps of later stages left out."""
+    """Tuples that steps left out; not those of a first stage that was at hand, which its run told."""
 
 
 @dataclass
@@ -186,20 +186,24 @@ class Committer:
             return at_hand
         frozen = self._frozen.stage(txid, stage.number)
         if frozen is not None:
-            return frozen
+            results, skipped = without_skipped(frozen)
+            turn.skipped.update(skipped)
+            return results
         if stage.number == 1:
             raise self._lacking(txid)
         reach("commit.stage.before")
-        results = dict[str, Result]()
+        results, skipped = dict[str, Result](), dict[str, int]()
         if stage.runs:
             attempt = TransactionAttempt(txid, 0, self.lease.epoch)
             ran = self.run_stage(stage, {node: given[node] for node in stage.inputs}, attempt)
             results.update(ran.results)
-            turn.skipped.update(ran.skipped)
+            skipped.update(ran.skipped)
         results = self.living({**results, **self._updated(stage, txid, given)})
+        frozen = with_skipped(results, skipped)
         self.log.freeze_stage(
-            self.lease, self.group.name, txid, stage.number, {name: freeze(r) for name, r in results.items()}
+            self.lease, self.group.name, txid, stage.number, {name: freeze(r) for name, r in frozen.items()}
         )
+        turn.skipped.update(skipped)
         reach("commit.stage.frozen")
         return results
 

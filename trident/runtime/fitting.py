@@ -8,7 +8,7 @@ from trident.base.errors import CodeChangedError
 from trident.base.types import same_types
 from trident.compiler.engine import Result
 from trident.compiler.program import Group, Stage
-from trident.runtime.frozen import thaw
+from trident.runtime.frozen import thaw, without_skipped
 from trident.runtime.log import Birth, TransactionLog
 
 
@@ -18,7 +18,7 @@ def demand_fitting(group: Group, log: TransactionLog, births: Mapping[str, Birth
         frozen = log.frozen(group.name, txid, stage.number)
         if frozen is not None:
             where = f"group {group.name!r}, batch {txid}"
-            results = {name: thaw(output, f"{where}, {name!r}") for name, output in frozen.items()}
+            results, _ = without_skipped({name: thaw(output, f"{where}, {name!r}") for name, output in frozen.items()})
             demand_known(results, stage, births, txid)
 
 

@@ -2,6 +2,7 @@
 
 import math
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -64,6 +65,27 @@ def life_of(result: Result) -> float:
     """How long values live by the rule that a result was frozen under, in seconds; infinity: for ever."""
     told = (result.schema.metadata or {}).get(_LIFE)
     return math.inf if told is None else float(told)
+
+
+SKIPPED = "!skipped"
+"""Stands beside a stage's outputs: how many tuples each step left out. No output can be called so."""
+
+
+def with_skipped(results: Mapping[str, Result], skipped: Mapping[str, int]) -> dict[str, Result]:
+    """A stage's results with what was left out of them, which is as frozen as they are."""
+    if not skipped:
+        return dict(results)
+    told = pa.table({"step": list(skipped), "tuples": pa.array(skipped.values(), pa.int64())})
+    return {**results, SKIPPED: told}
+
+
+def without_skipped(results: Mapping[str, Result]) -> tuple[dict[str, Result], dict[str, int]]:
+    """What `with_skipped` was given."""
+    left = dict(results)
+    told = left.pop(SKIPPED, None)
+    if not isinstance(told, pa.Table):
+        return left, {}
+    return left, dict(zip(told["step"].to_pylist(), told["tuples"].to_pylist(), strict=True))
 
 
 def thaw(output: FrozenOutput, where: str) -> Result:

@@ -37,7 +37,7 @@ from trident.runtime.committer import Committer, Turn
 from trident.runtime.coordinator import Coordinator, History, Rules, Status
 from trident.runtime.crash import reach
 from trident.runtime.deadlines import Deadlines
-from trident.runtime.frozen import FrozenOutput, freeze
+from trident.runtime.frozen import FrozenOutput, freeze, with_skipped
 from trident.runtime.log import TransactionLog
 from trident.runtime.reading import CommitGate
 from trident.runtime.settings import Settings
@@ -291,7 +291,7 @@ class GroupRun:
             result = self._slots.run(stage, inputs, attempt)
             result = replace(result, results=self._committer.living(result.results))
             reach("run.after")
-            outputs = {name: freeze(part) for name, part in result.results.items()}
+            outputs = {name: freeze(r) for name, r in with_skipped(result.results, result.skipped).items()}
             positions = self._sources.after(action.previous, action.plan, emissions)
             self._held[attempt] = _Held(result, outputs, positions)
             if self._over(attempt):
