@@ -1,5 +1,6 @@
 """What a stage makes for a window: panes and partitions, the same on both engines."""
 
+import datetime
 from typing import Any
 
 import pytest
@@ -55,6 +56,17 @@ def test_panes_by_time_and_group(engine: Slots, aggregator: Any, expected: Any) 
     assert sorted((row[:-1] for row in found), key=repr) == sorted(expected, key=repr)
     assert times(found) == at(10)
     assert panes(engine, lambda s: s.groupBy("k").window(TENS, STATE, "n", aggregator, "x", name="w"), batch=1) == []
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_a_pane_that_would_begin_before_the_year_1_is_none(engine: Slots, kind: str) -> None:
+    first = datetime.datetime(1, 1, 1, tzinfo=None if kind == "timestamp_ntz" else datetime.UTC)
+    topology = TridentTopology()
+    rows = [("a", first, 1), ("a", first.replace(day=6), 2), ("a", first.replace(year=9999, month=12, day=31), 4)]
+    weeks = stream(topology, f"k string, at {kind}, n long", rows).groupBy("k")
+    weeks.window(TumblingEventTimeWindow("1 week", "at"), STATE, "n", Sum(), "x", name="w").peek(str)
+    found = sorted(results(engine, topology, 0)["w|"])
+    assert [row[2] for row in found] == [2, 4]
 
 
 def test_a_sliding_window_is_made_of_panes_no_longer_than_its_slide(engine: Slots) -> None:

@@ -1,5 +1,6 @@
 """Windows end to end, in memory and in Redis: what leaves them and when, over restarts, crashes and lost servers."""
 
+import datetime
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -298,10 +299,7 @@ def test_an_aggregator_that_raises_is_named_with_its_tuple(tmp_path: Path) -> No
     assert said.endswith("raised ValueError: not this one; the tuple was (c='a')")
 
 
-@pytest.mark.parametrize(
-    ("config", "aggregator"), [(SlidingCountWindow(4, 3), Letters()), (TumblingCountWindow(3), Failing())]
-)
-def test_a_stored_window_is_not_gone_on_with_as_another(config: Any, aggregator: Any, tmp_path: Path) -> None:
+def test_another_aggregator_in_the_same_window_is_told(tmp_path: Path) -> None:
     def topology(config: Any, aggregator: Any) -> TridentTopology:
         made = TridentTopology()
         stream = made.newStream("s", FixedBatchSpout("c string", [list("abcd")]))
@@ -311,8 +309,88 @@ def test_a_stored_window_is_not_gone_on_with_as_another(config: Any, aggregator:
     Failing.__qualname__ = "Failing"
     with start_local(topology(TumblingCountWindow(3), Letters()), name="t", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)
-    with pytest.raises(StateShapeError, match="another aggregator"):
-        start_local(topology(config, aggregator), name="t", checkpointLocation=tmp_path)
+    with pytest.raises(StateShapeError, match=r"TumblingCountWindow\(3\) \(another aggregator\)\. Give"):
+        start_local(topology(TumblingCountWindow(3), Failing()), name="t", checkpointLocation=tmp_path)
+    start_local(topology(TumblingCountWindow(3), Letters()), name="t", checkpointLocation=tmp_path).stop()
+
+
+TENS, AT = SlidingEventTimeWindow(10, 5, "at"), "at"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "says"),
+    [
+        (
+            TumblingCountWindow(3),
+            SlidingCountWindow(3, 2),
+            "(another kind of window: TumblingCountWindow then, SlidingCountWindow now)",
+        ),
+        (TumblingCountWindow(3), TumblingCountWindow(4), "(another length of the window: 3 then, 4 now)"),
+        (TENS, SlidingEventTimeWindow(10, 2, AT), "(another slide of the window: 5 seconds then, 2 seconds now)"),
+        (
+            SlidingEventTimeWindow(9, 9, AT),
+            TENS,
+            "(another length of the window: 9 seconds then, 10 seconds now and slide of the window: 9 seconds then, 5 "
+            "seconds now)",
+        ),
+        (TENS, SlidingEventTimeWindow(10, 5, "a, (b)"), "(the window goes by 'a, (b)', and went by 'at')"),
+        (
+            SessionWindow("1 minute", "a, (b)"),
+            SessionWindow(59, AT),
+            "(another gap of the window: 1 minute then, 59 seconds now, the window goes by 'at', and went by 'a, (b)')",
+        ),
+        (TENS, SlidingEventTimeWindow(10, 5, AT, lateness=3), ""),
+    ],
+)
+def test_what_changed_of_a_stored_window_is_told(was: Any, now: Any, says: str, tmp_path: Path) -> None:
+    def topology(config: Any) -> TridentTopology:
+        made = TridentTopology()
+        rows = FixedBatchSpout("k string, at timestamp, `a, (b)` timestamp, n long", [])
+        made.newStream("s", rows).groupBy("k").window(config, "n", Sum(), "sum", name="win").peek(str)
+        return made
+
+    start_local(topology(was), name="t", checkpointLocation=tmp_path).stop()
+    if says:
+        with pytest.raises(StateShapeError) as caught:
+            start_local(topology(now), name="t", checkpointLocation=tmp_path)
+        assert f"{says}. Give the new one another name=" in str(caught.value)
+    else:
+        start_local(topology(now), name="t", checkpointLocation=tmp_path).stop()
+
+
+def test_the_first_and_the_last_time_there_is_stop_no_window(make_state: MakeState, tmp_path: Path) -> None:
+    """They often stand for no time and for never. A window that would begin before the year 1 is none, so the first
+    of them is late in windows of a week; of the last one's no window is seen to end."""
+    first = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+    march, last = first.replace(month=3), datetime.datetime.max.replace(tzinfo=datetime.UTC)
+    topology, seen, late = TridentTopology(), list[Any](), list[Any]()
+    days, totals = list[Any](), list[Any]()
+    rows = [[("a", first, 1)], [("a", march, 2)], [("a", last, 4)], [("a", march, 8)]]
+    stream = topology.newStream("s", FixedBatchSpout(FIELDS, rows)).groupBy("k")
+    weeks = stream.window(TumblingEventTimeWindow("1 week", "at"), make_state(), "n", Sum(), "sum", name="weeks")
+    weeks.foreachArrow(lambda table, txid, attempt: seen.extend(table["sum"].to_pylist()), name="seen")
+    weeks.late().foreachArrow(lambda table, txid, attempt: late.extend(table["n"].to_pylist()), name="late")
+    sliding = SlidingEventTimeWindow("2 days", "1 day", "at", lateness="1 week")
+    stream.window(sliding, make_state(), "n", Sum(), "sum", name="days").foreachArrow(
+        lambda table, txid, attempt: days.extend(table["sum"].to_pylist()), name="days.seen"
+    )
+    held = stream.window(TumblingEventTimeWindow("1 week", "at"), make_state(), "n", Adding(), "sum long", name="held")
+    held.foreachArrow(lambda table, txid, attempt: totals.extend(table["sum"].to_pylist()), name="totals")
+    with start_local(topology, name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        assert [key[1] for key, _ in running.state("weeks").items()] == ["a"]
+        assert running.state("weeks.watermark").value == last
+    assert (seen, totals, days, late) == ([2], [2], [1, 2, 2], [1, 8])
+
+
+class Adding:
+    """A reducer, so that tuples wait."""
+
+    def init(self) -> int:
+        return 0
+
+    def reduce(self, curr: int, tuple: Any) -> int:
+        return curr + int(tuple.n)
 
 
 # --- odd values -------------------------------------------------------------------------------------------------------

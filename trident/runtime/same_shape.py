@@ -1,6 +1,7 @@
 """A stored state may only be gone on with by code that means the same: what has changed, and what one can do then."""
 
 from trident.base.errors import StateShapeError
+from trident.compiler.states.shapes import WindowMeaning, window_of
 from trident.runtime.settings import Settings
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.store import StateFactory, StateShape, StoreReport
@@ -37,9 +38,30 @@ def _parts(was: Fingerprint, now: Fingerprint) -> list[str]:
         parts.append("other names of the key fields")
     if was.value != now.value:
         parts.append("another value type")
-    if was.aggregator != now.aggregator:
-        parts.append("another aggregator")
+    return [*parts, *_made_otherwise(was.aggregator, now.aggregator)]
+
+
+def _made_otherwise(was: str, now: str) -> list[str]:
+    """What differs in how the values are made: the aggregator, or what of a window."""
+    (by, window), (now_by, now_window) = window_of(was), window_of(now)
+    parts = [] if by == now_by else ["another aggregator"]
+    if window is None or now_window is None:
+        return parts if window is now_window else [*parts, "a window" if window is None else "no window"]
+    if window.kind != now_window.kind:
+        return [*parts, f"another kind of window: {window.kind} then, {now_window.kind} now"]
+    if window.sizes != now_window.sizes:
+        parts.append(f"another {' and '.join(_resized(window, now_window))}")
+    if window.field != now_window.field:
+        parts.append(f"the window goes by {now_window.field!r}, and went by {window.field!r}")
     return parts
+
+
+def _resized(was: WindowMeaning, now: WindowMeaning) -> list[str]:
+    return [
+        f"{name} of the window: {then} then, {today} now"
+        for name, then, today in zip(was.names, was.sizes, now.sizes, strict=True)
+        if then != today
+    ]
 
 
 def _ways(name: str, factory: StateFactory, settings: Settings) -> str:

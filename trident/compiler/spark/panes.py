@@ -1,16 +1,26 @@
 """Panes by Catalyst."""
 
+import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
 from trident.compiler.spark.aggregates import catalyst
 from trident.compiler.spark.names import all_quoted, quoted
 from trident.compiler.windows.panes import PANE, pane_spec
+from trident.compiler.windows.time import FIRST, LAST
 from trident.plan.nodes import WindowPanes
 
 _COUNT = "__trident_count"
+
+
+def _literal(micros: int, node: WindowPanes) -> str:
+    """A time as SQL writes it, in the kind of the window's times; one with a zone is told in UTC."""
+    zoned = isinstance(node.schema.fields[0].dataType, TimestampType)
+    shown = (datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=micros)).isoformat(" ")
+    return f"timestamp_ltz'{shown}Z'" if zoned else f"timestamp_ntz'{shown}'"
 
 
 def panes_frame(node: WindowPanes, frame: DataFrame) -> DataFrame:
@@ -25,5 +35,6 @@ def panes_frame(node: WindowPanes, frame: DataFrame) -> DataFrame:
     time = F.col(quoted(spec.time))
     pane = F.window(time, f"{spec.pane} microseconds").alias(PANE)
     found = frame.groupBy(pane, *keys).agg(value, F.max(time).alias(spec.schema.names[-1]))
+    found = found.filter(f"{PANE}.start BETWEEN {_literal(FIRST, node)} AND {_literal(LAST, node)}")
     start = F.col(f"{PANE}.start").alias(spec.schema.names[0])
     return found.select(start, *all_quoted(spec.schema.names[1:]))

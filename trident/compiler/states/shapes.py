@@ -1,5 +1,6 @@
 """The shape of a state: what its keys and accumulators are and how a batch's value meets the stored one."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -51,6 +52,41 @@ def _made_by(node: HeldState) -> str:
         case Watermark():
             return "Watermark"
     return "put"
+
+
+@dataclass(frozen=True)
+class WindowMeaning:
+    """A window as a stored state is known by it: ``SlidingEventTimeWindow(1 hour, 15 minutes by at)``."""
+
+    kind: str
+    sizes: tuple[str, ...]
+    field: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the sizes are called."""
+        return ("gap",) if self.kind == "SessionWindow" else ("length", "slide")[: len(self.sizes)]
+
+
+_MEANING = re.compile(r"(\S+) in (\w+)\((.*?)(?: by (.*))?\)", re.DOTALL)
+
+
+def window_of(maker: str) -> tuple[str, WindowMeaning | None]:
+    """From what makes a state's values to the aggregator, and the window, where it is one's.
+
+    >>> window_of("Sum in TumblingEventTimeWindow(1 hour by at)")
+    ('Sum', WindowMeaning(kind='TumblingEventTimeWindow', sizes=('1 hour',), field='at'))
+    >>> window_of("Count")
+    ('Count', None)
+    """
+    found = _MEANING.fullmatch(maker)
+    if found is None:
+        return maker, None
+    aggregator, kind, written, field = found.groups()
+    sizes = tuple(written.split(", "))
+    if kind.startswith("Sliding") and len(sizes) == 1:  # they slide by their length
+        sizes *= 2
+    return aggregator, WindowMeaning(kind, sizes, field)
 
 
 def _aggregated(node: PersistentAggregate) -> StateShape:

@@ -19,7 +19,7 @@ from trident.compiler.windows.calls import Results, where_of
 from trident.compiler.windows.enter import entering_window
 from trident.compiler.windows.held import Held, Ids, flattened, moments, numbers, one
 from trident.compiler.windows.open import OpenWindows, runs, values_now
-from trident.compiler.windows.time import Clock, Lattice, clock_of, latest_of
+from trident.compiler.windows.time import Clock, Lattice, clock_of, held_by_any, latest_of
 from trident.compiler.windows.turn import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import TimeWindow
@@ -68,7 +68,8 @@ class _Gathered:
         else:
             table = table.filter(table.column(field).is_valid()) if table.num_rows else table
             whole = numbers(table.column(field))
-            table = table.filter(pa.array(self._lattice.last_end(whole) > clock.before))
+            open_ = (self._lattice.last_end(whole) > clock.before) & held_by_any(self._config, whole)
+            table = table.filter(pa.array(open_))
             times = one(table.column(field)).cast(self._held.kind.value_type.field("time").type)
             panes = numbers(times)
         panes = self._lattice.panes(panes)

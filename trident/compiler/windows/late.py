@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.compiler.windows.held import Ids, numbers, one
-from trident.compiler.windows.time import Lattice, watermark
+from trident.compiler.windows.time import Lattice, held_by_any, watermark
 from trident.compiler.windows.turn import RunLate, WindowTurn
 from trident.operations.windows import SessionWindow, TimeWindow
 from trident.plan.nodes import LateTuples
@@ -22,8 +22,9 @@ def late_tuples(node: LateTuples) -> RunLate:
         if not table.num_rows:
             return table
         times = one(table.column(field))
-        gone = pa.array(last_end(config, numbers(times.fill_null(0))) <= watermark(turn.watermark))
-        return table.filter(pc.or_(times.is_null(), gone))
+        whole = numbers(times.fill_null(0))
+        gone = (last_end(config, whole) <= watermark(turn.watermark)) | ~held_by_any(config, whole)
+        return table.filter(pc.or_(times.is_null(), pa.array(gone)))
 
     return late
 

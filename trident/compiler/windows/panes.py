@@ -10,6 +10,7 @@ from trident.compiler.folding.folds import FoldMember, FoldSpec
 from trident.compiler.tuples.columns import Column, Columns
 from trident.compiler.windows.calls import where_of
 from trident.compiler.windows.held import moments, numbers
+from trident.compiler.windows.time import known
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import WindowPanes
 
@@ -26,16 +27,19 @@ class PaneSpec:
     schema: pa.Schema
 
     def placed(self, columns: Columns) -> tuple[Columns, int | None]:
-        """The tuples that have a time, each with its pane; and the latest time."""
+        """The tuples whose time can lie in a window, each with its pane; and the latest time."""
         if self.time is None:
             return columns, None
         times = columns[self.time].array()
         if times.null_count:
             mask = times.is_valid().to_pylist()
             columns, times = columns.keep(mask), times.drop_null()
+        starts = numbers(times) // self.pane * self.pane
+        if not known(starts).all():
+            mask = known(starts).tolist()
+            columns, times, starts = columns.keep(mask), times.filter(pa.array(mask)), starts[mask]
         if not columns.rows:
             return columns.plus({PANE: Column(times.type, times, None)}), None
-        starts = numbers(times) // self.pane * self.pane
         return columns.plus({PANE: Column(times.type, moments(starts, times.type), None)}), int(numbers(times).max())
 
     def leaving(self, folded: Columns, latest: int | None) -> Columns:

@@ -24,16 +24,13 @@ from trident.compiler.tuples.keys import KeyIndex
 from trident.compiler.windows.calls import Results, made_column, presenting, where_of
 from trident.compiler.windows.enter import entering_window
 from trident.compiler.windows.held import Held, Ids, flattened, moments, numbers, one
-from trident.compiler.windows.time import clock_of, latest_of
+from trident.compiler.windows.time import LAST, clock_of, held_by_any, latest_of
 from trident.compiler.windows.turn import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import SessionWindow
 from trident.plan.nodes import Window
 from trident.plan.windows import END, START
 from trident_state.keys import decode_keys, encode_keys
-
-_LAST = 253_402_300_799_999_999
-"""The end of the year 9999, which often stands for never: the last time that Python knows. No session ends later."""
 
 
 def session_update(node: Window) -> RunWindow:
@@ -88,7 +85,8 @@ class _Sessions:
         self._due.stand_at(turn.txid - 1, stored)
         self._due.void()
         table = table.filter(table.column(field).is_valid()) if table.num_rows else table
-        table = table.filter(pa.array(numbers(table.column(field)) + self._config.gap > clock.before))
+        times = numbers(table.column(field))
+        table = table.filter(pa.array((times + self._config.gap > clock.before) & held_by_any(self._config, times)))
         tuples = Columns.of(table.select(self._came.names), self._came)
         index = KeyIndex(self._keys.types)
         places = index.places([tuples[name] for name in self._keys.names], tuples.rows)
@@ -154,7 +152,7 @@ class _Content:
         cuts = stretches(times[order], np.asarray(places, np.int64)[order], config.gap)
         for number, rows in enumerate(cuts):
             first, last = int(order[rows.start]), int(order[rows.stop - 1])
-            session = Session(int(times[first]), min(int(times[last]) + config.gap, _LAST), [])
+            session = Session(int(times[first]), min(int(times[last]) + config.gap, LAST), [])
             session.held = self._brought(number, order[rows.start : rows.stop])
             found[places[first]].append(session)
         self._take(tuples, times, order, cuts)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +19,10 @@ from trident.plan.windows import LATEST
 
 NEVER = -(2**63)
 """The watermark before any tuple has come: all windows end later."""
+
+FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999, the times that Python knows; both ends often stand for "no time" and "never". A window begins
+there, or is none; the watermark stays there, so none leaves that ends later."""
 
 _GLOBAL = pa.table({"": pa.nulls(1)}).select([])
 """The one key of a state without key fields."""
@@ -47,13 +52,24 @@ class Lattice:
     def spread(self, panes: Ids) -> tuple[Ids, Ids]:
         """Every window that a pane lies in: the row of the pane, and the window's start."""
         if self.length == self.slide:
-            return np.arange(len(panes)), panes
+            rows = np.flatnonzero(known(panes))
+            return rows, panes[rows]
         last = panes // self.slide * self.slide
         back = np.arange(-(-self.length // self.slide), dtype=np.int64) * self.slide
         starts = last[:, None] - back[None, :]
-        inside = starts + self.length > panes[:, None]
+        inside = (starts + self.length > panes[:, None]) & known(starts)
         rows = np.broadcast_to(np.arange(len(panes))[:, None], starts.shape)
         return rows[inside], starts[inside]
+
+
+def known(times: Ids) -> npt.NDArray[np.bool_]:
+    """Which of these times Python knows."""
+    return (times >= FIRST) & (times <= LAST)
+
+
+def held_by_any(config: TimeWindow | SessionWindow, times: Ids) -> npt.NDArray[np.bool_]:
+    """Which of these times can lie in a window at all."""
+    return known(times if isinstance(config, SessionWindow) else times // config.slide * config.slide)
 
 
 # --- the watermark ------------------------------------------------------------------------------------------------
@@ -85,7 +101,7 @@ def _after(config: WindowConfig, before: int, latest: int | None, turn: WindowTu
     assert not isinstance(config, CountWindow)
     if config.timestampField is None:
         return max(before, round(turn.time() * 1_000_000))
-    return before if latest is None else max(before, latest - config.lateness)
+    return before if latest is None else max(before, min(max(latest - config.lateness, FIRST), LAST))
 
 
 def latest_of(table: pa.Table, field: str | None) -> int | None:
