@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -73,9 +73,11 @@ def topology() -> TridentTopology:
     return topology
 
 
-def session() -> SparkSession:
+def session(more: Mapping[str, str] | None = None) -> SparkSession:
+    """Two executors of one core each; `more` confs."""
     return (
         SparkSession.builder.master("local-cluster[2,1,1024]")
+        .config(map=dict(more or {}))
         .appName("trident-cluster-test")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")

@@ -1,5 +1,5 @@
 """The same topology where Spark's workers are processes of their own: tasks fail and give their rows in another order
-when they are run again, and an executor is killed."""
+when they are run again, and workers and executors are killed."""
 
 import json
 import subprocess
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import losses
 from tests.cluster.drive import BATCHES
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
@@ -26,3 +27,12 @@ def test_counts_are_exact_with_separate_worker_processes(kill: bool, tmp_path: P
     assert told["counts"] == counts
     assert told["lengths"] == {word: len(word) * n for word, n in counts.items()}
     assert len(told["killed"]) == (1 if kill else 0)
+
+
+def test_windows_letters_and_outputs_are_exact_where_a_worker_and_two_executors_die_within_batches(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "tests.cluster.losses", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert json.loads(done.stdout.strip().splitlines()[-1]) == losses.expected()

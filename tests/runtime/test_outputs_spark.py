@@ -1,5 +1,6 @@
 """Batches handed over as DataFrames: small ones and large ones, from every stage."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from trident import Count, TridentTopology, publishedFiles, readParquet
 from trident.compiler.spark.engine import SparkEngine
 from trident.errors import LogCorruptError
 from trident.runtime.start import start_on
-from trident.spouts import FixedBatchSpout
+from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
+from trident.testing.local import start_local
 
 pytestmark = pytest.mark.spark
 
@@ -93,3 +95,23 @@ def test_a_best_effort_branch_runs_beside_the_batches(spark: SparkSession, tmp_p
         running.processAllAvailable(timeout=60)
         assert running.state("n").value == 4
     assert sorted(taken) == [(1, 2), (2, 0), (3, 0)], "the end of a run waits for what is under way"
+
+
+def test_spark_reads_whole_batches_once_each_while_they_are_published(spark: SparkSession, tmp_path: Path) -> None:
+    """Whenever one looks, it is the batches 1 to n, and a DataFrame keeps showing those that were there."""
+    topology, feeder = TridentTopology(), FeederBatchSpout("batch long, n long")
+    topology.newStream("numbers", feeder).writeParquet(tmp_path / "out", partitionBy="n")
+    first, last = None, 0
+    with start_local(topology, name="t", checkpointLocation=tmp_path / "c") as running:
+        for batch in range(1, 41):
+            feeder.feed([(batch, n) for n in range(3)])
+        deadline = time.monotonic() + 60
+        while last < 40 and time.monotonic() < deadline:
+            frame = readParquet(spark, tmp_path / "out")
+            found = sorted(map(tuple, frame.collect()))
+            last = max((batch for batch, _ in found), default=0)
+            assert found == [(batch, n) for batch in range(1, last + 1) for n in range(3)]
+            first = first or (frame, found)
+        running.processAllAvailable(timeout=20)
+    assert last == 40 and first is not None
+    assert sorted(map(tuple, first[0].collect())) == first[1]
