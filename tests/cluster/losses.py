@@ -27,8 +27,8 @@ from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 
 FOLDER = "TRIDENT_TEST_LOSSES"
-BATCHES = [[(f"w{row % 6}", batch * 40 + row) for row in range(40)] for batch in range(8)]
-WORKER, READER, REDUCER = 2 * 40 + 25, 4 * 40 + 25, 6 * 40 + 25
+BATCHES = [[(f"w{row % 4}", batch * 40 + row) for row in range(40)] for batch in range(5)]
+WORKER, READER, REDUCER = 40 + 25, 2 * 40 + 25, 3 * 40 + 25
 """The tuples at which each of them dies, once."""
 
 
@@ -147,7 +147,8 @@ def main(folder: Path) -> None:
     from trident import publishedFiles
 
     os.environ[FOLDER] = str(folder)
-    spark = session({f"spark.executorEnv.{FOLDER}": str(folder)})
+    quick = {"spark.shuffle.io.retryWait": "200ms"}  # what a dead executor shuffled does not come back by waiting
+    spark = session({f"spark.executorEnv.{FOLDER}": str(folder), **quick})
     with topology(folder).start(spark, name="losses", checkpointLocation=folder / "checkpoint") as running:
         running.processAllAvailable(timeout=240)
         told = found(running, folder)
