@@ -465,8 +465,8 @@ GUARDS = [
         "expiry, frozen with the batch",
         "a driver with another ttlSecs that applies a batch again brings back what had passed away",
         "trident/runtime/frozen_batches.py",
-        "life_of(result), self.whole(result)",
-        "math.inf, self.whole(result)",
+        "life_of(result), keys_and_values(",
+        "math.inf, keys_and_values(",
         "tests/runtime/test_expiry.py -k killed",
     ),
     Guard(
