@@ -21,7 +21,7 @@ demo: $(READY) ## count the words of a novel on Spark, killed once on the way; R
 test: $(READY) ## all tests, doctests and notebooks, then the engine's tests through Spark Connect
 	$(RUN) -m pytest -n 2 --dist worksteal -m "not alone"
 	$(RUN) -m pytest -m alone
-	SPARK_API_MODE=connect $(RUN) -m pytest -m spark $(ENGINE_TESTS)
+	SPARK_API_MODE=connect $(RUN) -m pytest -n 2 --dist worksteal -m spark $(ENGINE_TESTS)
 
 check: $(READY) ## format, lint and strict types, as CI wants them
 	$(RUN) -m ruff format --check .
