@@ -433,7 +433,9 @@ def test_timestamps_are_instants_whatever_the_sessions_zone(other_spark: SparkSe
 
 
 @pytest.mark.parametrize("how", ["one file", "two files", "placed elsewhere", "read twice", "merged"])
-def test_what_is_read_in_one_partition_is_aggregated_there(spark: SparkSession, tmp_path: Path, how: str) -> None:
+def test_what_is_read_in_one_partition_is_aggregated_there(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
     """Spark does not know of a small file that it is one partition, and would shuffle."""
     topology = TridentTopology()
     lines = stream(topology, "line string", [])
@@ -451,5 +453,5 @@ def test_what_is_read_in_one_partition_is_aggregated_there(spark: SparkSession, 
     emission = FilesEmission(files, given.schema)
     starts = {id(start): start_of(start, found.names(start), emission, spark, tmp_path)}
     frame = Lowering(found, starts, Profile(False, 2), {}).frame(state._node)
-    plan = frame._sc._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple")
-    assert ("Exchange" in plan) == (how != "one file")
+    frame.explain()
+    assert ("Exchange" in capsys.readouterr().out) == (how != "one file")
