@@ -4,9 +4,11 @@ import functools
 import gc
 import os
 import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _UNKNOWN = 8
@@ -48,3 +50,9 @@ def on_this_machine(spark: "SparkSession") -> bool:
 def conf(spark: "SparkSession", key: str) -> str:
     """A setting of the session; "" where there is none."""
     return str(spark.conf.get(key, None) or "")  # "" as default is refused for keys that Spark knows to be numbers
+
+
+def numbers_of(batches: "Iterable[pa.RecordBatch]") -> Iterator[int]:
+    """The numbers of the shares that a task has: the only column of what comes to it."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()

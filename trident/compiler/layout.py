@@ -7,7 +7,7 @@ from types import MappingProxyType
 from pyspark import cloudpickle
 
 from trident.base.errors import UserCodeError
-from trident.compiler.needs import between, needs, with_letters
+from trident.compiler.needs import needs, with_letters
 from trident.compiler.program import Stage
 from trident.compiler.tuples.failures import Where
 from trident.compiler.tuples.kernels import Work, work_of
@@ -26,6 +26,7 @@ from trident.plan.nodes import (
     StateQuery,
     WindowPanes,
     sources_of,
+    walk,
 )
 from trident.plan.partitions import Counts, partition_counts
 
@@ -95,7 +96,7 @@ def layout(
     `captured` are the Debug steps whose tuples are brought to the run's log; `caught` says of which nodes (by id)
     tuples may leave the stream."""
     start_ids = frozenset(id(node) for node in starts)
-    nodes = between([*ends, *captured], set(start_ids))
+    nodes = walk(*ends, *captured, starts=start_ids)
     readers = dict.fromkeys(map(id, nodes), 0)
     for node in nodes:
         for source in () if id(node) in start_ids else sources_of(node):

@@ -1,4 +1,4 @@
-"""The nodes between two ends, and which fields of each anybody reads: nothing else is carried through Python."""
+"""Which fields of each node anybody reads: what nobody reads is not carried through Python."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -97,20 +97,3 @@ def entering(node: Node, after: set[str]) -> list[set[str]]:
 def _some(node: Node, after: set[str]) -> set[str]:
     """The fields that are needed of what leaves a node, one at least: Spark carries no row without a column."""
     return after.intersection(node.schema.names) or set(node.schema.names[:1])
-
-
-def between(ends: Sequence[Node], starts: set[int]) -> list[Node]:
-    """The nodes from the starts (by id) to the ends, in walk order; nothing below a start."""
-    found: dict[int, Node] = {}
-
-    def visit(node: Node) -> None:
-        if id(node) in found:
-            return
-        if id(node) not in starts:
-            for source in sources_of(node):
-                visit(source)
-        found[id(node)] = node
-
-    for end in ends:
-        visit(end)
-    return list(found.values())

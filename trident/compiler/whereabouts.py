@@ -1,7 +1,6 @@
 """Who runs each step of a topology: Spark itself, Python in its workers, or the driver; and what each stage makes."""
 
 from trident.compiler.folding.specs import all_native
-from trident.compiler.needs import between
 from trident.compiler.program import Program, RequestPlan, Stage
 from trident.compiler.stages import has_python_form
 from trident.compiler.tuples.kernels import work_of
@@ -48,7 +47,7 @@ def whereabouts(program: Program) -> dict[int, str]:
 
 def _nodes(stage: Stage) -> list[Node]:
     ends = [output.step for output in stage.frozen] + [*stage.debugs, *stage.effects]
-    return between(ends, {id(node) for node in stage.inputs})
+    return walk(*ends, starts={id(node) for node in stage.inputs})
 
 
 def _runner(node: Node) -> str:

@@ -4,7 +4,7 @@ Nodes are compared by identity: a stream used twice is one node with two readers
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -443,13 +443,13 @@ def sources_of(node: Node) -> tuple[Node, ...]:
     return () if source is None else (source,)
 
 
-def walk(*roots: Node) -> list[Node]:
-    """All nodes below the roots, each once, every node after those it reads."""
+def walk(*roots: Node, starts: Container[int] = ()) -> list[Node]:
+    """All nodes below the roots, each once, every node after those it reads; nothing below the starts (by id)."""
     seen: dict[int, Node] = {}
 
     def visit(node: Node) -> None:
         if id(node) not in seen:
-            for source in sources_of(node):
+            for source in () if id(node) in starts else sources_of(node):
                 visit(source)
             seen[id(node)] = node
 

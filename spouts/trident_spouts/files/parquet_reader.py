@@ -5,6 +5,7 @@ the rows, writes them as Arrow and sends them to a worker that could have read t
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import arrow_schema
 from trident_spouts.casting import NotCast, cast_column
 from trident_spouts.emission import PART_BYTES
-from trident_spouts.workers import settle
+from trident_spouts.workers import numbers_of, settle
 
 _ROWS = 10_000
 """Tuples that a function gets at once, as many as Spark would send."""
@@ -29,12 +30,19 @@ class RowGroups:
     numbers: tuple[int, ...]
 
 
-def footer(path: str) -> pq.FileMetaData:
-    """The file's footer; SourceUnreadableError where there is none."""
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """SourceUnreadableError for what is no Parquet file."""
     try:
-        return pq.read_metadata(path)
+        yield
     except (OSError, pa.ArrowException) as error:
         raise SourceUnreadableError(f"FileSpout: {path} is no readable Parquet file: {error}") from error
+
+
+def footer(path: str) -> pq.FileMetaData:
+    """The file's footer; SourceUnreadableError where there is none."""
+    with _readable(path):
+        return pq.read_metadata(path)
 
 
 def only_spark_reads(found: pq.FileMetaData) -> bool:
@@ -83,24 +91,19 @@ class GroupReader:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The tuples of the shares whose numbers come."""
         settle()
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for groups in self.shares[number]:
-                    yield from read_groups(groups, self.schema)
+        for number in numbers_of(batches):
+            for groups in self.shares[number]:
+                yield from read_groups(groups, self.schema)
 
 
 def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatch]:
     """Their tuples as declared, as Spark's own scan would give them, some thousands at a time."""
     target = arrow_schema(schema)
-    try:
-        with pq.ParquetFile(groups.path, coerce_int96_timestamp_unit="us") as file:
-            theirs = [column_of(name, file.schema_arrow.names) for name in target.names]
-            columns = [name for name in theirs if name is not None]
-            read = file.iter_batches(_ROWS, row_groups=groups.numbers, columns=columns, use_threads=False)
-            for batch in read:
-                yield _declared(batch, theirs, target, groups.path)
-    except (OSError, pa.ArrowException) as error:
-        raise SourceUnreadableError(f"FileSpout: {groups.path} is no readable Parquet file: {error}") from error
+    with _readable(groups.path), pq.ParquetFile(groups.path, coerce_int96_timestamp_unit="us") as file:
+        theirs = [column_of(name, file.schema_arrow.names) for name in target.names]
+        columns = [name for name in theirs if name is not None]
+        for batch in file.iter_batches(_ROWS, row_groups=groups.numbers, columns=columns, use_threads=False):
+            yield _declared(batch, theirs, target, groups.path)
 
 
 def column_of(name: str, columns: Sequence[str]) -> str | None:

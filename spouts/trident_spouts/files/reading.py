@@ -13,7 +13,7 @@ from trident.base.types import arrow_schema
 from trident_spouts.emission import INLINE_BYTES, PART_BYTES, ArrowEmission
 from trident_spouts.executor import Metadata
 from trident_spouts.files.lines import line_start, read_whole_lines
-from trident_spouts.workers import on_this_machine, parallelism, settle
+from trident_spouts.workers import numbers_of, on_this_machine, parallelism, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -104,11 +104,10 @@ class ShareReader:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The tuples of the shares whose numbers come."""
         settle()
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for stretch in self.shares[number]:
-                    for table in read_stretch(stretch, self.form):
-                        yield from table.to_batches()
+        for number in numbers_of(batches):
+            for stretch in self.shares[number]:
+                for table in read_stretch(stretch, self.form):
+                    yield from table.to_batches()
 
 
 COUNTED = pa.schema([pa.field("rows", pa.int64())])
@@ -123,11 +122,10 @@ class ShareCounter:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """A row for each stretch of the shares whose numbers come."""
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for stretch in self.shares[number]:
-                    counted = sum(self.form.count(data, offset) for offset, data in _lines_of(stretch))
-                    yield pa.record_batch([pa.array([counted])], schema=COUNTED)
+        for number in numbers_of(batches):
+            for stretch in self.shares[number]:
+                counted = sum(self.form.count(data, offset) for offset, data in _lines_of(stretch))
+                yield pa.record_batch([pa.array([counted])], schema=COUNTED)
 
 
 @dataclass(slots=True)

@@ -14,11 +14,10 @@ from trident.compiler.catching import Catcher
 from trident.compiler.engine import StageResult
 from trident.compiler.layout import end_of, stage_ends
 from trident.compiler.local.evaluate import Evaluation, Run
-from trident.compiler.needs import between
 from trident.compiler.program import Group, Stage
 from trident.compiler.tuples.columns import Columns
 from trident.compiler.tuples.letters import Caught, Letters
-from trident.plan.nodes import Node
+from trident.plan.nodes import Node, walk
 from trident_spouts.executor import Emission
 
 
@@ -42,7 +41,7 @@ class ArrowSlot:
     def __init__(self, group: Group) -> None:
         self._stages = {stage.number: _compiled(stage) for stage in group.stages}
         self._catching: dict[tuple[int, frozenset[int]], StageFunction] = {}
-        self._catcher = Catcher({s.number: between(list(_ends(s)), set(map(id, s.inputs))) for s in group.stages})
+        self._catcher = Catcher({s.number: walk(*_ends(s), starts=set(map(id, s.inputs))) for s in group.stages})
         self._cancelled = threading.Event()
 
     def run(

@@ -12,7 +12,7 @@ from trident.compiler.folding.aggregating import aggregating
 from trident.compiler.folding.multireduces import multi_reduced
 from trident.compiler.folding.picks import PickSpec, picked
 from trident.compiler.local.joins import joined, merged
-from trident.compiler.needs import between, needs, with_letters
+from trident.compiler.needs import needs, with_letters
 from trident.compiler.states.queries import Read, answering
 from trident.compiler.tuples.columns import Columns, concat
 from trident.compiler.tuples.kernels import Work, catching, kernel, work_of
@@ -49,6 +49,7 @@ from trident.plan.nodes import (
     StateQuery,
     WindowPanes,
     sources_of,
+    walk,
 )
 from trident.plan.partitions import partition_counts, stays
 
@@ -90,7 +91,7 @@ class Evaluation:
         self._starts = {id(node) for node in starts}
         self._hidden = hidden
         self._native = native
-        nodes = between(list(ends), self._starts)
+        nodes = walk(*ends, starts=self._starts)
         self._counts = partition_counts(nodes, self._starts)
         self._placed = is_placed(nodes, self._counts)
         self._carried = (*hidden, PARTITION) if self._placed else hidden

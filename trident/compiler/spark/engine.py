@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,32 +106,27 @@ class SparkSlot:
         self._cancelled.clear()
         self._running.set()
 
+        def run(found: Layout, letters: Letters) -> StageResult:
+            return self._tried(stage, attempt, lambda: self._run(stage, inputs, attempt, scratch, found, letters))
+
         def plain() -> StageResult:
-            return self._tried(stage, inputs, attempt, scratch, self._layouts[stage.number], Letters())
+            return run(self._layouts[stage.number], Letters())
 
         def catch(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
             key = stage.number, frozenset(caught)
             if key not in self._catching:
                 self._catching[key] = layout(stage_ends(stage), stage.inputs, stage.debugs, caught)
-            return self._tried(stage, inputs, attempt, scratch, self._catching[key], letters)
+            return run(self._catching[key], letters)
 
         try:
             return self._catcher.run(stage, attempt, plain, catch)
         finally:
             self._running.clear()
 
-    def _tried(
-        self,
-        stage: Stage,
-        inputs: Mapping[Node, Emission | pa.Table],
-        attempt: TransactionAttempt,
-        scratch: Path,
-        found: Layout,
-        letters: Letters,
-    ) -> StageResult:
+    def _tried(self, stage: Stage, attempt: TransactionAttempt, run: Callable[[], StageResult]) -> StageResult:
         """One run of a stage; an error that Spark gives becomes the one that stands for it."""
         try:
-            return self._run(stage, inputs, attempt, scratch, found, letters)
+            return run()
         except Exception as error:
             if self._cancelled.is_set():
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled") from None

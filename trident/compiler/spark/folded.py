@@ -10,7 +10,7 @@ from trident.compiler.folding.arrow_folds import quick_merge, quick_partial
 from trident.compiler.folding.folds import Fold, FoldSpec
 from trident.compiler.folding.gathers import Gather, GatherSpec
 from trident.compiler.folding.picks import PickSpec, picked
-from trident.compiler.spark.worker import Batches, Chain, guarded, sliced
+from trident.compiler.spark.worker import Batches, Chain, OnWorker, sliced
 from trident.compiler.tuples.columns import Columns, concat
 from trident.compiler.windows.panes import PaneSpec
 
@@ -19,14 +19,11 @@ _KEYS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Partial:
+class Partial(OnWorker):
     """A chain, and a partition's tuples folded to one accumulator a key."""
 
     chain: Chain
     spec: FoldSpec
-
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         spec = self.spec
@@ -71,14 +68,11 @@ class Quick:
 
 
 @dataclass(frozen=True, slots=True)
-class PaneFold:
+class PaneFold(OnWorker):
     """A chain, and a partition's tuples folded to one accumulator a pane and group; these meet on the driver."""
 
     chain: Chain
     spec: PaneSpec
-
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         spec = self.spec
@@ -93,13 +87,10 @@ class PaneFold:
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(OnWorker):
     """Partial accumulators of a partition, met by key, and presented; without key fields one row, also of nothing."""
 
     spec: FoldSpec
-
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         spec, fold = self.spec, Fold(self.spec)
@@ -116,15 +107,12 @@ MARK = "__trident_mark"
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
+class Gathering(OnWorker):
     """Every tuple of a partition's groups, which are whole here; without key fields one group, also of nothing. Rows
     that are marked are no tuples."""
 
     spec: GatherSpec
     entering: pa.Schema
-
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         gather = Gather(self.spec)
@@ -138,14 +126,11 @@ class Gathering:
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class Picked(OnWorker):
     """The tuples that are picked of a partition."""
 
     spec: PickSpec
     entering: pa.Schema
-
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         kept: Columns | None = None

@@ -16,8 +16,9 @@ from trident.compiler.spark.errors import translated
 from trident.compiler.spark.freeze import reachable, read_frozen
 from trident.compiler.spark.parquet import PART, Part, WriteFrozen
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
-from trident.compiler.spark.worker import Batches, guarded
+from trident.compiler.spark.worker import Batches, OnWorker
 from trident_spouts.emission import ArrowEmission
+from trident_spouts.workers import numbers_of
 
 
 class Frames(Protocol):
@@ -88,18 +89,14 @@ def _ours(error: Exception) -> TridentError:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFrozen:
+class ReadFrozen(OnWorker):
     """From numbers of files to their rows."""
 
     checkpoint: str
     frozen: FrozenFiles
 
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
-
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                one = FrozenFiles(self.frozen.folder, (self.frozen.files[number],), self.frozen.schema)
-                for table in read_frozen(Path(self.checkpoint), one):
-                    yield from table.to_batches()
+        for number in numbers_of(batches):
+            one = FrozenFiles(self.frozen.folder, (self.frozen.files[number],), self.frozen.schema)
+            for table in read_frozen(Path(self.checkpoint), one):
+                yield from table.to_batches()

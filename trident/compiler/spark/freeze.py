@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from trident.base.errors import LogCorruptError
 from trident.base.values import conform
 from trident.compiler.engine import FrozenFile, FrozenFiles
-from trident.compiler.spark.worker import Batches, guarded
+from trident.compiler.spark.worker import Batches, OnWorker
 
 MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.int64()), ("checksum", pa.int64())])
 """What a task tells of the file that it wrote."""
@@ -83,15 +83,12 @@ def sync_folder(folder: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class FreezeWriter:
+class FreezeWriter(OnWorker):
     """Writes a partition's batches and gives one manifest row."""
 
     folder: str
     part: str
     schema: pa.Schema
-
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         file = write_frozen(batches, Path(self.folder), self.part, self.schema)

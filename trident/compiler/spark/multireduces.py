@@ -18,7 +18,7 @@ from trident.compiler.spark import places
 from trident.compiler.spark.names import all_quoted, quoted
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.tails import Tail
-from trident.compiler.spark.worker import Batches, guarded
+from trident.compiler.spark.worker import Batches, OnWorker
 from trident.compiler.tuples.columns import Columns
 from trident.plan.nodes import MultiReduce
 
@@ -51,15 +51,12 @@ def multi_reduced(node: MultiReduce, frames: Sequence[DataFrame], count: int | N
 
 
 @dataclass(frozen=True, slots=True)
-class MultiReducing:
+class MultiReducing(OnWorker):
     """A reducer over a partition of rows of several streams, in a worker."""
 
     spec: ReduceSpec
     entering: pa.Schema
     count: int | None
-
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         filled = (batch for batch in batches if batch.num_rows)

@@ -19,7 +19,8 @@ from trident.base.errors import OutputError, OutputUnavailableError
 from trident.base.values import to_python
 from trident.compiler.engine import FrozenFiles
 from trident.compiler.spark.freeze import read_frozen, sync_folder
-from trident.compiler.spark.worker import Batches, guarded
+from trident.compiler.spark.worker import Batches, OnWorker
+from trident_spouts.workers import numbers_of
 
 PART = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())])
 """What a task tells of a file that it wrote."""
@@ -118,7 +119,7 @@ def escaped(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteFrozen:
+class WriteFrozen(OnWorker):
     """From numbers of frozen files to Parquet files of the same rows, one row told of each."""
 
     checkpoint: str
@@ -126,11 +127,8 @@ class WriteFrozen:
     folder: str
     partitions: tuple[str, ...]
 
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
-
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        numbers = list(numbers_of(batches))
         files = tuple(self.frozen.files[number] for number in numbers)
         chosen = FrozenFiles(self.frozen.folder, files, self.frozen.schema)
         tables = read_frozen(Path(self.checkpoint), chosen)

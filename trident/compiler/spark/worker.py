@@ -33,6 +33,18 @@ def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches
         raise encoded(error) from None
 
 
+class OnWorker:
+    """What a worker runs over a partition: `_run`, guarded."""
+
+    __slots__ = ()
+
+    def __call__(self, batches: Batches) -> Batches:
+        return guarded(self._run, batches)
+
+    def _run(self, batches: Batches) -> Iterable[pa.RecordBatch]:
+        raise NotImplementedError
+
+
 FAILURE = "__trident_failure"
 """The hidden last field of what a telling function gives."""
 
@@ -83,7 +95,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(OnWorker):
     """Adjacent Python operations as one function over a partition."""
 
     works: tuple[Work, ...]
@@ -92,9 +104,6 @@ class Chain:
     before: Callable[[Batches], Batches] | None = None
     """What gives the batches that enter, where that runs in the same worker: a source's reader."""
     life: Life | None = None
-
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
 
     def columns(self, batches: Batches, letters: Letters | None = None) -> Iterator[Columns]:
         """What leaves the chain, batch by batch; `letters` takes what is caught on the way."""
@@ -128,7 +137,7 @@ CAUGHT = "__trident_caught"
 
 
 @dataclass(frozen=True, slots=True)
-class Catching:
+class Catching(OnWorker):
     """A chain that leaves tuples out on which its functions fail, and tells of them beside the others."""
 
     chain: Chain
@@ -137,9 +146,6 @@ class Catching:
     def leaving(self) -> pa.Schema:
         """The chain's fields, and what was caught."""
         return self.chain.leaving.append(pa.field(CAUGHT, pa.string()))
-
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         letters, leaving = Letters(), self.leaving
@@ -154,13 +160,10 @@ class Catching:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(OnWorker):
     """A chain that runs for what its functions do and gives nothing."""
 
     chain: Chain
-
-    def __call__(self, batches: Batches) -> Batches:
-        return guarded(self._run, batches)
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for _ in self.chain.columns(batches):

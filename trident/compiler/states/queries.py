@@ -8,11 +8,10 @@ import pyarrow as pa
 
 from trident.base.errors import FailedException, StateError
 from trident.base.types import arrow_schema
-from trident.base.values import NotAccepted, type_name
 from trident.compiler.states.shapes import shape_of
-from trident.compiler.tuples.calls import ListCollector, not_emitted
+from trident.compiler.tuples.calls import ListCollector, column_of, not_emitted
 from trident.compiler.tuples.columns import Column, Columns
-from trident.compiler.tuples.failures import Where, short
+from trident.compiler.tuples.failures import Where
 from trident.compiler.tuples.keyed import key_columns
 from trident.compiler.tuples.keys import KeyIndex
 from trident.operations.tuples import tuple_type
@@ -92,14 +91,10 @@ def _query(step: StateQuery) -> Answer:
             raise
         except (Exception, SystemExit) as cause:
             raise where.raised(cause, lists, row) from cause
-        made = {}
-        for at, field in enumerate(outputs):
-            try:
-                made[field.name] = Column.made([values[at] for values in emitted], field.type)
-            except NotAccepted as error:
-                came = f"{short(error.value)} ({type(error.value).__name__})"
-                what = f"{came} for field {field.name!r}, declared {type_name(field.type)}"
-                raise where.gave(what, lists, origins[error.row], error.why) from None
+        made = {
+            field.name: column_of(where, [values[at] for values in emitted], field, lists, origins.__getitem__)
+            for at, field in enumerate(outputs)
+        }
         return columns.take(origins).plus(made)
 
     return answer

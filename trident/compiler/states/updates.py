@@ -15,7 +15,7 @@ from trident.base.types import arrow_schema, select
 from trident.base.values import NotAccepted, to_python, type_name
 from trident.compiler.states.overlay import MapOverlay, Overlay, Stored, ValueOverlay
 from trident.compiler.states.shapes import shape_of
-from trident.compiler.tuples.calls import ListCollector
+from trident.compiler.tuples.calls import ListCollector, misfit
 from trident.compiler.tuples.columns import Column, Columns
 from trident.compiler.tuples.failures import Where, short
 from trident.compiler.tuples.keys import KeyIndex
@@ -138,10 +138,8 @@ def _emissions(where: Where, emitted: list[tuple[Any, ...]], outputs: pa.Schema)
         try:
             columns[field.name] = Column.made([values[at] for values in emitted], field.type)
         except NotAccepted as error:
-            came = f"{short(error.value)} ({type(error.value).__name__})"
             hint = f" ({error.why})" if error.why else ""
-            what = f"emitted {came} for field {field.name!r}, declared {type_name(field.type)}{hint}"
-            raise where.error(what) from None
+            raise where.error(f"emitted {misfit(error, field)}{hint}") from None
     return Columns(columns, len(emitted)).table(outputs)
 
 

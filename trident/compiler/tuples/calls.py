@@ -156,12 +156,12 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema) -> Callable[
     def run(lists: Lists, rows: int) -> Emitted:
         ends = None
         if many:
-            results, ends = _flatten(where, call(lists, rows), lists, rows)
+            results, ends = flatten(where, call(lists, rows), lists, rows)
         else:
             results = gather(where, call(lists, rows), lists, rows)
             if any(hasattr(kind, "__next__") for kind in set(map(type, results))):
                 each = (result if hasattr(result, "__next__") else (result,) for result in results)
-                results, ends = _flatten(where, each, lists, rows)
+                results, ends = flatten(where, each, lists, rows)
         origin = origin_of(ends)
         if len(outputs) == 1 and not collected and are_exact(results, outputs.field(0).type):  # the common way
             return Emitted([column_of(where, results, outputs.field(0), lists, origin, True)], ends, len(results))
@@ -177,7 +177,7 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema) -> Callable[
     return run
 
 
-def _flatten(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> tuple[list[Any], list[int]]:
+def flatten(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> tuple[list[Any], list[int]]:
     """Every emission of every result, and how many had come at the end of each. One result lives at a time: many
     generators at once are work for the garbage collector."""
     flat: list[Any] = []
@@ -262,6 +262,10 @@ def column_of(
     try:
         return Column.made(values, field.type, exact)
     except NotAccepted as error:
-        came = f"{short(error.value)} ({type(error.value).__name__})"
-        what = f"{came} for field {field.name!r}, declared {type_name(field.type)}"
-        raise where.gave(what, lists, origin(error.row), error.why) from None
+        raise where.gave(misfit(error, field), lists, origin(error.row), error.why) from None
+
+
+def misfit(error: NotAccepted, field: pa.Field) -> str:
+    """What came for a field that does not take it."""
+    came = f"{short(error.value)} ({type(error.value).__name__})"
+    return f"{came} for field {field.name!r}, declared {type_name(field.type)}"

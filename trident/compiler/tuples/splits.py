@@ -1,6 +1,6 @@
 """What a split's function sends to its streams, as columns: the tuples of all streams in the order they were sent."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any
@@ -8,9 +8,9 @@ from typing import Any
 import numpy
 import pyarrow as pa
 
-from trident.base.errors import FailedException, UserFunctionError
+from trident.base.errors import UserFunctionError
 from trident.base.names import did_you_mean
-from trident.compiler.tuples.calls import Emitted, Lists, column_of, origin_of, spread
+from trident.compiler.tuples.calls import Emitted, Lists, column_of, flatten, origin_of, spread
 from trident.compiler.tuples.calls import calls as called
 from trident.compiler.tuples.columns import Column, Columns
 from trident.compiler.tuples.failures import Where, short
@@ -129,28 +129,17 @@ def _pairs(operation: Operation, where: Where, streams: Streams) -> Callable[[Li
     else:
         results = called(operation, where.inputs)
 
-    def run(lists: Lists, rows: int) -> tuple[list[Any], list[int]]:
-        pairs: list[Any] = []
-        ends: list[int] = []
-        try:
-            for result in results(lists, rows):
-                if type(result) is tuple:
-                    pairs.append(result)
-                elif type(result) is GeneratorType or isinstance(result, list | Iterator):
-                    pairs.extend(result)
-                else:
-                    hint = "return a pair ('stream', values), or yield any number of them"
-                    raise where.gave(f"{short(result)} where streams are named", lists, len(ends), hint)
-                ends.append(len(pairs))
-        except FailedException:
-            raise
-        except (Exception, SystemExit) as cause:
-            raise where.raised(cause, lists, len(ends)) from cause
-        if len(ends) != rows:  # a StopIteration of the user's ends our loop without a sound
-            raise where.raised(StopIteration(), lists, len(ends))
-        return pairs, ends
+    def sent(lists: Lists, rows: int) -> Iterator[Iterable[Any]]:
+        for row, result in enumerate(results(lists, rows)):
+            if type(result) is tuple:
+                yield (result,)
+            elif type(result) is GeneratorType or isinstance(result, list | Iterator):
+                yield result
+            else:
+                hint = "return a pair ('stream', values), or yield any number of them"
+                raise where.gave(f"{short(result)} where streams are named", lists, row, hint)
 
-    return run
+    return lambda lists, rows: flatten(where, sent(lists, rows), lists, rows)
 
 
 def _collected(operation: Operation, where: Where, streams: Streams) -> Callable[[Lists, int], Iterator[list[Any]]]:

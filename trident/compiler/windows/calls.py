@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from trident.base.errors import FailedException
 from trident.base.types import arrow_schema
-from trident.base.values import NotAccepted, type_name
-from trident.compiler.tuples.calls import ListCollector
+from trident.base.values import NotAccepted
+from trident.compiler.tuples.calls import ListCollector, misfit
 from trident.compiler.tuples.columns import Column, Columns
-from trident.compiler.tuples.failures import Where, short
+from trident.compiler.tuples.failures import Where
 from trident.operations.windowing import Windowing
 from trident.plan.nodes import Window, WindowPanes
 
@@ -124,6 +124,5 @@ def made_column(where: Where, values: list[Any], field: pa.Field) -> Column:
     try:
         return Column.made(values, field.type)
     except NotAccepted as error:
-        came = f"{short(error.value)} ({type(error.value).__name__})"
         hint = f" ({error.why})" if error.why else ""
-        raise where.error(f"gave {came} for field {field.name!r}, declared {type_name(field.type)}{hint}") from None
+        raise where.error(f"gave {misfit(error, field)}{hint}") from None
