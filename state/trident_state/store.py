@@ -167,12 +167,13 @@ class Store(Protocol):
         ...
 
     def create(self, lease: Lease, birth: int) -> None:
-        """Found an empty state whose groups all stand at marker `birth`. Idempotent under one lease."""
+        """Found an empty state whose groups all stand at marker `birth`, after a `report`. Idempotent under one
+        lease."""
         ...
 
     def acquire(self, lease: Lease) -> None:
-        """Set the fence of every group and erase its open record; FencedError at a higher epoch, or an equal one
-        with another token. From here on nobody with an older lease can write."""
+        """After a `report`, set the fence of every group and erase its open record; FencedError at a higher epoch, or
+        an equal one with another token. From here on nobody with an older lease can write."""
         ...
 
     def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:

@@ -1,9 +1,9 @@
-"""A driver on a Spark with worker processes of their own, as a program: counts words, and kills an executor if told so.
+"""A driver on a Spark with worker processes of their own, as a program: counts words, and kills an executor.
 
 Every task that reads lines fails once, when half its rows have gone on, and gives them in another order when Spark
 runs it again.
 
-Usage: python -m tests.cluster.drive FOLDER [kill]. Prints the counts as JSON in its last line.
+Usage: python -m tests.cluster.drive FOLDER. Prints the counts as JSON in its last line.
 """
 
 import json
@@ -23,7 +23,7 @@ from trident import Count, TridentTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 
-BATCHES = [[f"word{(batch * 7 + row) % 50} tail{row % 3}" for row in range(200)] for batch in range(12)]
+BATCHES = [[f"word{(batch * 7 + row) % 50} tail{row % 3}" for row in range(200)] for batch in range(6)]
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 
 
@@ -106,14 +106,13 @@ def kill_one(app: str, killed: list[int]) -> None:
     killed.append(victim)
 
 
-def main(folder: str, kill: bool) -> None:
+def main(folder: str) -> None:
     spark = session()
     killed: list[int] = []
     with topology().start(spark, name="cluster", checkpointLocation=folder) as running:
-        if kill:
-            while running.lastProgress is None:
-                time.sleep(0.02)
-            threading.Thread(target=kill_one, args=(spark.sparkContext.applicationId, killed)).start()
+        while running.lastProgress is None:
+            time.sleep(0.02)
+        threading.Thread(target=kill_one, args=(spark.sparkContext.applicationId, killed)).start()
         running.processAllAvailable(timeout=240)
         counts, lengths = dict(running.state("counts").items()), dict(running.state("lengths").items())
     print(json.dumps({"counts": counts, "lengths": lengths, "killed": killed}))
@@ -121,4 +120,4 @@ def main(folder: str, kill: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], "kill" in sys.argv[2:])
+    main(sys.argv[1])

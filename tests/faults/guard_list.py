@@ -288,8 +288,8 @@ GUARDS = [
         "whole (Redis)",
         "a state of which a server evicted keys, or somebody deleted some, goes on counting without them",
         "state/trident_state/redis/store.py",
-        "        self._reader.demand_whole(layout)\n",
-        "",
+        "self._with_layout(self._reader.whole)",
+        "self._with_layout(self._reader.current)",
         "tests/faults/test_server_faults.py -k somebody_deleted",
     ),
     Guard(

@@ -104,3 +104,24 @@ def test_a_batch_takes_one_round_trip_to_each_store(tmp_path: Path, shared_redis
     assert {len(commands) for commands in writes} == {3}, "open, merge, commit"
     others = len([commands for commands in during if commands]) - len(writes)
     assert others <= 8, "the look at fences and markers once a second, and what each state has forgotten, once"
+
+
+def test_a_start_asks_each_store_a_dozen_times(tmp_path: Path, shared_redis: RedisServer) -> None:
+    """What server it is; three looks at it and at what is there; whether that is whole, the scripts, the fence, the
+    markers."""
+    asked: list[list[bytes]] = []
+
+    def ask(commands: Sequence[bytes]) -> None:
+        asked.append(list(commands))
+
+    with RequestProxy(shared_redis.port, ask) as proxy:
+        topology = topology_into(RedisMapState.opaque(f"redis://127.0.0.1:{proxy.port}/0"))
+        for _ in range(2):
+            asked.clear()
+            with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
+                during = list(asked)
+                running.processAllAvailable(timeout=20)
+    requests = [commands[0].split(b"\r\n")[2] for commands in during if commands]
+    requests = [request for request in requests if request != b"CLIENT"]  # redis-py tells each connection who it is
+    looks = [b"INFO", b"TYPE"] * 3
+    assert requests == [b"INFO", *looks, b"MULTI", b"SCRIPT", b"EVALSHA", b"HMGET"]

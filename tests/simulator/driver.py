@@ -1,6 +1,7 @@
 """One driver of the simulated topology: put together as `trident.runtime.start` does it, from the same parts."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,7 @@ class Driver:
             self._over(error)
             return
         run.gate = Gate(self)
+        run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
         self.run = run
         kinds = {step.state.name: step.state.factory.kind for step in group.states}
         self.commits = RunCommits({group.name: run}, self.begun.stores, kinds, self._check)

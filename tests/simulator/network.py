@@ -26,7 +26,8 @@ ERRORS = (
 
 
 _POINTS = frozenset({b"EVALSHA", b"EXEC"})
-"""Before each of these others may come in between; of other commands, before the first one of a request."""
+"""Before each of these others may come in between; of other commands, before the first one of a request, and where a
+look at what is there goes on to what it holds."""
 
 
 @dataclass
@@ -125,7 +126,7 @@ class Connection:
         replies, run = self._replies, server.run
         for at, command in enumerate(commands):
             name = command[0]
-            if at == 0 or name in _POINTS:
+            if at == 0 or name in _POINTS or (name == b"HMGET" and commands[at - 1][0] == b"TYPE"):
                 self._arrive(commands, at)
             if at == cut:
                 if fault == "error" and name == b"EVALSHA":

@@ -21,6 +21,7 @@ from trident.base.attempt import Lease
 from trident.compiler.states.queries import compile_query
 from trident.runtime import committer, crash, fitting, frozen_batches, group_run, reading, slots, sources, start, watch
 from trident.runtime.frozen_batches import keys_and_values
+from trident.runtime.hottest import hottest_of
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory import entries as memory_entries
@@ -30,6 +31,7 @@ from trident_state.memory.segments import Segment
 from trident_state.records.forms import records_of, unpacked
 from trident_state.redis import cluster, findings, meta, placement, reader, writer
 from trident_state.redis import store as redis_store
+from trident_state.redis.findings import looks
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import parse_meta, read_meta
 from trident_state.redis.placement import PUT_KEYS, Placement, place, place_distinct
@@ -216,6 +218,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (snapshots, "read_segment", _read_segment),
         (snapshots, "delete_segments", lambda folder, names: Worlds.now.segments.delete(folder, names)),
         (snapshots, "strays", _strays),
+        (committer, "hottest_of", remembered(hottest_of, lambda step, table: (id(step), content(table)))),
         *((module, "encode_keys", encode) for module in (redis_store, memory_store)),
         *((module, "hash_keys", hashed) for module in (placement, memory_store, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
@@ -233,6 +236,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (redis_store, "records_of", cache(records_of)),
         (redis_store, "check_server", remembered(check_server, lambda info, *where: (id(info), *where))),
         *((module, "command", packed) for module in (cluster, findings, reader, redis_store)),
+        (findings, "looks", cache(looks)),
         *((module, "read_meta", lru_cache(MOST)(read_meta)) for module in (findings, reader)),
     ]
 

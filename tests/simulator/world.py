@@ -69,6 +69,8 @@ class World:
         self.scheduler.in_fibers = chance.choice((0.0, 0.02, 0.05, 0.1, 0.3))
         self.scheduler.pausing = chance.choice((0.2, 0.6))
         self._put_keys = chance.choice((1, 2, 1000))
+        self.idle = chance.choice((0.001, 0.05, 0.5))
+        """Seconds after which a source that had nothing is asked again."""
         self.faults = Faults(self)
         self._reads = Reads(self)
         self._next_read = chance.randint(1, 100)

@@ -138,8 +138,10 @@ class Committer:
 
     def heal(self, state: str, upto: int) -> None:
         """Bring a store that was rewound up to batch `upto`, from the frozen batches."""
-        store, report = self.stores[state], self.stores[state].report()
-        birth = self.births[state].txid
+        store, birth = self.stores[state], self.births[state].txid
+        if all(g.lease == self.lease and g.marker is not None and g.marker >= upto for g in store.groups_of()):
+            return
+        report = store.report()
         demand_this_log(state, report, self.log.uuid)
         fell_back = of_another_life(report, self.births[state])
         if fell_back or any(group.marker is None for group in report.groups):  # also where only a part of it is gone

@@ -23,6 +23,11 @@ class Servers:
         self._slots: Slots | None = None
         self._known: list[Address] = []
 
+    @property
+    def cluster(self) -> bool:
+        """Whether they were a cluster when we looked last."""
+        return bool(self._known)
+
     def slots(self) -> Slots:
         """Who holds which slot. Raises StateUnavailableError where none of the servers answers."""
         if (known := self._slots) is not None:

@@ -2,7 +2,7 @@
 
 from trident.base.errors import StateOwnedError, StateShapeError
 from trident_state.redis.layout import Layout
-from trident_state.redis.link import Links
+from trident_state.redis.link import Links, Reply
 from trident_state.redis.meta import FORMAT, Meta, parse_meta, read_meta
 from trident_state.redis.wire import bulks, command
 from trident_state.store import GroupStatus, StateIdentity, StateKind, StoreReport
@@ -22,15 +22,21 @@ class Findings:
             return self._report()  # seen in parts: another driver may have founded the state in between
 
     def _report(self) -> StoreReport:
-        names = self.layout.all_metas
-        there = self._hashes(names)
-        metas = [self._meta(name, there) for name in names]
+        layout, other = self.layout, self.layout.other_meta()
+        names = [*layout.all_metas, other]
+        replies = self._links.exchange(looks(layout), errors=True)  # where it is no hash, its kind says it better
+        kinds, buckets = replies[: len(names)], replies[len(names) : -len(names)]
+        read = dict(zip(names, replies[-len(names) :], strict=True))
+        there = self._hashes(layout.all_metas, kinds[:-1])
+        metas = [self._meta(name, read[name]) if name in there else None for name in layout.all_metas]
         found = [meta for meta in metas if meta is not None]
         if found:
-            self.layout = self.layout.with_buckets(found[0].bucket_count(self._where))
-        buckets = self._hashes(self.layout.all_buckets)
+            self.layout = layout.with_buckets(found[0].bucket_count(self._where))
+        if self.layout is not layout:
+            buckets = self._links.exchange([command(b"TYPE", name) for name in self.layout.all_buckets])
+        filled = self._hashes(self.layout.all_buckets, buckets)
         if not found:
-            self._demand_empty(buckets)
+            self._demand_empty(filled, parse_meta(read[other]) if self._hashes([other], kinds[-1:]) else None)
         if metas[0] is None and all(map(_unused, found)):
             nothing = GroupStatus(None, None, None)  # or half-founded, by a driver that died over it
             return StoreReport(None, None, None, (nothing,) * self.layout.groups)
@@ -41,19 +47,18 @@ class Findings:
             tuple(GroupStatus(None, None, None) if meta is None else meta.status(self._where) for meta in metas),
         )
 
-    def _hashes(self, names: list[bytes]) -> set[bytes]:
-        """Which of these keys are there; StateOwnedError if one is no hash."""
-        kinds = self._links.exchange([command(b"TYPE", name) for name in names])
+    def _hashes(self, names: list[bytes], kinds: list[Reply]) -> set[bytes]:
+        """Which of these keys are there, by what TYPE says of them; StateOwnedError if one is no hash."""
+        self._links.demand_all(kinds)
         for name, kind in zip(names, kinds, strict=True):
             if kind not in (b"hash", b"none"):
                 raise self._foreign(name, f"is a {kind.decode()}")
         return {name for name, kind in zip(names, kinds, strict=True) if kind == b"hash"}
 
-    def _meta(self, name: bytes, there: set[bytes]) -> Meta | None:
+    def _meta(self, name: bytes, read: Reply) -> Meta:
         """A meta hash that is ours."""
-        if name not in there:
-            return None
-        meta = parse_meta(self._links.exchange([read_meta(bulks([name]))])[0])
+        self._links.demand_all([read])
+        meta = parse_meta(read)
         if meta.format is None or meta.identity is None:
             raise self._foreign(name, "is a hash that this library did not write")
         if meta.format != FORMAT:
@@ -74,20 +79,26 @@ class Findings:
                 f"declare it as it was, or reset the topology"
             )
 
-    def _demand_empty(self, there: set[bytes]) -> None:
+    def _demand_empty(self, there: set[bytes], other: Meta | None) -> None:
         """No meta hash: then no bucket either, and none of the same state in another number of groups."""
         if there:
             raise self._foreign(min(there), "is there without the state's meta hash")
-        other = self.layout.other_meta()
-        if self._hashes([other]):
-            meta = parse_meta(self._links.exchange([read_meta(bulks([other]))])[0])
-            self._demand("groups", meta.groups, str(self.layout.groups))
+        if other is not None:
+            self._demand("groups", other.groups, str(self.layout.groups))
 
     def _foreign(self, name: bytes, what: str) -> StateOwnedError:
         return StateOwnedError(
             f"{self._where}: the key {name.decode()!r} {what}; nothing was touched. "
             f"Choose another prefix (RedisMapState...(prefix=...)), or remove that key if nobody needs it"
         )
+
+
+def looks(layout: Layout) -> list[bytes]:
+    """What asks for the kinds of the meta hashes, of the one that may be there instead, and of the buckets; then for
+    what those hashes hold."""
+    names = [*layout.all_metas, layout.other_meta()]
+    kinds = [command(b"TYPE", name) for name in (*names, *layout.all_buckets)]
+    return [*kinds, *[read_meta(bulks([name])) for name in names]]
 
 
 def _unused(meta: Meta) -> bool:

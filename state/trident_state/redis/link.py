@@ -6,8 +6,9 @@ is ever sent twice by itself but reads.
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from trident.base.errors import StateUnavailableError
 from trident_state.redis.address import Address
@@ -18,6 +19,8 @@ from trident_state.redis.failures import are_moving, demand, demand_all
 from trident_state.redis.scripts import Script
 from trident_state.redis.slots import Slots, slot_of
 from trident_state.redis.wire import EXEC, MULTI, load
+
+_T = TypeVar("_T")
 
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.1
@@ -50,7 +53,7 @@ class Link:
             if slots is not None and slots.cluster:
                 self._servers.forget(slots)
             raise
-        if are_moving(replies):
+        if slots.cluster and are_moving(replies):
             self._servers.forget(slots)
         self.used = True
         return replies
@@ -135,31 +138,29 @@ class Links:
         self._idle: deque[Link] = deque()
         self._closed = False
 
-    def exchange(self, commands: Sequence[bytes]) -> list[Reply]:
+    def exchange(self, commands: Sequence[bytes], errors: bool = False) -> list[Reply]:
         """Like `Link.exchange`; again on a new connection where one that had been idle is gone, and, for `patience`
-        seconds, while a cluster moves the keys from one server to another."""
+        seconds, while a cluster moves the keys from one server to another. A command's error is raised, or with
+        `errors` a reply."""
         until, pause = time.monotonic() + self._patience, _FIRST_PAUSE
         while True:
-            replies = self._attempt(commands)
-            if not are_moving(replies) or time.monotonic() > until:
+            replies = self._attempt(lambda link: link.exchange(commands))
+            if not (self._servers.cluster and are_moving(replies)) or time.monotonic() > until:
                 break
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
-        self.demand_all(replies)
+        if not errors:
+            self.demand_all(replies)
         return replies
 
     def everywhere(self, packed: bytes) -> list[tuple[Address, Reply]]:
         """The reply of every server to a command without keys."""
-        link = Link(self._servers)
-        try:
-            replies = link.everywhere(packed)
-        finally:
-            link.close()
+        replies = self._attempt(lambda link: link.everywhere(packed))
         for server, reply in replies:
             demand(reply, self._servers.where, server)
         return replies
 
-    def _attempt(self, commands: Sequence[bytes]) -> list[Reply]:
+    def _attempt(self, ask: Callable[[Link], list[_T]]) -> list[_T]:
         try:
             link = self._idle.pop()
         except IndexError:
@@ -167,11 +168,11 @@ class Links:
         try:
             idled = link.used
             try:
-                replies = link.exchange(commands)
+                replies = ask(link)
             except StateUnavailableError:
                 if not idled:
                     raise
-                replies = link.exchange(commands)
+                replies = ask(link)
         except BaseException:
             link.close()
             raise

@@ -70,20 +70,25 @@ class Placement:
 
     def arranged(self, values: pa.Array) -> pa.Array:
         """Values that come in the order of the batch, in that of the keys."""
+        if self._rows is None:
+            return values if len(values) == len(self) else values.slice(0, len(self))
         return values.take(self._rows)
 
     def restored(self, values: pa.Array) -> pa.Array:
         """Values that come in the order of the keys, in that of the batch."""
-        return values.take(self._places)
+        return values if self._places is None else values.take(self._places)
 
     @cached_property
-    def _rows(self) -> pa.Array:
-        """The row in the batch of each key."""
-        return pa.array(self._order)
+    def _rows(self) -> pa.Array | None:
+        """The row in the batch of each key; None where they are the first ones, in their order."""
+        order = self._order
+        return None if np.array_equal(order, np.arange(len(order))) else pa.array(order)
 
     @cached_property
-    def _places(self) -> pa.Array:
-        """Where each row of the batch went."""
+    def _places(self) -> pa.Array | None:
+        """Where each row of the batch went; None where it stayed."""
+        if self._rows is None:
+            return None
         places = np.empty(len(self), np.int64)
         places[self._order] = np.arange(len(self))
         return pa.array(places)

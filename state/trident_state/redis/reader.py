@@ -43,17 +43,22 @@ class Reader:
         """The number of buckets that the state was created with; None where it is not there."""
         return next((meta.bucket_count(self._where) for meta in self.metas(layout) if meta.buckets is not None), None)
 
-    def current(self, layout: Layout) -> Layout:
-        """This layout, if it is still the state's."""
-        if self.stored_buckets(layout) not in (None, layout.buckets):
-            raise LayoutChanged
-        return layout
+    def current(self, layout: Layout) -> tuple[Layout, list[Meta]]:
+        """This layout, if it is still the state's, and the meta hashes of all groups; else LayoutChanged."""
+        metas = self.metas(layout)
+        self._demand_layout(layout, metas)
+        return layout, metas
 
-    def demand_whole(self, layout: Layout) -> None:
-        """Raises StateLostError where a bucket does not hold the keys that were put into it: no batch of ours takes one
-        away without counting it, so an evicting server, a foreign command or an expiry did."""
+    def _demand_layout(self, layout: Layout, metas: list[Meta]) -> None:
+        if any(not meta.absent and meta.buckets != str(layout.buckets) for meta in metas):
+            raise LayoutChanged
+
+    def whole(self, layout: Layout) -> tuple[Layout, list[Meta]]:
+        """Like `current`. Raises StateLostError where a bucket does not hold the keys that were put into it: no batch
+        of ours takes one away without counting it, so an evicting server, a foreign command or an expiry did."""
         lengths = [(bucket, command(b"HLEN", name)) for bucket, name in enumerate(layout.all_buckets)]
         metas, found = self._snapshot(layout, lengths)
+        self._demand_layout(layout, metas)
         for group, meta in enumerate(metas):
             there = sum(found[bucket] for bucket in layout.buckets_of(group))
             if not meta.absent and meta.keys != str(there):
@@ -62,6 +67,7 @@ class Reader:
                     f"{layout.base(group)!r}: somebody removed some, or the server evicted some. Restore the server "
                     f"from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
                 )
+        return layout, metas
 
     def read(
         self, keys: Placement, asOf: int | None, lease: Lease | None, cutoff: int | None = None
@@ -84,18 +90,18 @@ class Reader:
     def scan(
         self,
         layout: Layout,
+        metas: list[Meta],
         asOf: int | None,
         lease: Lease | None,
         rows: int,
         turns: list[int] | None = None,
         cutoff: int | None = None,
     ) -> Iterator[pa.Table]:
-        """All entries, page by page. With `turns` each page is as of what was committed when it was read; the txid is
-        put there before the page is given. `cutoff`: as for `read`."""
+        """All entries, page by page. `metas`: what `current` found. With `turns` each page is as of what was
+        committed when it was read; the txid is put there before the page is given. `cutoff`: as for `read`."""
         schema = pa.schema([*self._shape.keys, pa.field("value", self._shape.value)])
         waiting = deque((bucket, b"0") for bucket in range(layout.buckets))
         seen: dict[int, set[bytes]] = {}
-        metas = self.metas(layout)
         while waiting:
             stored = sum(int(meta.keys or 0) for meta in metas)
             at_once = min(len(waiting), max(1, rows * layout.buckets // max(1, stored)), _SCAN_BUCKETS)
@@ -173,9 +179,8 @@ class Reader:
     def _check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
         """As of which txid this snapshot can be read; raises where it cannot."""
         markers = []
+        self._demand_layout(layout, metas)
         for meta in metas:
-            if not meta.absent and meta.buckets != str(layout.buckets):
-                raise LayoutChanged
             status = meta.status(self._where)
             if asOf is not None and lease is not None and status.lease != lease:
                 self._other_lease(status.lease, lease)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
-from trident.base.errors import SnapshotMovedError, StateValueError
+from trident.base.errors import SnapshotMovedError, StateCorruptError, StateValueError
 from trident.base.types import same_types
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types, encode_keys
@@ -21,7 +21,7 @@ from trident_state.redis.cluster import Servers
 from trident_state.redis.findings import Findings
 from trident_state.redis.layout import Layout
 from trident_state.redis.link import Link, Links
-from trident_state.redis.meta import identity_fields
+from trident_state.redis.meta import Meta, identity_fields
 from trident_state.redis.placement import place, place_distinct
 from trident_state.redis.reader import LayoutChanged, Reader
 from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, SWEEP, Script
@@ -89,25 +89,26 @@ class RedisStore:
 
     def report(self) -> StoreReport:
         self.check_server()
-        return self._findings().report()
+        findings = self._findings()
+        report = findings.report()
+        self._known = None if report.identity is None else findings.layout
+        return report
 
     def create(self, lease: Lease, birth: int) -> None:
-        self.check_server()
-        there = self._findings().report().groups  # refuses what is foreign
-        layout = self._layout()
+        findings = self._findings()
+        there = findings.report().groups  # refuses what is foreign
+        layout = findings.layout
         fields = identity_fields(
             self._identity, self._shape.fingerprint, self._kind, self._form, layout.buckets, layout.groups
         )
         gone = [group for group in reversed(range(layout.groups)) if there[group].marker is None]
-        self._ask_groups(CREATE, lease, birth, fields, gone or reversed(range(layout.groups)))
-        self._lease = lease
+        self._ask_groups(CREATE, layout, lease, birth, fields, gone or reversed(range(layout.groups)))
+        self._lease, self._known = lease, layout
 
     def acquire(self, lease: Lease) -> None:
-        self.check_server()
-        layout = self._layout()
-        self._reader.demand_whole(layout)
-        self._ask_groups(ACQUIRE, lease, 0, [], range(layout.groups))
-        self._lease, self._passed = lease, None
+        layout, metas = self._with_layout(self._reader.whole)
+        self._ask_groups(ACQUIRE, layout, lease, 0, [], range(layout.groups))
+        self._lease, self._passed = lease, self._expiries(metas)
 
     def check_server(self) -> tuple[str, ...]:
         """Refuse servers that cannot keep a state; what they could do better is in `warnings`, for whoever starts the
@@ -121,9 +122,11 @@ class RedisStore:
         self.warnings, self._checked = warnings, True
         return warnings
 
-    def _ask_groups(self, script: Script, lease: Lease, txid: int, more: list[bytes], groups: Iterable[int]) -> None:
-        """Run a script over every group; the first refusal is raised after all were asked."""
-        metas = self._layout().packed_metas
+    def _ask_groups(
+        self, script: Script, layout: Layout, lease: Lease, txid: int, more: list[bytes], groups: Iterable[int]
+    ) -> None:
+        """Run a script over these groups; the first refusal is raised after all were asked."""
+        metas = layout.packed_metas
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % txid)
         with self._writing:
             self._link.load()
@@ -177,10 +180,12 @@ class RedisStore:
         Every group that stands at a txid stands there with the same: it follows from the batches' times.
         """
         if self._passed is None or txid not in self._passed:
-            metas = self._reader.metas(self._layout())
-            found = {meta.status(self._where).marker: meta.forgotten(self._where) for meta in metas}
-            self._passed = {marker: expiry for marker, expiry in found.items() if marker is not None}
+            self._passed = self._expiries(self._reader.metas(self._layout()))
         return self._passed.get(txid)
+
+    def _expiries(self, metas: list[Meta]) -> dict[int, Expiry]:
+        found = {meta.status(self._where).marker: meta.forgotten(self._where) for meta in metas}
+        return {marker: expiry for marker, expiry in found.items() if marker is not None}
 
     # --- read ------------------------------------------------------------------------------------------------
 
@@ -251,9 +256,9 @@ class RedisStore:
         return None if before is None else before.after(txid, time, self._ttl, self._where).cutoff
 
     def scan(self, asOf: int | None, pageRows: int = 10_000, cutoff: int | None = None) -> Iterator[pa.Table]:
-        layout = self._with_layout(lambda layout: self._reader.current(layout))
+        layout, metas = self._with_layout(self._reader.current)
         try:
-            yield from self._reader.scan(layout, asOf, self._lease, pageRows, cutoff=cutoff)
+            yield from self._reader.scan(layout, metas, asOf, self._lease, pageRows, cutoff=cutoff)
         except LayoutChanged:
             self._known = None
             raise SnapshotMovedError(f"{self._where} was dropped and created again while it was scanned") from None
@@ -262,9 +267,9 @@ class RedisStore:
         """Like `scan`, for readers who cannot hold commits back: each page is as of the last txid that all groups had
         committed when it was read, and that comes with it."""
         turns = list[int]()
-        layout = self._with_layout(lambda layout: self._reader.current(layout))
+        layout, metas = self._with_layout(self._reader.current)
         try:
-            for page in self._reader.scan(layout, None, None, pageRows, turns):
+            for page in self._reader.scan(layout, metas, None, None, pageRows, turns):
                 yield turns[-1], page
         except LayoutChanged:
             self._known = None
@@ -290,7 +295,6 @@ class RedisStore:
     # --- layout ----------------------------------------------------------------------------------------------
 
     def _findings(self) -> Findings:
-        self._known = None
         return Findings(self._links, self._where, self._identity, self._form, self._declared)
 
     def _layout(self) -> Layout:
@@ -307,7 +311,10 @@ class RedisStore:
             return attempt(self._layout())
         except LayoutChanged:  # dropped and created again since we looked
             self._known = None
+        try:
             return attempt(self._layout())
+        except LayoutChanged:
+            raise StateCorruptError(f"{self._where}: its meta hashes tell different numbers of buckets") from None
 
     def _encoded(self, keys: pa.Table) -> pa.Array:
         if not same_types(keys.schema, self._shape.keys):

@@ -63,6 +63,7 @@ class Setting:
     def started(self, birth: int = 0, lease: Lease = FIRST) -> Store:
         """A new state, created and acquired."""
         store = self.open()
+        store.report()
         store.create(lease, birth)
         store.acquire(lease)
         return store

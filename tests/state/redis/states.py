@@ -42,6 +42,7 @@ def opened(
 def started(url: str, *args: Any, lease: Lease = LEASE, birth: int = 0, **options: Any) -> Iterator[RedisStore]:
     """A new state, created and acquired."""
     with opened(url, *args, **options) as store:
+        store.report()
         store.create(lease, birth)
         store.acquire(lease)
         yield store

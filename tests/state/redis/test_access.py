@@ -212,7 +212,7 @@ def test_what_a_server_could_do_better_is_told_once_by_whoever_starts_and_logged
     with caplog.at_level(logging.WARNING), started(redis_server.url) as store:
         assert store.warnings == () and not caplog.records
         redis_server.client.config_set("appendonly", "no")
-        store.acquire(LEASE)
-        store.acquire(LEASE)
+        store.report()
+        store.report()
         assert [record.getMessage() for record in caplog.records] == list(store.warnings)
         assert "appendonly is off at redis://127.0.0.1:" in store.warnings[0]
