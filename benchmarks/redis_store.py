@@ -83,9 +83,10 @@ def measure(server: RedisServer, load: Load, combine: Combine = NATIVE, reads: i
     return Figures(updates, raw, used, spent, asked)
 
 
-def rows(server: RedisServer, rounds: int = 7) -> Iterator[Row]:
-    """What the store is to show: against raw SET, and the batches of the word count's size."""
-    large = measure(server, Load(1_000_000, 100_000, rounds))
+def rows(server: RedisServer, rounds: int = 7, part: int = 1) -> Iterator[Row]:
+    """What the store is to show: against raw SET, and the batches of the word count's size; or a `part`th of it, to see
+    whether it runs."""
+    large = measure(server, Load(1_000_000 // part, 100_000 // part, rounds))
     yield Row(
         "redis.update",
         "100,000 random keys of 1M updated (opaque count), against as many raw pipelined SETs",
@@ -95,7 +96,7 @@ def rows(server: RedisServer, rounds: int = 7) -> Iterator[Row]:
         0.6,
     )
     for name, combine in {"server": NATIVE, "python": PYTHON}.items():
-        load = Load(50_000, 35_000, 20)
+        load = Load(50_000 // part, 35_000 // part, 20)
         found = measure(server, load, combine)
         what = f"20 batches of 35,000 of 50,000 keys, combined by the {name}"
         yield Row(f"redis.batches.{name}.wall", f"{what}: wall", sum(found.updates), None, "s", None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from benchmarks.bench import Bench
+from benchmarks.bench import FULL, Bench
 from benchmarks.redis_store import rows
 from benchmarks.row import Row
 from benchmarks.workload import Workload
@@ -14,5 +14,5 @@ _OFTEN = 3
 def redis_update(bench: Bench, load: Workload) -> Iterator[Row]:
     """Its rows; the store is emptied first and after."""
     bench.server.client.flushall()
-    yield from rows(bench.server, _OFTEN * bench.scale.rounds)
+    yield from rows(bench.server, _OFTEN * bench.scale.rounds, part=1 if bench.scale == FULL else 50)
     bench.server.client.flushall()
