@@ -11,12 +11,13 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from tests.support.server import BUNDLED, RedisServer, server_binary, server_version
-from tests.support.spark import CONNECT, small_spark
+from tests.support.spark import CONNECT, SHORT_LIVED, small_spark
 from trident.demo.java import ensure_java
 
 JAVA = ensure_java(bundled=os.environ.get(BUNDLED) == "1")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark takes whatever python3 is first on the path
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)  # for the Sparks of the programs that tests start too
 
 settings.register_profile("trident", deadline=None)  # what a machine does besides is no fault of the code
 settings.load_profile("trident")

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.support.spark import SHORT_LIVED
 from trident import Count, TridentTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
@@ -81,6 +82,7 @@ def session(more: Mapping[str, str] | None = None) -> SparkSession:
         .appName("trident-cluster-test")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.executor.extraJavaOptions", SHORT_LIVED)
         .config("spark.executorEnv.PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
         .getOrCreate()
     )

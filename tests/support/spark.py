@@ -9,6 +9,9 @@ from pyspark.sql import SparkSession
 CONNECT = os.environ.get("SPARK_API_MODE", "classic").lower() == "connect"
 """Whether the engine's tests run through Spark Connect."""
 
+SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+"""For a JVM that lives for minutes: its second compiler takes more than it gives, nearly half of the engine's tests."""
+
 
 def small_spark(folder: Path, master: str = "local[2]") -> SparkSession:
     """A session on `master` without a UI, its litter in `folder`; in the mode that SPARK_API_MODE names."""

@@ -87,11 +87,13 @@ class Link:
         """Send a command without keys to every server."""
         slots = self._servers.slots()
         try:
-            return [(server, self._connection(server, 0).ask(packed)[0]) for server in slots.servers]
+            replies = [(server, self._connection(server, 0).ask(packed)[0]) for server in slots.servers]
         except BaseException:
             self.close()
             self._servers.forget(slots)
             raise
+        self.used = True
+        return replies
 
     def load(self) -> None:
         """Tell the servers the scripts; a restart forgets them."""

@@ -54,6 +54,13 @@ def once_up(use: Callable[[], Result]) -> Result:
     return use()
 
 
+def test_a_look_goes_on_over_a_new_connection_where_the_last_one_is_gone(redis_server: RedisServer) -> None:
+    with opened(redis_server.url) as store:
+        store.check_server()
+        redis_server.restart()
+        store.check_server()
+
+
 @pytest.mark.parametrize("combined", SHAPES)
 def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path, combined: str) -> None:
     """AOF always: what was acknowledged is there; what was not is repeated."""
