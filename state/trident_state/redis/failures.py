@@ -38,13 +38,14 @@ def unavailable(where: str, address: Address, reason: object) -> StateUnavailabl
     )
 
 
-def are_moving(replies: Sequence[Reply]) -> bool:
+def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
     """Whether a cluster says that keys are on another of its servers, or on their way there: by one of these replies,
-    or inside of one (what EXEC gives, or the values of thousands of keys). Nothing was done."""
+    or `inside` of one (what EXEC gives, or the values of thousands of keys). Nothing was done."""
     kinds = set(map(type, replies))
     if not _MOVING.isdisjoint(kinds):
         return True
-    return list in kinds and any(not _MOVING.isdisjoint(map(type, reply)) for reply in replies if type(reply) is list)
+    lists = (reply for reply in replies if type(reply) is list) if inside and list in kinds else ()
+    return any(not _MOVING.isdisjoint(map(type, reply)) for reply in lists)
 
 
 def failure(where: str, address: Address, error: redis.RedisError) -> StateError:

@@ -53,7 +53,7 @@ class Link:
             if slots is not None and slots.cluster:
                 self._servers.forget(slots)
             raise
-        if slots.cluster and are_moving(replies):
+        if are_moving(replies, inside=slots.cluster):  # also of one that stood alone: it may have joined a cluster
             self._servers.forget(slots)
         self.used = True
         return replies
@@ -147,7 +147,7 @@ class Links:
         until, pause = time.monotonic() + self._patience, _FIRST_PAUSE
         while True:
             replies = self._attempt(lambda link: link.exchange(commands))
-            if not (self._servers.cluster and are_moving(replies)) or time.monotonic() > until:
+            if not are_moving(replies, inside=self._servers.cluster) or time.monotonic() > until:
                 break
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)

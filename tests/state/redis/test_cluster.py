@@ -199,6 +199,20 @@ def test_a_slot_that_moved_is_followed(cluster: RedisCluster, combined: str) -> 
         assert contents(store, 3) == sums(given)
 
 
+def test_a_server_that_stood_alone_and_came_back_in_a_cluster_leads_to_the_others(tmp_path: Path) -> None:
+    cluster = RedisCluster(tmp_path, "none", masters=2)
+    first, clustered = cluster.servers[0], cluster.servers[0].options
+    first.options = ()
+    with first, started(first.url, **GROUPS) as store:
+        store.apply(LEASE, update(1, {1: 1}))
+        first.kill()
+        first.options = clustered
+        with cluster:
+            assert {group.marker for group in once_up(store.groups_of)} == {None}  # told by both masters
+            heal(store, LEASE, [{1: 1}])
+            assert contents(store) == {"w1": 1} and all(server.client.keys("*") for server in cluster.servers)
+
+
 @pytest.mark.parametrize("combined", SHAPES)
 def test_while_a_slot_moves_commits_and_reads_wait_and_then_count_once(cluster: RedisCluster, combined: str) -> None:
     """Key by key: first a bucket, then all of them, then the slot itself (ASK and TRYAGAIN until then)."""
@@ -256,6 +270,16 @@ def test_every_master_is_checked(shared_cluster: RedisCluster) -> None:
             assert f"appendonly is off at 127.0.0.1:{bad.port}" in warning
     finally:
         bad.client.config_set("appendonly", "yes")
+
+
+def test_a_state_that_is_there_is_found_whatever_becomes_of_slots_that_are_not_its_own(cluster: RedisCluster) -> None:
+    with started(cluster.url, buckets=8):
+        pass
+    cluster.begin_moving(tag(0), cluster.servers[0 if cluster.holder(tag(0)) is not cluster.servers[0] else 1])
+    began = time.monotonic()
+    with opened(cluster.url, buckets=8) as store:
+        assert store.report().identity is not None
+    assert time.monotonic() - began < 5, "it waited for where the state would be if it had several groups"
 
 
 def test_a_cluster_whose_slots_nobody_holds_is_waited_for(tmp_path: Path) -> None:
