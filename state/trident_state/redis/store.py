@@ -299,12 +299,13 @@ class RedisStore:
 
     def _layout(self) -> Layout:
         """How the state is laid out: as it was created, else as declared."""
-        if self._known is None:
+        known = self._known  # another thread may forget it
+        if known is None:
             found = self._reader.stored_buckets(self._declared)
             if found is None:
                 return self._declared
-            self._known = self._declared.with_buckets(found)
-        return self._known
+            known = self._known = self._declared.with_buckets(found)
+        return known
 
     def _with_layout(self, attempt: Callable[[Layout], Result]) -> Result:
         try:
