@@ -22,11 +22,13 @@ class Findings:
             return self._report()  # seen in parts: another driver may have founded the state in between
 
     def _report(self) -> StoreReport:
-        layout, names = self.layout, self.layout.all_metas
+        layout, other = self.layout, self.layout.other_meta()
+        names = [*layout.all_metas, other]
         replies = self._links.exchange(looks(layout), errors=True)  # where it is no hash, its kind says it better
-        kinds, buckets, read = replies[: len(names)], replies[len(names) : -len(names)], replies[-len(names) :]
-        there = self._hashes(names, kinds)
-        metas = [self._meta(name, reply) if name in there else None for name, reply in zip(names, read, strict=True)]
+        kinds, buckets = replies[: len(names)], replies[len(names) : -len(names)]
+        read = dict(zip(names, replies[-len(names) :], strict=True))
+        there = self._hashes(layout.all_metas, kinds[:-1])
+        metas = [self._meta(name, read[name]) if name in there else None for name in layout.all_metas]
         found = [meta for meta in metas if meta is not None]
         if found:
             self.layout = layout.with_buckets(found[0].bucket_count(self._where))
@@ -34,7 +36,7 @@ class Findings:
             buckets = self._links.exchange([command(b"TYPE", name) for name in self.layout.all_buckets])
         filled = self._hashes(self.layout.all_buckets, buckets)
         if not found:
-            self._demand_empty(filled)
+            self._demand_empty(filled, parse_meta(read[other]) if self._hashes([other], kinds[-1:]) else None)
         if metas[0] is None and all(map(_unused, found)):
             nothing = GroupStatus(None, None, None)  # or half-founded, by a driver that died over it
             return StoreReport(None, None, None, (nothing,) * self.layout.groups)
@@ -77,16 +79,12 @@ class Findings:
                 f"declare it as it was, or reset the topology"
             )
 
-    def _demand_empty(self, there: set[bytes]) -> None:
-        """No meta hash: then no bucket either, and none of the same state in another number of groups. Nobody else is
-        to ask for that one: a cluster keeps it in another slot, which may be on its way or gone."""
+    def _demand_empty(self, there: set[bytes], other: Meta | None) -> None:
+        """No meta hash: then no bucket either, and none of the same state in another number of groups."""
         if there:
             raise self._foreign(min(there), "is there without the state's meta hash")
-        other = self.layout.other_meta()
-        kind, read = self._links.exchange([command(b"TYPE", other), read_meta(bulks([other]))], errors=True)
-        if self._hashes([other], [kind]):
-            self._links.demand_all([read])
-            self._demand("groups", parse_meta(read).groups, str(self.layout.groups))
+        if other is not None:
+            self._demand("groups", other.groups, str(self.layout.groups))
 
     def _foreign(self, name: bytes, what: str) -> StateOwnedError:
         return StateOwnedError(
@@ -96,9 +94,11 @@ class Findings:
 
 
 def looks(layout: Layout) -> list[bytes]:
-    """What asks for the kinds of the meta hashes and of the buckets; then for what the meta hashes hold."""
-    kinds = [command(b"TYPE", name) for name in (*layout.all_metas, *layout.all_buckets)]
-    return [*kinds, *map(read_meta, layout.packed_metas)]
+    """What asks for the kinds of the meta hashes, of the one that may be there instead, and of the buckets; then for
+    what those hashes hold."""
+    names = [*layout.all_metas, layout.other_meta()]
+    kinds = [command(b"TYPE", name) for name in (*names, *layout.all_buckets)]
+    return [*kinds, *[read_meta(bulks([name])) for name in names]]
 
 
 def _unused(meta: Meta) -> bool:
