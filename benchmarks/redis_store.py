@@ -86,19 +86,20 @@ def measure(server: RedisServer, load: Load, combine: Combine = NATIVE, reads: i
 def rows(server: RedisServer, rounds: int = 7, part: int = 1) -> Iterator[Row]:
     """What the store is to show: against raw SET, and the batches of the word count's size; or a `part`th of it, to see
     whether it runs."""
-    large = measure(server, Load(1_000_000 // part, 100_000 // part, rounds))
+    load = Load(1_000_000 // part, 100_000 // part, rounds)
+    large = measure(server, load)
     yield Row(
         "redis.update",
-        "100,000 random keys of 1M updated (opaque count), against as many raw pipelined SETs",
-        100_000 / median(large.updates),
-        100_000 / median(large.raw),
+        f"{load.batch:,} random keys of {load.live:,} updated (opaque count), against as many raw pipelined SETs",
+        load.batch / median(large.updates),
+        load.batch / median(large.raw),
         "keys/s",
         0.6,
     )
     for name, combine in {"server": NATIVE, "python": PYTHON}.items():
         load = Load(50_000 // part, 35_000 // part, 20)
         found = measure(server, load, combine)
-        what = f"20 batches of 35,000 of 50,000 keys, combined by the {name}"
+        what = f"20 batches of {load.batch:,} of {load.live:,} keys, combined by the {name}"
         yield Row(f"redis.batches.{name}.wall", f"{what}: wall", sum(found.updates), None, "s", None)
         yield Row(f"redis.batches.{name}.server", f"{what}: CPU of the server", found.server, None, "s", 1.3, "at most")
         limit = 1.0 if combine is NATIVE else None
@@ -107,9 +108,22 @@ def rows(server: RedisServer, rounds: int = 7, part: int = 1) -> Iterator[Row]:
         )
     reads = [1000 * seconds for seconds in large.reads]
     yield Row(
-        "redis.read.p50", "committed read of 3 keys of 1M: p50", percentile(reads, 50), None, "ms", 1.0, "at most"
+        "redis.read.p50",
+        f"committed read of 3 keys of {1_000_000 // part:,}: p50",
+        percentile(reads, 50),
+        None,
+        "ms",
+        1.0,
+        "at most",
     )
-    yield Row("redis.read.p99", "committed read of 3 keys of 1M: p99", percentile(reads, 99), None, "ms", None)
+    yield Row(
+        "redis.read.p99",
+        f"committed read of 3 keys of {1_000_000 // part:,}: p99",
+        percentile(reads, 99),
+        None,
+        "ms",
+        None,
+    )
 
 
 def _store(server: RedisServer, combine: Combine) -> RedisStore:
