@@ -35,11 +35,11 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 class Counting:
     """Words are fed and counted; each start is another driver."""
 
-    def __init__(self, url: str, checkpoint: Path) -> None:
+    def __init__(self, url: str, checkpoint: Path, **options: Any) -> None:
         self.url, self.checkpoint, self.feeder = url, checkpoint, FeederBatchSpout("word string")
         self.topology = TridentTopology()
         words = self.topology.newStream("words", self.feeder).groupBy("word")
-        words.persistentAggregate(RedisMapState.opaque(url), Count(), "count", name="counts")
+        words.persistentAggregate(RedisMapState.opaque(url, **options), Count(), "count", name="counts")
 
     def start(self) -> Any:
         return start_local(self.topology, name="wc", checkpointLocation=self.checkpoint)
@@ -129,3 +129,21 @@ def test_a_batch_that_another_copy_of_the_log_made_is_not_taken_for_ours(server:
         ):
             here.start()
     assert there.once("there") == {"both": 1, "there": 2}
+
+
+def test_a_part_that_went_is_healed_though_what_is_left_of_the_state_holds_no_keys(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    counting, other = Counting(server.url, tmp_path / "checkpoint", groups=2), "trident:{wc/counts/1}:m"
+    counting.once("word")
+    before = server.client.hgetall(other)
+    assert before[b"keys"] == b"0"
+    with counting.start() as running:
+        counting.feed("word")
+        server.client.delete(other, *server.client.keys("*/0}:*"))
+        server.client.hset(other, mapping=before)  # as the driver before left it
+        counting.feed("word")
+        assert dict(running.state("counts").items()) == {"word": 3}
+    server.client.delete(*server.client.keys("*/0}:*"))
+    with pytest.raises(StateLostError, match="state 'counts' is gone or in parts gone"):
+        counting.start()

@@ -45,6 +45,8 @@ class Driver:
         """How often each batch failed under this driver before it was frozen."""
         self.stage_failures = 0
         """How often its engine failed a later stage since the last commit."""
+        self.failing_since: float | None = None
+        """When a commit first failed since the last one that went through."""
         self.read = 0
         """The last txid that a read under this driver was made as of."""
         self._due = 0.0
@@ -265,8 +267,10 @@ class Notes:
         driver = self._driver
         if phase in ("run", "plan"):
             driver.failures[attempt.txid] = driver.failures.get(attempt.txid, 0) + 1
-        if phase == "commit" and type(error) is RuntimeError:
-            driver.stage_failures += 1
+        if phase == "commit":
+            driver.stage_failures += type(error) is RuntimeError
+            if driver.failing_since is None:
+                driver.failing_since = driver.world.scheduler.now
         trace = driver.world.scheduler.trace
         if trace is not None:
             trace(f"{driver.name}: batch {attempt}: {phase} failed: {type(error).__name__}: {error}")
@@ -279,7 +283,7 @@ class Notes:
 
     def committed(self, group: str, txid: int, written: object) -> None:
         driver = self._driver
-        driver.stage_failures = 0
+        driver.stage_failures, driver.failing_since = 0, None
         trace = driver.world.scheduler.trace
         if trace is not None:
             trace(f"{driver.name}: batch {txid} committed")

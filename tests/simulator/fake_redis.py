@@ -156,10 +156,11 @@ class FakeRedis:
                 return meta.answer(b"OK")
             if int(meta.epoch) > int(argv[1]) or (meta.epoch == argv[1] and meta.token != argv[0]):
                 return meta.answer(b"FENCED")
-            if self.data[keys[0]].get(b"keys") != b"0" or meta.marker != argv[2] or meta.open is not None:
+            at = self.data[keys[0]]
+            if at.get(b"keys") != b"0" or at.get(b"birth") != meta.marker or meta.open is not None:
                 return meta.answer(b"EXISTS")
         self._drop(undo, keys[0])
-        fields = {b"token": argv[0], b"epoch": argv[1], b"marker": argv[2], b"keys": b"0"}
+        fields = {b"token": argv[0], b"epoch": argv[1], b"birth": argv[2], b"marker": argv[2], b"keys": b"0"}
         fields |= {b"moving": argv[2], b"moved": b"0"} | dict(zip(argv[3::2], argv[4::2], strict=True))
         self._set(undo, keys[0], fields)
         return meta.answer(b"OK")

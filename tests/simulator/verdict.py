@@ -46,8 +46,9 @@ def why_right(world: "World", driver: "Driver", error: BaseException) -> Literal
         if max(driver.failures.values(), default=0) < world.settings.maxAttempts:
             return None
         return "final" if world.setting.poison is not None and _poisoned(driver) else "again"
-    if type(error) is RuntimeError:  # the engine failed a later stage again and again
-        return "again" if driver.stage_failures >= world.settings.maxAttempts else None
+    if type(error) is RuntimeError:  # the engine failed a later stage again and again, or was the last to fail
+        often = driver.stage_failures >= world.settings.maxAttempts
+        return "again" if often or (seen.kinds & _STORE and _repeated(driver)) else None
     if isinstance(error, StateLostError):
         return "final" if _lost(world) else None
     if isinstance(error, _PASSING):  # while starting, or after commitRetrySecs
@@ -57,6 +58,12 @@ def why_right(world: "World", driver: "Driver", error: BaseException) -> Literal
     if isinstance(error, StateAheadError):
         return "final" if seen.copied else None
     return None
+
+
+def _repeated(driver: "Driver") -> bool:
+    """Whether a commit failed for all of commitRetrySecs."""
+    limit, since = driver.settings.commitRetrySecs, driver.failing_since
+    return limit is not None and since is not None and driver.world.scheduler.now - since >= limit
 
 
 def _poisoned(driver: "Driver") -> bool:

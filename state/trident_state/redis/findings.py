@@ -22,13 +22,11 @@ class Findings:
             return self._report()  # seen in parts: another driver may have founded the state in between
 
     def _report(self) -> StoreReport:
-        layout, other = self.layout, self.layout.other_meta()
-        names = [*layout.all_metas, other]
+        layout, names = self.layout, self.layout.all_metas
         replies = self._links.exchange(looks(layout), errors=True)  # where it is no hash, its kind says it better
-        kinds, buckets = replies[: len(names)], replies[len(names) : -len(names)]
-        read = dict(zip(names, replies[-len(names) :], strict=True))
-        there = self._hashes(layout.all_metas, kinds[:-1])
-        metas = [self._meta(name, read[name]) if name in there else None for name in layout.all_metas]
+        kinds, buckets, read = replies[: len(names)], replies[len(names) : -len(names)], replies[-len(names) :]
+        there = self._hashes(names, kinds)
+        metas = [self._meta(name, reply) if name in there else None for name, reply in zip(names, read, strict=True)]
         found = [meta for meta in metas if meta is not None]
         if found:
             self.layout = layout.with_buckets(found[0].bucket_count(self._where))
@@ -36,14 +34,15 @@ class Findings:
             buckets = self._links.exchange([command(b"TYPE", name) for name in self.layout.all_buckets])
         filled = self._hashes(self.layout.all_buckets, buckets)
         if not found:
-            self._demand_empty(filled, parse_meta(read[other]) if self._hashes([other], kinds[-1:]) else None)
+            self._demand_empty(filled)
         if metas[0] is None and all(map(_unused, found)):
             nothing = GroupStatus(None, None, None)  # or half-founded, by a driver that died over it
             return StoreReport(None, None, None, (nothing,) * self.layout.groups)
+        told = next((meta for meta in found if meta.log != self._identity.log), found[0])  # none may be another log's
         return StoreReport(
-            found[0].identity,
-            found[0].fingerprint,
-            StateKind(found[0].kind) if found[0].kind else None,
+            told.identity,
+            told.fingerprint,
+            StateKind(told.kind) if told.kind else None,
             tuple(GroupStatus(None, None, None) if meta is None else meta.status(self._where) for meta in metas),
         )
 
@@ -79,12 +78,16 @@ class Findings:
                 f"declare it as it was, or reset the topology"
             )
 
-    def _demand_empty(self, there: set[bytes], other: Meta | None) -> None:
-        """No meta hash: then no bucket either, and none of the same state in another number of groups."""
+    def _demand_empty(self, there: set[bytes]) -> None:
+        """No meta hash: then no bucket either, and none of the same state in another number of groups. Nobody else is
+        to ask for that one: a cluster keeps it in another slot, which may be on its way or gone."""
         if there:
             raise self._foreign(min(there), "is there without the state's meta hash")
-        if other is not None:
-            self._demand("groups", other.groups, str(self.layout.groups))
+        other = self.layout.other_meta()
+        kind, read = self._links.exchange([command(b"TYPE", other), read_meta(bulks([other]))], errors=True)
+        if self._hashes([other], [kind]):
+            self._links.demand_all([read])
+            self._demand("groups", parse_meta(read).groups, str(self.layout.groups))
 
     def _foreign(self, name: bytes, what: str) -> StateOwnedError:
         return StateOwnedError(
@@ -94,12 +97,11 @@ class Findings:
 
 
 def looks(layout: Layout) -> list[bytes]:
-    """What asks for the kinds of the meta hashes, of the one that may be there instead, and of the buckets; then for
-    what those hashes hold."""
-    names = [*layout.all_metas, layout.other_meta()]
-    kinds = [command(b"TYPE", name) for name in (*names, *layout.all_buckets)]
-    return [*kinds, *[read_meta(bulks([name])) for name in names]]
+    """What asks for the kinds of the meta hashes and of the buckets; then for what the meta hashes hold."""
+    kinds = [command(b"TYPE", name) for name in (*layout.all_metas, *layout.all_buckets)]
+    return [*kinds, *map(read_meta, layout.packed_metas)]
 
 
 def _unused(meta: Meta) -> bool:
-    return meta.keys == "0" and meta.open is None
+    """Whether no batch came to this group since it was founded."""
+    return meta.keys == "0" and meta.open is None and meta.marker == meta.birth

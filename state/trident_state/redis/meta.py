@@ -15,7 +15,7 @@ NOTHING_FORGOTTEN = Expiry()
 
 _FIELDS = (
     *("format", "topology", "state", "log", "fingerprint", "kind", "values", "buckets", "groups", "batchGroup"),
-    *("token", "epoch", "marker", "open", "keys", "moving", "moved", "expiry"),
+    *("token", "epoch", "birth", "marker", "open", "keys", "moving", "moved", "expiry"),
 )
 _REQUEST = b"*%d\r\n$5\r\nHMGET\r\n" % (2 + len(_FIELDS))
 _NAMES = bulks([field.encode() for field in _FIELDS])
@@ -37,6 +37,7 @@ class Meta:
     batchGroup: str | None
     token: str | None
     epoch: str | None
+    birth: str | None
     marker: str | None
     open: str | None
     keys: str | None

@@ -272,6 +272,16 @@ def test_every_master_is_checked(shared_cluster: RedisCluster) -> None:
         bad.client.config_set("appendonly", "yes")
 
 
+def test_a_state_that_is_there_is_found_whatever_becomes_of_slots_that_are_not_its_own(cluster: RedisCluster) -> None:
+    with started(cluster.url, buckets=8):
+        pass
+    cluster.begin_moving(tag(0), cluster.servers[0 if cluster.holder(tag(0)) is not cluster.servers[0] else 1])
+    began = time.monotonic()
+    with opened(cluster.url, buckets=8) as store:
+        assert store.report().identity is not None
+    assert time.monotonic() - began < 5, "it waited for where the state would be if it had several groups"
+
+
 def test_a_cluster_whose_slots_nobody_holds_is_waited_for(tmp_path: Path) -> None:
     with RedisServer(tmp_path, "none", "--cluster-enabled", "yes") as server, opened(server.url) as store:
         with pytest.raises(StateUnavailableError, match=r"state 'counts': no server of the cluster at .* holds slot"):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.state.redis.states import IDENTITY, LEASE, PYTHON, SECOND, contents, opened, started, update
 from tests.support.server import RedisServer
+from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateOwnedError, StateShapeError, TopologyError
 from trident_state.redis.link import Links, Reply
 from trident_state.store import StateIdentity, StateKind, Update
@@ -94,6 +95,42 @@ def test_a_state_that_is_founded_while_one_looks_is_not_taken_for_foreign_keys(
     with opened(shared_redis.url) as store:
         assert store.report().identity == IDENTITY
     assert founded
+
+
+def test_a_state_that_was_founded_in_parts_is_founded_again(shared_redis: RedisServer) -> None:
+    with started(shared_redis.url, groups=2, birth=1):
+        pass
+    shared_redis.client.delete(*shared_redis.client.keys("*/0}:*"))  # the group that is founded last
+    with opened(shared_redis.url, groups=2) as store:
+        assert store.report().absent
+        store.create(SECOND, 3)
+        assert [(group.lease, group.marker) for group in store.groups_of()] == [(SECOND, 3), (SECOND, 3)]
+
+
+@pytest.mark.parametrize("lease", [LEASE, SECOND])
+def test_what_is_left_of_a_state_is_not_taken_for_one_founded_in_parts_though_it_holds_no_keys(
+    shared_redis: RedisServer, lease: Lease
+) -> None:
+    with started(shared_redis.url, groups=2) as store:
+        store.apply(LEASE, update(1, {}))
+    shared_redis.client.delete(*shared_redis.client.keys("*/0}:*"))
+    with opened(shared_redis.url, groups=2) as store:
+        report = store.report()
+        assert report.identity == IDENTITY
+        assert [group.marker for group in report.groups] == [None, 1]
+        store.create(lease, 0)
+        store.acquire(lease)
+        store.apply(lease, update(1, {}))
+        assert [(group.lease, group.marker) for group in store.groups_of()] == [(lease, 1), (lease, 1)]
+
+
+def test_a_part_that_another_log_wrote_is_reported(shared_redis: RedisServer) -> None:
+    before = StateIdentity("wordcount", "counts", "log-0")
+    with started(shared_redis.url, groups=2):
+        pass
+    shared_redis.client.hset("trident:{wordcount/counts/1}:m", "log", "log-0")
+    with opened(shared_redis.url, groups=2) as store:
+        assert store.report().identity == before
 
 
 def test_keys_that_were_moved_to_a_txid_tell_of_it_after_its_open_record_was_erased(shared_redis: RedisServer) -> None:

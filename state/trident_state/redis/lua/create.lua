@@ -1,11 +1,12 @@
 -- Found an empty group at a marker. ARGV: token, epoch, birth, then the fields of the identity and their values.
--- A group that a crash left behind half-founded (nothing in it, marker at birth) is founded again.
+-- A group that a crash left behind half-founded (nothing in it, marker at its birth) is founded again.
 if epoch then
   if epoch == ARGV[2] and token == ARGV[1] then return answer('OK') end
   if tonumber(epoch) > tonumber(ARGV[2]) or (epoch == ARGV[2] and token ~= ARGV[1]) then return answer('FENCED') end
-  if redis.call('HGET', KEYS[1], 'keys') ~= '0' or marker ~= ARGV[3] or open then return answer('EXISTS') end
+  local stored = redis.call('HMGET', KEYS[1], 'keys', 'birth')
+  if stored[1] ~= '0' or stored[2] ~= marker or open then return answer('EXISTS') end
 end
 redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], 'token', ARGV[1], 'epoch', ARGV[2], 'marker', ARGV[3],
+redis.call('HSET', KEYS[1], 'token', ARGV[1], 'epoch', ARGV[2], 'birth', ARGV[3], 'marker', ARGV[3],
   'keys', 0, 'moving', ARGV[3], 'moved', 0, unpack(ARGV, 4))
 return answer('OK')
