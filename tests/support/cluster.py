@@ -1,4 +1,4 @@
-"""A real Redis Cluster of masters on loopback, for tests to start, break and reshape."""
+"""A real Redis Cluster on loopback, for tests to start, break and reshape."""
 
 import time
 from collections.abc import Callable
@@ -18,12 +18,23 @@ class RedisCluster:
     """`masters` servers, the slots divided evenly among them.
 
     `full`: every server refuses everything while any slot has no server (Redis' own default).
+    `replicated`: each of them has a replica, the one of the same number in `replicas`.
     """
 
-    def __init__(self, folder: Path, aof: Aof = "always", *options: str, masters: int = 3, full: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        aof: Aof = "always",
+        *options: str,
+        masters: int = 3,
+        full: bool = False,
+        replicated: bool = False,
+    ) -> None:
         cluster = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS)]
-        cluster += ["--cluster-require-full-coverage", "yes" if full else "no"]
+        cluster += ["--cluster-require-full-coverage", "yes" if full else "no", "--repl-diskless-sync-delay", "0"]
         self.servers = [RedisServer(folder / str(n), aof, *cluster, *options) for n in range(masters)]
+        copies = range(masters if replicated else 0)
+        self.replicas = [RedisServer(folder / f"{n}-replica", aof, *cluster, *options) for n in copies]
 
     @property
     def url(self) -> str:
@@ -38,12 +49,50 @@ class RedisCluster:
             _ask(server, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
             _ask(server, "CLUSTER", "ADDSLOTSRANGE", *self._share(number))
             _ask(self.servers[0], "CLUSTER", "MEET", "127.0.0.1", server.port)
+        for replica in self.replicas:
+            replica.start()
+            _ask(self.servers[0], "CLUSTER", "MEET", "127.0.0.1", replica.port)
+        if self.replicas:
+            _until(self._met, "the replicas did not get to know their masters")
+            for master, replica in zip(self.servers, self.replicas, strict=True):
+                _ask(replica, "CLUSTER", "REPLICATE", _id(master))
+            _until(self._replicated, "the replicas did not catch up")
         self.settle()
         return self
 
+    def hand_over(self, number: int) -> None:
+        """A replica takes its master's slots as an operator tells it to; the master becomes its replica."""
+        _ask(self.replicas[number], "CLUSTER", "FAILOVER", "TAKEOVER")
+        self.await_heir(number)
+
+    def cut_off_replica(self, number: int) -> None:
+        """A replica gets nothing that its master does from here on, until it takes its place."""
+        self.replicas[number].pause()
+        _ask(self.servers[number], "CLIENT", "KILL", "TYPE", "replica")
+
+    def take_out(self, server: RedisServer) -> None:
+        """A server without slots leaves the cluster, and runs on."""
+        name = _id(server)
+        _ask(server, "CLUSTER", "RESET")
+        for other in (*self.servers, *self.replicas):
+            if other is not server:
+                _ask(other, "CLUSTER", "FORGET", name)
+
+    def fail_over(self, number: int) -> None:
+        """Kill a master; its replica takes its slots. Returns when all others know."""
+        self.servers[number].kill()
+        self.replicas[number].resume()
+        self.hand_over(number)
+
+    def await_heir(self, number: int) -> None:
+        """Wait until all that run know the replica of this number as the master of its slots."""
+        heir, slot = self.replicas[number], self._share(number)[0]
+        running = [server for server in (*self.servers, *self.replicas) if server.running]
+        _until(lambda: all(_master_of(server, slot) == heir.port for server in running), "no replica took over")
+
     def settle(self) -> None:
         """Wait until every server that runs knows a running server for every slot."""
-        running = [server for server in self.servers if server.running]
+        running = [server for server in (*self.servers, *self.replicas) if server.running]
         _until(lambda: all(self._healthy(server) for server in running), "the cluster did not come together")
 
     def holder(self, tag: str) -> RedisServer:
@@ -84,13 +133,25 @@ class RedisCluster:
         per = SLOTS / len(self.servers)
         return round(number * per), round((number + 1) * per) - 1
 
+    def _met(self) -> bool:
+        pairs = zip(self.servers, self.replicas, strict=True)
+        return all(_id(master).encode() in _ask(replica, "CLUSTER", "NODES") for master, replica in pairs)
+
+    def _replicated(self) -> bool:
+        """Whether every replica has what its master has, and every server knows of all replicas."""
+        follow = all(r.client.info("replication").get("master_link_status") == "up" for r in self.replicas)
+        told = [_ask(server, "CLUSTER", "SLOTS") for server in (*self.servers, *self.replicas)]
+        return follow and all(len(parts) == 4 for slots in told for parts in slots)
+
     def _healthy(self, server: RedisServer) -> bool:
         info = dict(
             line.split(":", 1) for line in _ask(server, "CLUSTER", "INFO").decode().split("\r\n") if ":" in line
         )
         nodes = _ask(server, "CLUSTER", "NODES").decode().splitlines()
         reached = sum(" connected" in line and "fail" not in line.split()[2] for line in nodes)
-        return info["cluster_state"] == "ok" and info["cluster_slots_ok"] == str(SLOTS) and reached == len(self.servers)
+        return info["cluster_state"] == "ok" and info["cluster_slots_ok"] == str(SLOTS) and reached == len(
+            self.servers + self.replicas
+        )
 
     def __enter__(self) -> Self:
         return self.start()
@@ -98,7 +159,7 @@ class RedisCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for server in self.servers:
+        for server in (*self.servers, *self.replicas):
             server.kill()
 
 
@@ -108,6 +169,12 @@ def _ask(server: RedisServer, *words: Any) -> Any:
 
 def _id(server: RedisServer) -> str:
     return str(_ask(server, "CLUSTER", "MYID"), "ascii")
+
+
+def _master_of(server: RedisServer, slot: int) -> int:
+    """The port of the master of a slot, as a server knows it."""
+    parts = _ask(server, "CLUSTER", "SLOTS")
+    return next((int(master[1]) for first, last, master, *_ in parts if int(first) <= slot <= int(last)), 0)
 
 
 def _until(holds: Callable[[], bool], failed: str, seconds: float = 30) -> None:

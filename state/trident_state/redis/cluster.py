@@ -7,7 +7,7 @@ from trident_state.redis.address import Address
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import demand
 from trident_state.redis.server import parse_info
-from trident_state.redis.slots import Slots
+from trident_state.redis.slots import SLOTS, Slots
 from trident_state.redis.wire import command
 
 
@@ -33,27 +33,33 @@ class Servers:
         if (known := self._slots) is not None:
             return known
         with self._lock:
-            if self._slots is None:
-                self._slots = self._learn()
-                self._known = self._slots.servers if self._slots.cluster else []
-            return self._slots
+            if (known := self._slots) is None:
+                known = self._slots = self._learn()
+                self._known = known.everyone if known.cluster else []
+            return known
 
     def forget(self, slots: Slots | None = None) -> None:
-        """What was known is no longer so: ask again next time."""
-        with self._lock:
-            if slots is None or slots is self._slots:
-                self._slots = None
+        """What was known is no longer so: ask again next time. Waits for nobody who is asking a server that hangs."""
+        if slots is None or slots is self._slots:
+            self._slots = None
 
     def _learn(self) -> Slots:
-        """Ask the servers of the url, then those that were masters when we looked last."""
+        """Ask the servers of the url, then those of the cluster when we looked last, until one knows a master for every
+        slot: one that was taken out of the cluster, or lost what it knew of it, knows of no other server."""
+        told: list[Slots] = []
         first: StateUnavailableError | None = None
         for server in dict.fromkeys([*self._seeds(), *self._known]):
             try:
-                return self._told_by(server)
+                told.append(self._told_by(server))
             except StateUnavailableError as error:
                 first = first or error
-        assert first is not None
-        raise first
+                continue
+            if told[-1].held == SLOTS:
+                return told[-1]
+        if not told:
+            assert first is not None
+            raise first
+        return max(told, key=lambda slots: slots.held)
 
     def _seeds(self) -> list[Address]:
         try:

@@ -11,9 +11,10 @@ from trident_state.redis.address import Address
 Reply = Any
 
 _MOVING = frozenset({redis.exceptions.MovedError, redis.exceptions.AskError, redis.exceptions.TryAgainError})
-_UNAVAILABLE = ("READONLY", "LOADING", "MASTERDOWN", "BUSY", "NOREPLICAS")
-_FULL = ("OOM", "MISCONF")
-_REFUSED = ("NOAUTH", "WRONGPASS", "NOPERM")
+_DEPOSED = (redis.exceptions.ReadOnlyError, redis.exceptions.ClusterDownError)
+_UNAVAILABLE = {"READONLY", "LOADING", "MASTERDOWN", "BUSY", "NOREPLICAS"}
+_FULL = {"OOM", "MISCONF"}
+_REFUSED = {"NOAUTH", "WRONGPASS", "NOPERM"}
 
 
 def demand(reply: Reply, where: str, address: Address) -> Reply:
@@ -48,20 +49,36 @@ def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
     return any(not _MOVING.isdisjoint(map(type, reply)) for reply in lists)
 
 
+def are_elsewhere(replies: Sequence[Reply], inside: bool) -> bool:
+    """Whether another server is to be asked from here on: keys move, or this one is no master (any more), or was cut
+    off from its cluster."""
+    return are_moving(replies, inside) or any(
+        isinstance(reply, _DEPOSED) or "READONLY" in _words(reply)
+        for reply in replies
+        if isinstance(reply, redis.ResponseError)
+    )
+
+
+def _words(error: redis.RedisError) -> set[str]:
+    """The words of an error. Its code is the first of them; where a script met it, Redis 6.2 puts it in the midst:
+    ``ERR Error running script (...): @user_script: 50: -READONLY You can't ...``."""
+    return {word.lstrip("-") for word in str(error).replace(":", " ").split()}
+
+
 def failure(where: str, address: Address, error: redis.RedisError) -> StateError:
     """What an error reply of the server means to a state."""
-    said = str(error)
-    words = set(said.replace(":", " ").split())
+    said, words = str(error), _words(error)
     if type(error) in _MOVING:
         return StateUnavailableError(
             f"{where}: the cluster at {address.shown} is moving keys of ours from one server to another ({said}); "
             f"commits wait until that is done"
         )
-    if isinstance(error, redis.exceptions.ReadOnlyError | redis.exceptions.ClusterDownError) or words & set(
-        _UNAVAILABLE
-    ):
-        return unavailable(where, address, said)
-    if isinstance(error, redis.exceptions.OutOfMemoryError) or words & set(_FULL):
+    if isinstance(error, _DEPOSED) or words & _UNAVAILABLE:
+        return StateUnavailableError(
+            f"{where}: the server at {address.shown} cannot do it now ({said}); commits wait until it can, or until "
+            f"another master takes its place"
+        )
+    if isinstance(error, redis.exceptions.OutOfMemoryError) or words & _FULL:
         return StateFullError(
             f"{where}: the server at {address.shown} takes no more ({said}); nothing is half-written and commits wait. "
             f"Raise its maxmemory, free memory or disk"
@@ -71,7 +88,7 @@ def failure(where: str, address: Address, error: redis.RedisError) -> StateError
             f"{where}: a key of this state's place at {address.shown} is not ours ({said}). "
             f"Choose another prefix, or move the foreign key away"
         )
-    if words & set(_REFUSED) or isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
+    if words & _REFUSED or isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
         return StateError(
             f"{where}: the server at {address.shown} refuses us ({said}). "
             f"Check user and password in the url, and that the user may run scripts on this prefix"

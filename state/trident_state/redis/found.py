@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trident.base.errors import StateCorruptError, StateOwnedError, StateShapeError
+from trident.base.errors import StateCorruptError, StateOwnedError, StateShapeError, StateUnavailableError
 from trident_state.fingerprint import read_fingerprint
 from trident_state.records.forms import ValueForm
 from trident_state.redis.address import Address
@@ -47,13 +47,22 @@ def find_state(address: Address, prefix: str, topology: str, state: str) -> Foun
     """The state of this name, None where there is none. Raises StateError and its kinds."""
     where = f"state {state!r}"
     links = Links(Servers(address, where), address.socket_timeout)
+    failed: StateUnavailableError | None = None
     try:
-        names = [Layout(prefix, StateIdentity(topology, state, ""), 2, groups).meta(0) for groups in (1, 2)]
-        metas = [parse_meta(reply) for reply in links.exchange([read_meta(bulks([name])) for name in names])]
+        for groups in (1, 2):  # one by one: a cluster may keep them on two servers, and it is needed in one place only
+            name = Layout(prefix, StateIdentity(topology, state, ""), 2, groups).meta(0)
+            try:
+                meta = parse_meta(links.exchange([read_meta(bulks([name]))])[0])
+            except StateUnavailableError as error:
+                failed = failed or error
+                continue
+            if not meta.absent:
+                return _read(address, prefix, name, meta)
     finally:
         links.close()
-    found = [_read(address, prefix, name, meta) for name, meta in zip(names, metas, strict=True) if not meta.absent]
-    return found[0] if found else None
+    if failed is not None:
+        raise failed
+    return None
 
 
 def find_states(address: Address, prefix: str, topology: str | None = None) -> Iterator[FoundState]:

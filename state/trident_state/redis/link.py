@@ -15,7 +15,7 @@ from trident_state.redis.address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import Reply as Reply
-from trident_state.redis.failures import are_moving, demand, demand_all
+from trident_state.redis.failures import are_elsewhere, are_moving, demand, demand_all
 from trident_state.redis.scripts import Script
 from trident_state.redis.slots import Slots, slot_of
 from trident_state.redis.wire import EXEC, MULTI, load
@@ -53,9 +53,11 @@ class Link:
             if slots is not None and slots.cluster:
                 self._servers.forget(slots)
             raise
-        if are_moving(replies, inside=slots.cluster):  # also of one that stood alone: it may have joined a cluster
-            self._servers.forget(slots)
         self.used = True
+        if are_elsewhere(replies, inside=slots.cluster):
+            self._servers.forget(slots)
+            if not slots.cluster:  # it may have joined one, and its name may lead to another server by now
+                self.close()
         return replies
 
     def _send(self, commands: Iterable[bytes], slots: Slots) -> list[Connection]:
@@ -168,11 +170,11 @@ class Links:
         except IndexError:
             link = Link(self._servers)
         try:
-            idled = link.used
+            idled, began = link.used, time.monotonic()
             try:
                 replies = ask(link)
             except StateUnavailableError:
-                if not idled:
+                if not idled or time.monotonic() - began > self._patience / 2:  # what is gone fails at once, it hangs
                     raise
                 replies = ask(link)
         except BaseException:
@@ -187,9 +189,17 @@ class Links:
         """None of these replies may be an error."""
         demand_all(replies, self._servers.where, self._servers.address)
 
+    def forget(self) -> None:
+        """Who was asked is not who is to be asked: look again, and connect anew."""
+        self._servers.forget()
+        self._close_idle()
+
     def close(self) -> None:
         """Close what is idle now, and whatever comes back later."""
         self._closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         while self._idle:
             with suppress(IndexError):  # another thread took it
                 self._idle.pop().close()

@@ -32,12 +32,13 @@ def slot_of(packed: bytes) -> int:
 class Slots:
     """Which server holds which slot: `masters[i]` those from `starts[i]` up to the next start, None nobody.
 
-    A server that stands alone holds all of them.
+    A server that stands alone holds all of them. `replicas`: who may be a master later.
     """
 
     starts: tuple[int, ...]
     masters: tuple[Address | None, ...]
     cluster: bool
+    replicas: tuple[Address, ...] = ()
 
     @classmethod
     def alone(cls, server: Address) -> "Slots":
@@ -46,25 +47,41 @@ class Slots:
 
     @classmethod
     def told(cls, reply: list[Any], teller: Address) -> "Slots":
-        """What CLUSTER SLOTS answered. A master without a host is the one that was asked."""
-        starts, masters, after = list[int](), list[Address | None](), 0
-        for first, last, (host, port, *_), *_ in sorted(reply, key=lambda part: int(part[0])):
+        """What CLUSTER SLOTS answered. A server without a host is the one that was asked."""
+        starts, masters, replicas, after = list[int](), list[Address | None](), list[Address](), 0
+        for first, last, *servers in sorted(reply, key=lambda part: int(part[0])):
             if first > after:
                 starts.append(after)
                 masters.append(None)
+            master, *copies = [
+                teller.at(host.decode() if host and host != b"?" else None, int(port)) for host, port, *_ in servers
+            ]
             starts.append(int(first))
-            masters.append(teller.at(host.decode() if host and host != b"?" else None, int(port)))
+            masters.append(master)
+            replicas += copies
             after = int(last) + 1
         if after < SLOTS:
             starts.append(after)
             masters.append(None)
-        return cls(tuple(starts), tuple(masters), cluster=True)
+        return cls(tuple(starts), tuple(masters), True, tuple(dict.fromkeys(replicas)))
 
     def master_of(self, slot: int) -> Address | None:
         """Who holds a slot."""
         return self.masters[bisect_right(self.starts, slot) - 1]
 
     @property
+    def held(self) -> int:
+        """How many slots have a master."""
+        ends = (*self.starts[1:], SLOTS)
+        parts = zip(self.starts, ends, self.masters, strict=True)
+        return sum(end - start for start, end, master in parts if master is not None)
+
+    @property
     def servers(self) -> list[Address]:
         """Every master once."""
         return list(dict.fromkeys(master for master in self.masters if master is not None))
+
+    @property
+    def everyone(self) -> list[Address]:
+        """Every master, then every replica, once."""
+        return list(dict.fromkeys([*self.servers, *self.replicas]))

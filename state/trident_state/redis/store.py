@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
-from trident.base.errors import SnapshotMovedError, StateCorruptError, StateValueError
+from trident.base.errors import SnapshotMovedError, StateCorruptError, StateUnavailableError, StateValueError
 from trident.base.types import same_types
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types, encode_keys
@@ -114,8 +114,12 @@ class RedisStore:
         """Refuse servers that cannot keep a state; what they could do better is in `warnings`, for whoever starts the
         run, and logged where it changes later."""
         warnings: tuple[str, ...] = ()
-        for server, info in self._links.everywhere(command(b"INFO")):
-            warnings += check_server(parse_info(info), self._where, server.shown)
+        try:
+            for server, info in self._links.everywhere(command(b"INFO")):
+                warnings += check_server(parse_info(info), self._where, server.shown)
+        except StateUnavailableError:  # such as a master that became a replica: there is another one
+            self._links.forget()
+            raise
         if self._checked and warnings != self.warnings:
             for warning in warnings:
                 _log.warning("%s", warning)

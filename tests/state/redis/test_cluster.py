@@ -24,6 +24,7 @@ from tests.state.redis.states import (
 from tests.state.redis.test_restarts import heal, once_up
 from tests.support.cluster import RedisCluster
 from tests.support.server import RedisServer, free_port
+from trident import openState
 from trident.base.errors import StateBehindError, StateError, StateUnavailableError
 from trident_state.redis import RedisStore
 
@@ -279,6 +280,8 @@ def test_a_state_that_is_there_is_found_whatever_becomes_of_slots_that_are_not_i
     began = time.monotonic()
     with opened(cluster.url, buckets=8) as store:
         assert store.report().identity is not None
+    with openState("wordcount", "counts", url=cluster.url) as found:
+        assert dict(found.items()) == {}
     assert time.monotonic() - began < 5, "it waited for where the state would be if it had several groups"
 
 

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.state.redis.states import LEASE, PYTHON, SHAPE, contents, opened, started, update
 from tests.support.server import RedisServer, free_port
@@ -14,6 +15,8 @@ from trident.base.errors import (
     StateOwnedError,
     StateUnavailableError,
 )
+from trident_state.redis.address import Address
+from trident_state.redis.failures import are_elsewhere, failure
 from trident_state.store import StateShape
 
 META = "trident:{wordcount/counts}:m"
@@ -50,6 +53,17 @@ def test_a_server_that_hangs_is_unavailable_and_the_commit_can_be_repeated(redis
         redis_server.resume()
         store.apply(LEASE, update(2, {1: 1, 2: 2}))
         assert contents(store, 2) == {"w1": 2, "w2": 2}
+
+
+def test_a_read_waits_once_for_a_server_that_hangs(redis_server: RedisServer) -> None:
+    """A connection that is gone is opened again, also for a read; one that does not answer is not asked twice."""
+    with started(redis_server.url, socketTimeout=1.0) as store:
+        assert contents(store) == {}
+        redis_server.pause()
+        begun = time.monotonic()
+        with pytest.raises(StateUnavailableError, match="Timeout"):
+            store.groups_of()
+        assert time.monotonic() - begun < 1.7
 
 
 def test_a_wrong_password_is_told_as_such_and_not_shown(tmp_path: Path) -> None:
@@ -105,6 +119,19 @@ def test_a_master_that_became_a_replica_is_waited_for(redis_server: RedisServer)
         redis_server.client.replicaof("NO", "ONE")
         store.apply(LEASE, update(2, {1: 1}))
         assert contents(store, 2) == {"w1": 2}
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("-READONLY You can't write against a read only replica. ", StateUnavailableError),
+        ("-OOM command not allowed when used memory > 'maxmemory'. ", StateFullError),
+    ],
+)
+def test_what_a_script_met_on_redis_6_is_told_by_a_code_in_the_midst_of_the_message(said: str, kind: type) -> None:
+    error = redis.ResponseError(f"Error running script (call to f_{'a' * 40}): @user_script:50: @user_script: 50: {said}")
+    assert type(failure("state 'counts'", Address("redis://localhost", 1, 1), error)) is kind
+    assert are_elsewhere([b"OK", error], inside=False) is (kind is StateUnavailableError)
 
 
 @pytest.mark.parametrize("shape", [SHAPE, PYTHON], ids=["server", "python"])
