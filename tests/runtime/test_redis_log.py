@@ -247,6 +247,19 @@ def test_a_log_that_lost_batches_under_its_own_lease_stops_its_driver(tmp_path: 
             log.freeze(lease, "g", TransactionAttempt(4, 0, 1), {}, {"counts": freeze(TABLE)})
 
 
+def test_a_log_that_lost_batches_takes_no_plan_behind_the_gap(tmp_path: Path, opened: Any) -> None:
+    """It would look damaged to the next start, which is to tell that it is an old copy, or go on with it."""
+    with RedisServer(tmp_path, "none") as server:
+        log = opened(server.url, requireDurable=False)
+        lease = upto(log, 2)
+        server.client.save()
+        frozen(log, lease, 3)
+        server.restart()
+        with pytest.raises(LogError, match="the server lost its last writes .'frozen' is not what it was"):
+            log.planned(lease, "g", TransactionAttempt(4, 0, 1), {"words": 4}, 4.0)
+        assert log.history("g").planned == ()
+
+
 # --- what lies there -----------------------------------------------------------------------------------------------
 
 

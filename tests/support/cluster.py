@@ -66,7 +66,7 @@ class RedisCluster:
         self.await_heir(number)
 
     def cut_off_replica(self, number: int) -> None:
-        """A replica gets nothing that its master does from here on, until it takes its place."""
+        """A replica gets nothing that its master does from here on; it is paused."""
         self.replicas[number].pause()
         _ask(self.servers[number], "CLIENT", "KILL", "TYPE", "replica")
 
@@ -81,7 +81,6 @@ class RedisCluster:
     def fail_over(self, number: int) -> None:
         """Kill a master; its replica takes its slots. Returns when all others know."""
         self.servers[number].kill()
-        self.replicas[number].resume()
         self.hand_over(number)
 
     def await_heir(self, number: int) -> None:
@@ -149,8 +148,10 @@ class RedisCluster:
         )
         nodes = _ask(server, "CLUSTER", "NODES").decode().splitlines()
         reached = sum(" connected" in line and "fail" not in line.split()[2] for line in nodes)
-        return info["cluster_state"] == "ok" and info["cluster_slots_ok"] == str(SLOTS) and reached == len(
-            self.servers + self.replicas
+        return (
+            info["cluster_state"] == "ok"
+            and info["cluster_slots_ok"] == str(SLOTS)
+            and reached == len(self.servers + self.replicas)
         )
 
     def __enter__(self) -> Self:

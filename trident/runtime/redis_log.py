@@ -140,6 +140,7 @@ class RedisTransactionLog:
         with self._lock:
             image = self._image(group)
             write, old = Write(self._meta), image.get(f"p:{txid}", b"")
+            write.must(key, "frozen", image.get("frozen", b""))  # in one that fell back it would stand behind a gap
             write.must(key, f"p:{txid}", old).set(key, {f"p:{txid}": record})
             void = set[int]()
             if old and self._plan_of(group, txid, old)[1] != plan:  # as the coordinator compares: order means nothing

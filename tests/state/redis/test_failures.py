@@ -129,7 +129,7 @@ def test_a_master_that_became_a_replica_is_waited_for(redis_server: RedisServer)
     ],
 )
 def test_what_a_script_met_on_redis_6_is_told_by_a_code_in_the_midst_of_the_message(said: str, kind: type) -> None:
-    error = redis.ResponseError(f"Error running script (call to f_{'a' * 40}): @user_script:50: @user_script: 50: {said}")
+    error = redis.ResponseError(f"Error running script (call to f_{'a' * 40}): @user_script:5: @user_script: 5: {said}")
     assert type(failure("state 'counts'", Address("redis://localhost", 1, 1), error)) is kind
     assert are_elsewhere([b"OK", error], inside=False) is (kind is StateUnavailableError)
 
