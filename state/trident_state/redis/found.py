@@ -46,14 +46,16 @@ class FoundState:
 def find_state(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
     """The state of this name, None where there is none. Raises StateError and its kinds."""
     where = f"state {state!r}"
-    links = Links(Servers(address, where), address.socket_timeout)
-    failed: StateUnavailableError | None = None
+    servers = Servers(address, where)
+    links, failed = Links(servers, address.socket_timeout), None
     try:
         for groups in (1, 2):  # one by one: a cluster may keep them on two servers, and it is needed in one place only
             name = Layout(prefix, StateIdentity(topology, state, ""), 2, groups).meta(0)
             try:
                 meta = parse_meta(links.exchange([read_meta(bulks([name]))])[0])
             except StateUnavailableError as error:
+                if not servers.cluster:
+                    raise
                 failed = failed or error
                 continue
             if not meta.absent:
