@@ -197,6 +197,25 @@ def test_without_a_log_force_drops_and_a_log_that_knows_better_refuses_the_next_
     counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
 
 
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("gone", [0, 1])
+def test_what_is_left_of_a_state_is_dropped_with_its_url_alone(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, gone: int, log: bool
+) -> None:
+    monkeypatch.setattr(dropping, "_HEARD", 0.0)
+    state = RedisMapState.opaque(shared_redis.url, groups=2)
+    counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
+    shared_redis.client.delete(*shared_redis.client.keys(f"*/{gone}}}:*"))
+    with pytest.raises(StateLostError, match=r"gone or in parts gone .* dropState\(.* url= .*force=True"):
+        counted(counting(fixed(["a"], ["b"], ["c"]), state), checkpointLocation=tmp_path)
+    dropState("wc", "counts", tmp_path if log else None, url=shared_redis.url, force=True)
+    assert shared_redis.client.dbsize() == 0
+    if log:
+        counted(counting(fixed(["a"], ["b"], ["c"]), state), checkpointLocation=tmp_path)
+        with openState("wc", "counts", url=shared_redis.url) as counts:
+            assert dict(counts.items()) == {"c": 1}
+
+
 @pytest.mark.parametrize("step", ["drop", "forget"])
 def test_a_drop_that_was_interrupted_is_done_by_the_next_one(
     tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, step: str

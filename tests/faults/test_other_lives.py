@@ -2,7 +2,7 @@
 or a reset, and two logs that were one."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,19 +94,111 @@ def test_what_was_dropped_is_dropped_again_where_no_batch_came_since(server: Red
     assert counting.once("new") == {"new": 1}
 
 
-def test_a_driver_stops_where_its_server_falls_back_to_before_a_reset(server: RedisServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("idle", [True, False])
+@pytest.mark.parametrize("before", [1, 2, 3])
+def test_a_driver_stops_where_its_server_falls_back_to_before_a_reset(
+    server: RedisServer, tmp_path: Path, before: int, idle: bool
+) -> None:
+    """Of which epoch the driver was that left it says nothing: they begin anew with a reset."""
     counting = Counting(server.url, tmp_path / "checkpoint")
-    counting.once("old", "old", "old")
+    for _ in range(before):
+        counting.once("old")
     server.client.save()
     counting.topology.reset("wc", counting.checkpoint)
     anew = Counting(server.url, counting.checkpoint)
-    anew.once("new")  # a second start, so that its driver is of a later epoch than what comes back
+    anew.once("new")
     running = anew.start()
     server.restart()
-    anew.feeder.feed([("new",)])
+    if not idle:
+        anew.feeder.feed([("new",)])
     with pytest.raises(LogMismatchError, match=r"'counts' lies in its store as another log .* fell back to before"):
         running.awaitTermination(20)
     assert running.status["groups"]["words"]["committed"] == 1
+
+
+def fall_back(server: RedisServer, part: str, before: dict[bytes, bytes]) -> None:
+    """These keys are again what they were, and nothing else is there of this part."""
+    changes = server.client.pipeline(transaction=True)
+    for name in server.client.keys(part):
+        changes.delete(name)
+    for name, held in before.items():
+        changes.restore(name, 0, held)
+    changes.execute()
+
+
+@pytest.mark.parametrize("part", ["*/0}:*", "*/1}:*"])
+def test_a_part_that_fell_back_to_before_a_drop_is_healed_though_it_has_other_buckets(
+    server: RedisServer, tmp_path: Path, part: str
+) -> None:
+    counting = Counting(server.url, tmp_path / "checkpoint", groups=2, buckets=4)
+    words = list("abcdefgh")
+    counting.once(*words)
+    before = {name: server.client.dump(name) for name in server.client.keys(part)}
+    dropState("wc", "counts", counting.checkpoint, url=server.url)
+    anew = Counting(server.url, counting.checkpoint, groups=2, buckets=64)
+    with anew.start() as running:
+        anew.feed(*words)
+        fall_back(server, part, before)
+        anew.feed(*words)
+        assert dict(running.state("counts").items()) == dict.fromkeys(words, 2)
+
+
+@pytest.mark.parametrize("options", [{"groups": 2}, {"groups": 2, "ttlSecs": 3600.0}, {"ttlSecs": 3600.0}])
+def test_an_update_that_reads_a_state_of_other_buckets_has_it_healed_first(
+    server: RedisServer, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    part = "*/1}:*" if "groups" in options else "*"
+
+    def begun(buckets: int) -> tuple[FeederBatchSpout, Any]:
+        feeder, topology = FeederBatchSpout("word string"), TridentTopology()
+        state = RedisMapState.opaque(server.url, buckets=buckets, **options)
+        words = topology.newStream("words", feeder)
+        words.partitionPersist(state, _plus_one, keyFields="word", valueType="long", name="counts")
+        return feeder, start_local(topology, name="wc", checkpointLocation=tmp_path)
+
+    feeder, running = begun(4)
+    with running:
+        feeder.feed(["a", "b"], wait=True, timeout=20)
+    before = {name: server.client.dump(name) for name in server.client.keys(part)}
+    dropState("wc", "counts", tmp_path, url=server.url)
+    feeder, running = begun(8)
+    with running:
+        feeder.feed(["a", "b"], wait=True, timeout=20)
+        fall_back(server, part, before)
+        feeder.feed(["a", "b", "c"], wait=True, timeout=20)
+        assert dict(running.state("counts").items()) == {"a": 2, "b": 2, "c": 1}
+
+
+def _plus_one(state: Any, tuples: Sequence[Any], collector: Any) -> None:
+    keys = [[each.word] for each in tuples]
+    state.multiPut(keys, [(held or 0) + 1 for held in state.multiGet(keys)])
+
+
+def test_what_another_log_founded_in_parts_is_refused_and_can_be_reset(server: RedisServer, tmp_path: Path) -> None:
+    counting = Counting(server.url, tmp_path / "checkpoint", groups=2)
+    counting.once()
+    server.client.delete(*server.client.keys("*/0}:*"))  # the group that is founded last
+    shutil.rmtree(counting.checkpoint)
+    with pytest.raises(LogMismatchError, match=r"'counts' was written under another log .* topology\.reset"):
+        counting.start()
+    assert server.client.keys("*") == [b"trident:{wc/counts/1}:m"]
+    counting.topology.reset("wc", counting.checkpoint)
+    assert counting.once("word") == {"word": 1}
+
+
+def test_an_old_copy_of_the_log_is_told_by_what_a_later_driver_founded_in_parts(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    counting = Counting(server.url, tmp_path / "checkpoint", groups=2)
+    counting.once()
+    shutil.copytree(counting.checkpoint, tmp_path / "copy")
+    dropState("wc", "counts", counting.checkpoint, url=server.url)
+    counting.once()
+    server.client.delete(*server.client.keys("*/0}:*"))
+    copy = Counting(server.url, tmp_path / "copy", groups=2)
+    with pytest.raises(StateAheadError, match=r"held by the driver of epoch 3, .* gave out no epoch after 1: .* copy"):
+        copy.start()
+    assert counting.once("word") == {"word": 1}
 
 
 def test_a_batch_that_another_copy_of_the_log_made_is_not_taken_for_ours(server: RedisServer, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from trident.base.errors import (
     StateAheadError,
     StateLostError,
     StateOwnedError,
+    StateShapeError,
     StateUnavailableError,
 )
 from trident.runtime import registry
@@ -44,6 +45,18 @@ def fed(url: str, checkpoint: Path, *words: str, name: str = "wc", **redis: obje
             feeder.feed([word])
         running.processAllAvailable(timeout=20)
         return dict(running.state("counts").items())
+
+
+@pytest.mark.parametrize("declared", [{"groups": 4}, {"values": "json"}])
+def test_a_state_that_is_declared_otherwise_than_it_was_created_can_be_reset(
+    tmp_path: Path, shared_redis: RedisServer, declared: dict[str, object]
+) -> None:
+    fed(shared_redis.url, tmp_path, "a")
+    with pytest.raises(StateShapeError, match=r"declare it as it was, or reset the topology"):
+        fed(shared_redis.url, tmp_path, "b", **declared)
+    counting(FeederBatchSpout("word string"), shared_redis.url, **declared).reset("wc", tmp_path)
+    assert shared_redis.client.dbsize() == 0
+    assert fed(shared_redis.url, tmp_path, "b", **declared) == {"b": 1}
 
 
 def test_a_state_that_was_flushed_is_lost_and_said_so(tmp_path: Path, shared_redis: RedisServer) -> None:

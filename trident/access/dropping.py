@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from trident.access.places import Place, read_place
 from trident.base.attempt import Lease
-from trident.base.errors import StateError, StateLostError, TopologyActiveError
+from trident.base.errors import StateBehindError, StateError, StateLostError, StateRecoveringError, TopologyActiveError
 from trident.base.names import check_name, did_you_mean
 from trident.runtime import registry
 from trident.runtime.log import TransactionLog
 from trident.runtime.statics import NoHome
-from trident_state.redis.found import find_state
+from trident_state.redis.found import find_rest, find_state
 from trident_state.store import StateFactory, StateIdentity, StateShape, Store, replacing
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _HEARD = 2.0
 """Seconds in which a driver that was fenced out notices it (it looks once a second) and its last write is over."""
+
+_IN_PARTS = (StateLostError, StateBehindError, StateRecoveringError)
+"""What a state says of which a part is gone, or fell back."""
 
 
 def dropState(
@@ -129,7 +132,7 @@ def _drop_without_log(place: Place, topology: str, state: str, force: bool) -> N
                 f"too (checkpointLocation= or log=). If there is no log any more, force it. Nothing was touched"
             )
         epoch = max((group.lease.epoch for group in store.groups_of() if group.lease is not None), default=0)
-        with contextlib.suppress(StateLostError):  # what is lost in parts can be dropped
+        with contextlib.suppress(*_IN_PARTS):  # what is lost in parts can be dropped
             store.acquire(Lease(epoch + 1, secrets.token_hex(8)))  # a driver that still has its log would heal it
         time.sleep(_HEARD)
         store.drop()
@@ -146,5 +149,6 @@ def _store(place: Place, topology: str, state: str) -> Store | None:
                 f"{place.factory!r} holds the state {found.name!r} of topology {found.topology!r}; nothing was touched"
             )
         return store
-    found_state = find_state(place.address, place.prefix, topology, state)
+    at = (place.address, place.prefix, topology, state)
+    found_state = find_state(*at) or find_rest(*at)
     return None if found_state is None else found_state.open(replacing())

@@ -333,6 +333,9 @@ class Committer:
         except StateBehindError:
             self.heal(output.name, txid - 1)
             applied = store.apply(self.lease, update, values)
+        except FencedError:
+            demand_this_log(output.name, store.report(), self.log.uuid)  # epochs begin anew with a reset
+            raise
         reach("commit.state.after")
         return applied
 

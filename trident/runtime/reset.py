@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trident.base.attempt import Lease
-from trident.base.errors import LogError, StateOwnedError, TopologyActiveError, TopologyError
+from trident.base.errors import LogError, StateOwnedError, StateShapeError, TopologyActiveError, TopologyError
 from trident.base.names import did_you_mean
 from trident.base.step import user_level
 from trident.compiler.program import Program
@@ -16,7 +16,7 @@ from trident.compiler.stages import cut
 from trident.runtime import options, registry
 from trident.runtime.sqlite_log import SqliteLog
 from trident.runtime.start import LOG_FILE
-from trident_state.store import StateIdentity
+from trident_state.store import StateIdentity, Store
 
 if TYPE_CHECKING:
     from trident.log import RedisLog
@@ -78,7 +78,7 @@ def _drop_states(program: Program, name: str, folder: Path | None) -> None:
             home = _Forsaken(None if folder is None else folder / "states" / state)
             store = step.state.factory.open(StateIdentity(name, state, ""), program.shapes[state], home)
             try:
-                found = store.report().identity
+                found = _identity(store)
                 if found is not None and (found.topology, found.name) != (name, state):
                     raise StateOwnedError(
                         f"the place of state {state!r} holds the state {found.name!r} of topology {found.topology!r}; "
@@ -87,6 +87,13 @@ def _drop_states(program: Program, name: str, folder: Path | None) -> None:
                 store.drop()
             finally:
                 store.close()
+
+
+def _identity(store: Store) -> StateIdentity | None:
+    try:
+        return store.report().identity
+    except StateShapeError:  # it is ours, and was declared otherwise when it was created
+        return None
 
 
 def _warn_if_unknown(folder: Path) -> None:

@@ -5,9 +5,10 @@ import threading
 from collections.abc import Mapping
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, StateError
+from trident.base.errors import FencedError, LogMismatchError, StateError
 from trident.runtime import events as on
 from trident.runtime.group_run import GroupRun
+from trident.runtime.lives import demand_this_log
 from trident.runtime.log import TransactionLog
 from trident_state.store import GroupStatus, Store
 
@@ -66,19 +67,19 @@ class Watch:
 
     def _look_at(self, run: GroupRun, state: str) -> None:
         committed = run.committed
+        store = self._stores[state]
         try:
-            groups = self._stores[state].groups_of()
-        except FencedError as error:
+            groups = store.groups_of()
+            if any(map(self._fenced, groups)):
+                demand_this_log(state, store.report(), self._log.uuid)  # epochs begin anew with a reset
+                raise FencedError(f"state {state!r} was taken over by another driver; this one stops")
+        except (FencedError, LogMismatchError) as error:
             run.post(on.Broken(error))
             return
         except StateError as error:
             run.waiting_for = error
             logger.warning("state %r does not answer: %s", state, error)
             return
-        for group in groups:
-            if self._fenced(group):
-                run.post(on.Broken(FencedError(f"state {state!r} was taken over by another driver; this one stops")))
-                return
         if any(group.lease != self._lease or (group.marker or 0) < committed for group in groups):
             logger.warning("state %r was rewound (%s); healing it up to txid %d", state, groups, committed)
             run.heal(state)

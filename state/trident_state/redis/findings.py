@@ -1,11 +1,17 @@
 """What lies in a state's place before anything is touched: ours, nothing, or something foreign."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
 from trident.base.errors import StateOwnedError, StateShapeError
 from trident_state.redis.layout import Layout
 from trident_state.redis.link import Links, Reply
 from trident_state.redis.meta import FORMAT, Meta, parse_meta, read_meta
 from trident_state.redis.wire import bulks, command
 from trident_state.store import GroupStatus, StateIdentity, StateKind, StoreReport
+
+T = TypeVar("T")
 
 
 class Findings:
@@ -16,10 +22,12 @@ class Findings:
 
     def report(self) -> StoreReport:
         """What is there. Raises StateOwnedError for what is not ours, StateShapeError for another layout of ours."""
-        try:
-            return self._report()
-        except StateOwnedError:
-            return self._report()  # seen in parts: another driver may have founded the state in between
+        return _seen_whole(self._report)
+
+    def layouts(self) -> list[Layout]:
+        """How what is there was created, for who takes it away: that need not be as it is declared, and where a part
+        fell back it is not alike in all of them. Raises StateOwnedError for what is not ours."""
+        return _seen_whole(self._layouts)
 
     def _report(self) -> StoreReport:
         layout, names = self.layout, self.layout.all_metas
@@ -28,23 +36,49 @@ class Findings:
         there = self._hashes(names, kinds)
         metas = [self._meta(name, reply) if name in there else None for name, reply in zip(names, read, strict=True)]
         found = [meta for meta in metas if meta is not None]
+        for meta in found:
+            self._demand("values", meta.values, self._form)
+            self._demand("groups", meta.groups, str(layout.groups))
         if found:
             self.layout = layout.with_buckets(found[0].bucket_count(self._where))
         if self.layout is not layout:
-            buckets = self._links.exchange([command(b"TYPE", name) for name in self.layout.all_buckets])
+            buckets = self._links.exchange(_kinds(self.layout.all_buckets))
         filled = self._hashes(self.layout.all_buckets, buckets)
         if not found:
             self._demand_empty(filled)
-        if metas[0] is None and all(map(_unused, found)):
-            nothing = GroupStatus(None, None, None)  # or half-founded, by a driver that died over it
-            return StoreReport(None, None, None, (nothing,) * self.layout.groups)
+        nothing = GroupStatus(None, None, None)
+        groups = tuple(nothing if meta is None else meta.status(self._where) for meta in metas)
+        if metas[0] is None and all(map(self._unused, found)):  # or half-founded, by a driver that died over it
+            return StoreReport(None, None, None, tuple(GroupStatus(group.lease, None, None) for group in groups))
         told = next((meta for meta in found if meta.log != self._identity.log), found[0])  # none may be another log's
-        return StoreReport(
-            told.identity,
-            told.fingerprint,
-            StateKind(told.kind) if told.kind else None,
-            tuple(GroupStatus(None, None, None) if meta is None else meta.status(self._where) for meta in metas),
-        )
+        return StoreReport(told.identity, told.fingerprint, StateKind(told.kind) if told.kind else None, groups)
+
+    def _unused(self, meta: Meta) -> bool:
+        """Whether no batch came to this group since a driver of this log founded it (of any, to who has no log)."""
+        ours = self._identity.log in ("", meta.log)
+        return ours and meta.keys == "0" and meta.open is None and meta.marker == meta.birth
+
+    def _layouts(self) -> list[Layout]:
+        layout = self.layout
+        found = self._found(layout.all_metas) or self._found([layout.other_meta()])
+        numbers = [(meta.group_count(self._where), meta.bucket_count(self._where)) for meta in found]
+        most = max((buckets // groups for groups, buckets in numbers), default=layout.per_group)
+        told = {groups for groups, _ in numbers} or {layout.groups}
+        layouts = [replace(layout, groups=groups, buckets=groups * most) for groups in sorted(told)]
+        for each in layouts:
+            filled = self._hashes(each.all_buckets, self._links.exchange(_kinds(each.all_buckets)))
+            if not found:
+                self._demand_empty(filled)
+        return layouts
+
+    def _found(self, names: list[bytes]) -> list[Meta]:
+        """The meta hashes that are there under these names."""
+        looks = [*_kinds(names), *[read_meta(bulks([name])) for name in names]]
+        replies = self._links.exchange(looks, errors=True)
+        there = self._hashes(names, replies[: len(names)])
+        return [
+            self._meta(name, reply) for name, reply in zip(names, replies[len(names) :], strict=True) if name in there
+        ]
 
     def _hashes(self, names: list[bytes], kinds: list[Reply]) -> set[bytes]:
         """Which of these keys are there, by what TYPE says of them; StateOwnedError if one is no hash."""
@@ -67,8 +101,6 @@ class Findings:
             )
         if (meta.topology, meta.state) != (self._identity.topology, self._identity.name):
             raise self._foreign(name, f"belongs to state {meta.state!r} of topology {meta.topology!r}")
-        self._demand("values", meta.values, self._form)
-        self._demand("groups", meta.groups, str(self.layout.groups))
         return meta
 
     def _demand(self, option: str, stored: str | None, declared: str) -> None:
@@ -83,11 +115,8 @@ class Findings:
         to ask for that one: a cluster keeps it in another slot, which may be on its way or gone."""
         if there:
             raise self._foreign(min(there), "is there without the state's meta hash")
-        other = self.layout.other_meta()
-        kind, read = self._links.exchange([command(b"TYPE", other), read_meta(bulks([other]))], errors=True)
-        if self._hashes([other], [kind]):
-            self._links.demand_all([read])
-            self._demand("groups", parse_meta(read).groups, str(self.layout.groups))
+        for other in self._found([self.layout.other_meta()]):
+            self._demand("groups", other.groups, str(self.layout.groups))
 
     def _foreign(self, name: bytes, what: str) -> StateOwnedError:
         return StateOwnedError(
@@ -98,10 +127,16 @@ class Findings:
 
 def looks(layout: Layout) -> list[bytes]:
     """What asks for the kinds of the meta hashes and of the buckets; then for what the meta hashes hold."""
-    kinds = [command(b"TYPE", name) for name in (*layout.all_metas, *layout.all_buckets)]
-    return [*kinds, *map(read_meta, layout.packed_metas)]
+    return [*_kinds([*layout.all_metas, *layout.all_buckets]), *map(read_meta, layout.packed_metas)]
 
 
-def _unused(meta: Meta) -> bool:
-    """Whether no batch came to this group since it was founded."""
-    return meta.keys == "0" and meta.open is None and meta.marker == meta.birth
+def _kinds(names: list[bytes]) -> list[bytes]:
+    return [command(b"TYPE", name) for name in names]
+
+
+def _seen_whole(look: Callable[[], T]) -> T:
+    """Looks again at what seemed foreign: another driver may have founded the state in between."""
+    try:
+        return look()
+    except StateOwnedError:
+        return look()

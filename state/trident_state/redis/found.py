@@ -67,6 +67,21 @@ def find_state(address: Address, prefix: str, topology: str, state: str) -> Foun
     return None
 
 
+def find_rest(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
+    """The same of a state whose first group is gone: any other one tells as much. The server's user needs the right to
+    SCAN."""
+    where = f"state {state!r}"
+    links = Links(Servers(address, where), address.socket_timeout)
+    try:
+        for name in _scan(Servers(address, where), where, f"{prefix}:{{{topology}/{state}/*}}:m"):
+            meta = parse_meta(links.exchange([read_meta(bulks([name]))])[0])
+            if not meta.absent:
+                return _read(address, prefix, name, meta)
+    finally:
+        links.close()
+    return None
+
+
 def find_states(address: Address, prefix: str, topology: str | None = None) -> Iterator[FoundState]:
     """All states under a prefix (of one topology), in no order. The server's user needs the right to SCAN."""
     where = f"the states under {prefix!r}"

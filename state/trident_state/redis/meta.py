@@ -57,9 +57,11 @@ class Meta:
 
     def bucket_count(self, where: str) -> int:
         """How many buckets the state was created with."""
-        if self.buckets is None or not self.buckets.isdigit() or not 0 < int(self.buckets) <= 2**20:
-            raise StateCorruptError(f"{where}: its meta hash holds no number of buckets")
-        return int(self.buckets)
+        return _count(self.buckets, where, "buckets")
+
+    def group_count(self, where: str) -> int:
+        """In how many groups."""
+        return _count(self.groups, where, "groups")
 
     def forgotten(self, where: str) -> Expiry:
         """What has passed away."""
@@ -101,6 +103,12 @@ def identity_fields(
     owner = (FORMAT, identity.topology, identity.name, identity.log)
     fields = (*owner, fingerprint, kind.value, values, buckets, groups, identity.batchGroup)
     return [part.encode() for name, value in zip(_FIELDS, fields, strict=False) for part in (name, str(value))]
+
+
+def _count(text: str | None, where: str, what: str) -> int:
+    if text is None or not text.isdigit() or not 0 < int(text) <= 2**20:
+        raise StateCorruptError(f"{where}: its meta hash holds no number of {what}")
+    return int(text)
 
 
 def _number(text: str | None) -> int | None:

@@ -24,8 +24,8 @@ _SCAN_COUNT = 1000
 _SCAN_BUCKETS = 1024
 
 
-class LayoutChanged(Exception):
-    """The state was created again with another number of buckets than this reader knew."""
+class LayoutChanged(StateRecoveringError):
+    """The state was created again with another number of buckets than this reader knew, or a part of it was."""
 
 
 class Reader:
@@ -51,7 +51,10 @@ class Reader:
 
     def _demand_layout(self, layout: Layout, metas: list[Meta]) -> None:
         if any(not meta.absent and meta.buckets != str(layout.buckets) for meta in metas):
-            raise LayoutChanged
+            raise LayoutChanged(
+                f"{self._where}: not all of it has the {layout.buckets} buckets that it was created with: a part fell "
+                f"back to before it was dropped, and is to be healed"
+            )
 
     def whole(self, layout: Layout) -> tuple[Layout, list[Meta]]:
         """Like `current`. Raises StateLostError where a bucket does not hold the keys that were put into it: no batch

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
-from trident.base.errors import SnapshotMovedError, StateCorruptError, StateUnavailableError, StateValueError
+from trident.base.errors import SnapshotMovedError, StateUnavailableError, StateValueError
 from trident.base.types import same_types
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types, encode_keys
@@ -282,12 +282,12 @@ class RedisStore:
     # --- end -------------------------------------------------------------------------------------------------
 
     def drop(self) -> None:
-        findings = self._findings()
-        findings.report()  # refuses what is foreign
+        layouts = self._findings().layouts()  # refuses what is foreign
         with self._writing:
-            for group in reversed(range(findings.layout.groups)):
-                names = [findings.layout.meta(group), *map(findings.layout.bucket, findings.layout.buckets_of(group))]
-                self._link.demand(self._link.exchange([command(b"UNLINK", *names)])[0])
+            for layout in layouts:
+                for group in reversed(range(layout.groups)):
+                    names = [layout.meta(group), *map(layout.bucket, layout.buckets_of(group))]
+                    self._link.demand(self._link.exchange([command(b"UNLINK", *names)])[0])
             self._clearing.forget()
             self._known, self._lease, self._passed = None, None, None
 
@@ -316,10 +316,7 @@ class RedisStore:
             return attempt(self._layout())
         except LayoutChanged:  # dropped and created again since we looked
             self._known = None
-        try:
-            return attempt(self._layout())
-        except LayoutChanged:
-            raise StateCorruptError(f"{self._where}: its meta hashes tell different numbers of buckets") from None
+        return attempt(self._layout())
 
     def _encoded(self, keys: pa.Table) -> pa.Array:
         if not same_types(keys.schema, self._shape.keys):

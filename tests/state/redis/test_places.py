@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -51,11 +52,11 @@ def test_names_that_could_break_a_key_are_refused(name: str) -> None:
 # --- foreign keys ------------------------------------------------------------------------------------------------
 
 
-def refused(server: RedisServer, message: str, **options: object) -> None:
-    """Report, create and drop refuse, and touch nothing."""
+def refused(server: RedisServer, message: str, drop: bool = True, **options: object) -> None:
+    """Report and create refuse, and drop where it is said, and touch nothing."""
     before = {name: server.client.dump(name) for name in server.client.keys("*")}
     with opened(server.url, **options) as store:  # type: ignore[arg-type]
-        for use in (store.report, lambda: store.create(SECOND, 0), store.drop):
+        for use in (store.report, lambda: store.create(SECOND, 0), *[store.drop][: int(drop)]):
             with pytest.raises((StateOwnedError, StateShapeError), match=message):
                 use()
     assert {name: server.client.dump(name) for name in server.client.keys("*")} == before
@@ -102,7 +103,9 @@ def test_a_state_that_was_founded_in_parts_is_founded_again(shared_redis: RedisS
         pass
     shared_redis.client.delete(*shared_redis.client.keys("*/0}:*"))  # the group that is founded last
     with opened(shared_redis.url, groups=2) as store:
-        assert store.report().absent
+        report = store.report()
+        assert report.identity is None
+        assert [(group.lease, group.marker) for group in report.groups] == [(None, None), (LEASE, None)]
         store.create(SECOND, 3)
         assert [(group.lease, group.marker) for group in store.groups_of()] == [(SECOND, 3), (SECOND, 3)]
 
@@ -122,6 +125,15 @@ def test_what_is_left_of_a_state_is_not_taken_for_one_founded_in_parts_though_it
         store.acquire(lease)
         store.apply(lease, update(1, {}))
         assert [(group.lease, group.marker) for group in store.groups_of()] == [(lease, 1), (lease, 1)]
+
+
+def test_what_another_log_founded_in_parts_is_not_taken_for_nothing(shared_redis: RedisServer) -> None:
+    before = StateIdentity("wordcount", "counts", "log-0")
+    with started(shared_redis.url, identity=before, groups=2):
+        pass
+    shared_redis.client.delete(*shared_redis.client.keys("*/0}:*"))
+    with opened(shared_redis.url, groups=2) as store:
+        assert store.report().identity == before
 
 
 def test_a_part_that_another_log_wrote_is_reported(shared_redis: RedisServer) -> None:
@@ -151,13 +163,45 @@ def test_a_state_of_a_later_format(shared_redis: RedisServer) -> None:
 def test_a_state_kept_in_another_form(shared_redis: RedisServer) -> None:
     with started(shared_redis.url):
         pass
-    refused(shared_redis, "created with values=packed, and is declared with values=json", values="json")
-    refused(shared_redis, "created with groups=1, and is declared with groups=2", groups=2)
+    refused(shared_redis, "created with values=packed, and is declared with values=json", drop=False, values="json")
+    refused(shared_redis, "created with groups=1, and is declared with groups=2", drop=False, groups=2)
     shared_redis.client.flushall()
     with started(shared_redis.url, groups=2):
         pass
-    refused(shared_redis, "created with groups=2, and is declared with groups=1")
-    refused(shared_redis, "created with groups=2, and is declared with groups=4", groups=4)
+    refused(shared_redis, "created with groups=2, and is declared with groups=1", drop=False)
+    refused(shared_redis, "created with groups=2, and is declared with groups=4", drop=False, groups=4)
+
+
+@pytest.mark.parametrize("declared", [{"groups": 4}, {"groups": 1}, {"groups": 2, "values": "json"}])
+def test_a_state_is_dropped_whole_however_it_is_declared_now(
+    shared_redis: RedisServer, declared: dict[str, Any]
+) -> None:
+    with started(shared_redis.url, groups=2, buckets=64) as store:
+        store.apply(LEASE, update(1, {n: n for n in range(200)}))
+    with opened(shared_redis.url, buckets=8, **declared) as store:
+        store.drop()
+    assert shared_redis.client.keys("*") == []
+
+
+@pytest.mark.parametrize("group", [0, 1])
+@pytest.mark.parametrize(
+    "now", [{"groups": 2, "buckets": 8}, {"groups": 2, "buckets": 128}, {"groups": 4, "buckets": 64}]
+)
+def test_a_state_is_dropped_whole_where_a_part_of_it_fell_back_to_another_layout(
+    shared_redis: RedisServer, group: int, now: dict[str, Any]
+) -> None:
+    client, part = shared_redis.client, f"*/{group}}}:*"
+    with started(shared_redis.url, groups=2, buckets=64) as store:
+        store.apply(LEASE, update(1, {n: n for n in range(200)}))
+        before = {name: client.dump(name) for name in client.keys(part)}
+        store.drop()
+    with started(shared_redis.url, lease=SECOND, **now) as store:
+        store.apply(SECOND, update(1, {n: n for n in range(200)}))
+        client.delete(*client.keys(part))
+        for name, held in before.items():
+            client.restore(name, 0, held)
+        store.drop()
+    assert client.keys("*") == []
 
 
 def test_another_log_kind_or_aggregator_is_reported_for_the_runtime_to_judge(shared_redis: RedisServer) -> None:
