@@ -237,7 +237,7 @@ def test_a_driver_that_dies_over_creating_groups_is_followed_by_one_that_creates
     for group in (0, 1):
         shared_redis.client.delete(f"trident:{{wordcount/counts/{group}}}:m")
     with opened(shared_redis.url, groups=4, buckets=16) as store:
-        assert store.report().absent
+        assert store.report().identity is None
         store.create(SECOND, 5)
         store.acquire(SECOND)
         store.apply(SECOND, update(6, {1: 1}))
