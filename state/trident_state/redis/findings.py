@@ -97,7 +97,7 @@ class Findings:
         if meta.format != FORMAT:
             raise StateShapeError(
                 f"{self._where}: {name.decode()!r} has format {meta.format}, this version reads format {FORMAT}; "
-                f"use the version that wrote it, or reset the topology"
+                f"use the version that wrote it, also to reset the topology"
             )
         if (meta.topology, meta.state) != (self._identity.topology, self._identity.name):
             raise self._foreign(name, f"belongs to state {meta.state!r} of topology {meta.topology!r}")
