@@ -1,6 +1,7 @@
 """What is computed once for all schedules: functions of nothing but their arguments, which come again and again."""
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -10,8 +11,12 @@ _T = TypeVar("_T")
 MOST = 20_000
 """Results that a function remembers."""
 
-_contents: dict[int, tuple[Any, Any]] = {}
-"""Arrays and tables that are kept, by identity, and what they hold: most come back as the same object."""
+_contents: dict[int, tuple[Any, int]] = {}
+"""Arrays and tables that are kept, by identity, and the number of what they hold: most come back as the same object."""
+
+_numbers: dict[Any, int] = {}
+"""What arrays and tables hold, and its number: quicker to look up by. No number is given twice."""
+_next_number = count().__next__
 
 
 def remembered(work: Callable[..., _T], key: Callable[..., Any]) -> Callable[..., _T]:
@@ -34,14 +39,24 @@ def kept(thing: _T) -> _T:
     """An array or table that will come again as this very object: its content is looked at once."""
     if len(_contents) > 2 * MOST:
         _contents.clear()
-    _contents[id(thing)] = thing, _content(thing)
+    _contents[id(thing)] = thing, _number(thing)
     return thing
 
 
-def content(thing: Any) -> Any:
-    """What an array or a table holds, as a key."""
+def content(thing: Any) -> int:
+    """What an array or a table holds, as a key: the same for all that hold the same."""
     found = _contents.get(id(thing))
-    return _content(thing) if found is None else found[1]
+    return _number(thing) if found is None else found[1]
+
+
+def _number(thing: Any) -> int:
+    held = _content(thing)
+    number = _numbers.get(held)
+    if number is None:
+        if len(_numbers) > 2 * MOST:
+            _numbers.clear()
+        number = _numbers[held] = _next_number()
+    return number
 
 
 def _content(thing: Any) -> Any:

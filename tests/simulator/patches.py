@@ -21,7 +21,6 @@ from trident.base.attempt import Lease
 from trident.compiler.states.queries import compile_query
 from trident.runtime import committer, crash, fitting, frozen_batches, group_run, reading, slots, sources, start, watch
 from trident.runtime.frozen_batches import keys_and_values
-from trident.runtime.hottest import hottest_of
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory import entries as memory_entries
@@ -218,7 +217,6 @@ def _all() -> list[tuple[Any, str, Any]]:
         (snapshots, "read_segment", _read_segment),
         (snapshots, "delete_segments", lambda folder, names: Worlds.now.segments.delete(folder, names)),
         (snapshots, "strays", _strays),
-        (committer, "hottest_of", remembered(hottest_of, lambda step, table: (id(step), content(table)))),
         *((module, "encode_keys", encode) for module in (redis_store, memory_store)),
         *((module, "hash_keys", hashed) for module in (placement, memory_store, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trident.base.values import to_python
 from trident.plan.nodes import PersistentAggregate, StateWriter
@@ -29,8 +28,7 @@ def hottest_of(step: StateWriter, table: pa.Table) -> Hottest | None:
         return None
     if not table.num_rows:
         return None
-    counts = table.column(table.num_columns - 1)
-    most = pc.max(counts)
-    row = pc.index(counts, most).as_py()
+    counts = table.column(table.num_columns - 1).to_numpy()
+    row = int(counts.argmax())
     key = {name: to_python(table.column(name).slice(row, 1))[0] for name in step.group}
-    return Hottest(key, most.as_py())
+    return Hottest(key, int(counts[row]))
