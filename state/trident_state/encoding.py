@@ -288,9 +288,12 @@ def _decode_fixed(kind: pa.DataType, raw: Bytes) -> pa.Array:
     return cast_or_corrupt(pa.Array.from_buffers(pa.decimal128(38, kind.scale), len(raw), [None, unscaled]), kind)
 
 
-def of_integers(numbers: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
-    """What `integers_of` made numbers of; StateCorruptError where a number does not fit the type."""
-    column = pa.array(numbers)
+def of_integers(
+    numbers: npt.NDArray[np.int64], kind: pa.DataType, null: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """What `integers_of` made numbers of, null where `null` says so; StateCorruptError where a number does not fit the
+    type."""
+    column = pa.array(numbers, mask=null)
     if kinds.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", kind.tz))
     elif kinds.is_duration(kind):

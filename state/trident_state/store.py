@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import msgspec
 import pyarrow as pa
 
 from trident.base.attempt import Lease
@@ -79,8 +80,7 @@ class StateShape:
         return write_fingerprint(self.keys, self.value, self.combine.name)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
+class GroupStatus(msgspec.Struct, frozen=True):
     """One group of a store as it stands. None where it holds nothing (yet, or no longer)."""
 
     lease: Lease | None
@@ -88,8 +88,7 @@ class GroupStatus:
     opened: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class StoreReport:
+class StoreReport(msgspec.Struct, frozen=True):
     """What was found in a state's place, before anything was touched."""
 
     identity: StateIdentity | None
@@ -125,8 +124,7 @@ class Update:
         return own if self.ttl is None else None if math.isinf(self.ttl) else self.ttl
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True):
     """What an `apply` came to. `values` are the values after the update, in the order of the keys, if asked for."""
 
     values: pa.Array | None
@@ -134,8 +132,7 @@ class Applied:
     skipped: int
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """What a read saw: one value a key (null where nothing is stored), as of which txid."""
 
     values: pa.Array

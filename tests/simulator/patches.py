@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from tests.simulator.flows import Worlds
 from tests.simulator.memo import MOST, content, kept, remembered
-from trident.base.attempt import Lease
 from trident.compiler.states.queries import compile_query
 from trident.runtime import committer, crash, fitting, frozen_batches, group_run, reading, slots, sources, start, watch
 from trident.runtime.frozen_batches import keys_and_values
@@ -28,7 +27,7 @@ from trident_state.memory import segments, snapshots
 from trident_state.memory import store as memory_store
 from trident_state.memory.segments import Segment
 from trident_state.records.forms import records_of, unpacked
-from trident_state.redis import cluster, findings, meta, placement, reader, writer
+from trident_state.redis import cluster, findings, placement, reader, writer
 from trident_state.redis import store as redis_store
 from trident_state.redis.findings import looks
 from trident_state.redis.layout import Layout
@@ -36,7 +35,6 @@ from trident_state.redis.meta import parse_meta, read_meta
 from trident_state.redis.placement import PUT_KEYS, Placement, place, place_distinct
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.wire import Arguments, Blob, command
-from trident_state.store import GroupStatus
 
 _FILE_BYTES = 1
 """What each file of a snapshot is said to take."""
@@ -222,7 +220,6 @@ def _all() -> list[tuple[Any, str, Any]]:
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
         (redis_store, "threading", SimpleNamespace(RLock=Turns)),
         *((module, "parse_info", cache(parse_info)) for module in (redis_store, cluster)),  # equal ones are one
-        *((meta, name, lru_cache(MOST)(made)) for name, made in (("Lease", Lease), ("GroupStatus", GroupStatus))),
         *((module, "parse_meta", remembered(parse_meta, tuple)) for module in (reader, findings)),
         *((module, "Arguments", arguments) for module in (reader, writer)),
         *((module, "unpacked", unpack) for module in (reader, writer)),

@@ -1,10 +1,9 @@
 """The identity of one try at one batch."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TransactionAttempt:
+class TransactionAttempt(msgspec.Struct, frozen=True, order=True):
     """One try at one batch: the batch's txid and the number of the replay, under one driver's epoch.
 
     A message that carries another attempt than the living one changes nothing.
@@ -22,8 +21,7 @@ class TransactionAttempt:
         return f"{self.txid}:{self.attempt}"
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True):
     """One driver's tenure over a topology. Only the holder of the equal lease may write to the log or a store.
 
     `epoch` grows with every start; `token` (random) tells two drivers apart that believe in the same epoch.

@@ -1,6 +1,6 @@
 """What the coordinator hears and what it asks for. Plain data, no behaviour."""
 
-from dataclasses import dataclass
+import msgspec
 
 from trident.base.attempt import TransactionAttempt
 from trident_spouts.executor import Metadata
@@ -15,57 +15,49 @@ Positions = dict[str, Metadata]
 # --- events: what happened ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """The batch is named, and the log holds it."""
 
     attempt: TransactionAttempt
     plan: BatchPlan
 
 
-@dataclass(frozen=True, slots=True)
-class NothingThere:
+class NothingThere(msgspec.Struct, frozen=True):
     """No spout of the group has anything for this txid."""
 
     attempt: TransactionAttempt
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFailed:
+class PlanFailed(msgspec.Struct, frozen=True):
     attempt: TransactionAttempt
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(msgspec.Struct, frozen=True):
     """Stage 1 of the attempt is computed; the runtime holds its result."""
 
     attempt: TransactionAttempt
 
 
-@dataclass(frozen=True, slots=True)
-class RunFailed:
+class RunFailed(msgspec.Struct, frozen=True):
     attempt: TransactionAttempt
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class Frozen:
+class Frozen(msgspec.Struct, frozen=True):
     """The attempt's result is durable. `positions` are where the spouts stand after it."""
 
     attempt: TransactionAttempt
     positions: Positions
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """Every state of the group holds the batch, and the log says so."""
 
     txid: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommitFailed:
+class CommitFailed(msgspec.Struct, frozen=True):
     """The commit of a frozen batch did not go through. `passing`: trying again may help."""
 
     txid: int
@@ -73,30 +65,25 @@ class CommitFailed:
     passing: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(msgspec.Struct, frozen=True):
     """The spouts have heard that the batch is committed."""
 
     txid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Woken:
+class Woken(msgspec.Struct, frozen=True):
     """A wait is over, or somebody knows that there is something to plan."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrainAsked:
+class DrainAsked(msgspec.Struct, frozen=True):
     """Stop as soon as the sources have nothing more."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopAsked:
+class StopAsked(msgspec.Struct, frozen=True):
     """Stop now: nothing new, running attempts are cancelled, a commit under way is finished."""
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(msgspec.Struct, frozen=True):
     """The run cannot go on (fenced, the log failed). Nothing more is written."""
 
     error: BaseException
@@ -122,8 +109,7 @@ Event = (
 # --- actions: what is to be done ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """Name the batch and log the name. `kept`: the plan of an earlier attempt, of which the spouts that replay
     exactly keep their part. Answer: Planned, NothingThere or PlanFailed."""
 
@@ -133,8 +119,7 @@ class Plan:
     delay: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """Emit and compute stage 1. `previous` is where the spouts stood before. Answer: Ran or RunFailed."""
 
     attempt: TransactionAttempt
@@ -143,56 +128,48 @@ class Run:
     delay: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(msgspec.Struct, frozen=True):
     """Stop an attempt's work if it runs, and drop its result. No answer is heard any more."""
 
     attempt: TransactionAttempt
 
 
-@dataclass(frozen=True, slots=True)
-class Freeze:
+class Freeze(msgspec.Struct, frozen=True):
     """Make the attempt's result durable. Answer: Frozen or Broken."""
 
     attempt: TransactionAttempt
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """Apply the frozen batch to every state, in stage order, and log COMMITTED. Answer: Committed or CommitFailed."""
 
     txid: int
     delay: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Succeed:
+class Succeed(msgspec.Struct, frozen=True):
     """Tell the spouts that everything up to this txid is committed. Answer: Succeeded."""
 
     txid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(msgspec.Struct, frozen=True):
     """Tell the spouts that the attempt came to nothing. No answer."""
 
     attempt: TransactionAttempt
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(msgspec.Struct, frozen=True):
     """Send Woken after so many seconds, or earlier if something is known to be there."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(msgspec.Struct, frozen=True):
     """The sources have nothing and nothing is in flight."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True):
     """The group is over; with an error if it did not stop on request."""
 
     error: BaseException | None = None

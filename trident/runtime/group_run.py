@@ -9,8 +9,10 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.errors import (
@@ -62,8 +64,7 @@ _PATIENCE = 10.0
 """Seconds that a stop waits for a spout that does not come back."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(msgspec.Struct, frozen=True):
     """A computed attempt, until it is frozen and committed."""
 
     result: StageResult

@@ -4,9 +4,9 @@ Types of fixed width (numbers, dates, timestamps, decimals) keep their bits. All
 out of Arrow and that nobody else holds: they become an Arrow array again before anybody sees them.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -25,8 +25,7 @@ _UINTS: dict[int, np.dtype[Any]] = {
 """Bits are copied, never computed with; complex is the 16-byte type that NumPy copies fast."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
+class Cells(msgspec.Struct, frozen=True):
     """Values taken out of a column, or on the way into one."""
 
     data: _Bits

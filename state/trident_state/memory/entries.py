@@ -1,8 +1,8 @@
 """All entries of a store, by slot: the key, and the triple (txid, prev, value)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -22,8 +22,7 @@ _OBJECT_BYTES = 64
 """What a value kept as a Python object takes beside its own bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Triples:
+class Triples(msgspec.Struct, frozen=True):
     """The triples of some slots, copied. `prevs` is None in a non-transactional state."""
 
     txids: npt.NDArray[np.int64]

@@ -5,9 +5,9 @@ Keys get slots 0, 1, 2, ... in the order of their coming and keep them; their by
 One thread inserts. Any thread may look up in the meantime: it sees each key entirely or not yet.
 """
 
-from dataclasses import dataclass
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -26,8 +26,7 @@ _LOAD = 0.5
 T = TypeVar("T", bound=np.generic)
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(msgspec.Struct, frozen=True):
     """What a reader holds on to: the table, and the bytes of the first `count` keys.
 
     A table's entry is 0, or the upper half of the key's hash and, in the lower half, its slot + 1. It lies at the

@@ -7,10 +7,10 @@ them, and together they hold at most about twice as many rows as the state has k
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,8 +41,7 @@ _ROWS = 65_536
 """Entries a record batch: small enough that no call into Arrow takes long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """A copy of the entries changed after `since`, as they stood after batch `txid`."""
 
     lease: Lease

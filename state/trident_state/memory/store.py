@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -55,8 +56,7 @@ class Pace:
     seconds: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(msgspec.Struct, frozen=True):
     """What an update comes to, before anything is written: the entries to write, and all values after it."""
 
     encoded: pa.Array

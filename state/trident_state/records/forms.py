@@ -18,7 +18,6 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.errors import StateCorruptError, TypeDeclarationError
@@ -92,14 +91,12 @@ class FixedRecords:
         return rows_of(columns_of(flags, txids, self.slots(prevs), self.slots(values)))
 
     def unpack(self, records: pa.Array) -> Triples:
-        there = records.is_valid().to_numpy(zero_copy_only=False)
+        there = _there(records)
         data, offsets = buffers_of(records)
-        if np.any(np.diff(offsets)[there] != self.width):
+        if (offsets[1:] - offsets[:-1] != self.width * there).any():  # a null has no bytes
             raise StateCorruptError(f"a record is not {self.width} bytes long")
         found = self._triples(data)
-        if there.all():
-            return found
-        return found.spread(there)
+        return found.spread(there) if records.null_count else found
 
     def unpack_rows(self, rows: bytes) -> Triples:
         """The triples of records that stand one after the other."""
@@ -109,13 +106,14 @@ class FixedRecords:
 
     def _triples(self, data: Bytes) -> Triples:
         rows = data.reshape(-1, self.width)
-        flags, values = rows[:, 0], self._column(rows[:, -8:], (rows[:, 0] & 2) != 0)
-        if np.any(flags > 3):
+        flags = rows[:, 0]
+        if (flags > 3).any():
             raise StateCorruptError("a record has unknown flags")
+        values = self._column(rows[:, -8:], flags & 2 != 0)
         if self.bare:
             return Triples.bare(values)
         txids = np.ascontiguousarray(rows[:, 1:9]).view("<i8")[:, 0]
-        return Triples(txids, values, self._column(rows[:, 9:17], (flags & 1) != 0))
+        return Triples(txids, values, self._column(rows[:, 9:17], flags & 1 != 0))
 
     def slots(self, column: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
         """The values as 8-byte numbers, null as 0."""
@@ -130,16 +128,13 @@ class FixedRecords:
     def _column(self, slots: Bytes, null: npt.NDArray[np.bool_]) -> pa.Array:
         slots = np.ascontiguousarray(slots)
         if kinds.is_floating(self.kind):
-            found = pa.array(slots.view("<f8")[:, 0]).cast(self.kind, safe=False)
-        else:
-            numbers = slots.view("<i8")[:, 0]
-            if kinds.is_boolean(self.kind):
-                found = pa.array(numbers != 0)
-            elif kinds.is_date(self.kind):
-                found = of_integers(numbers, pa.int32()).cast(pa.date32()).cast(self.kind)
-            else:
-                found = of_integers(numbers, self.kind)
-        return pc.if_else(pa.array(null), pa.scalar(None, self.kind), found) if null.any() else found
+            return pa.array(slots.view("<f8")[:, 0], mask=null).cast(self.kind, safe=False)
+        numbers = slots.view("<i8")[:, 0]
+        if kinds.is_boolean(self.kind):
+            return pa.array(numbers != 0, mask=null)
+        if kinds.is_date(self.kind):
+            return of_integers(numbers, pa.int32(), null).cast(pa.date32()).cast(self.kind)
+        return of_integers(numbers, self.kind, null)
 
 
 @dataclass(frozen=True)
@@ -159,9 +154,8 @@ class PackedRecords:
         return joined(rows_of(columns_of(zeros, txids, lengths_of(before).astype("<u4"))), before, packed)
 
     def unpack(self, records: pa.Array) -> Triples:
-        there = records.is_valid().to_numpy(zero_copy_only=False)
-        found = self._triples(records if there.all() else records.drop_null())
-        return found if there.all() else found.spread(there)
+        found = self._triples(records.drop_null() if records.null_count else records)
+        return found.spread(_there(records)) if records.null_count else found
 
     def _triples(self, records: pa.Array) -> Triples:
         if self.bare:
@@ -186,6 +180,11 @@ def nulls_of(column: pa.Array) -> npt.NDArray[np.uint8]:
     if column.null_count == 0:
         return np.zeros(len(column), np.uint8)
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.uint8)
+
+
+def _there(records: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which records are no null."""
+    return nulls_of(records) == 0
 
 
 def unpacked(form: Records, records: Sequence[bytes | None], where: str) -> Triples:

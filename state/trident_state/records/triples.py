@@ -1,7 +1,6 @@
 """Stored triples (txid, prev, value), a column each."""
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -10,8 +9,7 @@ NOTHING = -1
 """The txid of a key that is not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Triples:
+class Triples(msgspec.Struct, frozen=True):
     """One triple a row; where nothing is stored, the txid is NOTHING and both values are null."""
 
     txids: npt.NDArray[np.int64]

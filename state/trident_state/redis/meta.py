@@ -1,7 +1,5 @@
 """The meta hash of a group, read: whose it is, how it is laid out, and where it stands."""
 
-from dataclasses import dataclass
-
 import msgspec
 
 from trident.base.attempt import Lease
@@ -21,8 +19,7 @@ _REQUEST = b"*%d\r\n$5\r\nHMGET\r\n" % (2 + len(_FIELDS))
 _NAMES = bulks([field.encode() for field in _FIELDS])
 
 
-@dataclass(frozen=True, slots=True)
-class Meta:
+class Meta(msgspec.Struct, frozen=True):
     """What stands in a meta hash. Every field is None where the hash is not there."""
 
     format: str | None

@@ -5,9 +5,9 @@ The bucket of a key is the hash of its encoding modulo the number of buckets. A 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -26,8 +26,7 @@ _PUT_BYTES = 4 * 1024 * 1024
 _MAX_FIELD = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     """The rows [start, stop) of a placement: the buckets they lie in, and how many rows in each."""
 
     start: int

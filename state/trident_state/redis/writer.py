@@ -6,7 +6,6 @@ put names the txid that was read for each key and is refused where another one s
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -37,8 +36,7 @@ _MAX_CONFLICTS = 10
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """One update, its keys placed; `deltas` in the order of the placement. `wanted`: the values after it.
     `expiry`: what has passed away as of it; None in a state that never forgot anything."""
 
@@ -59,8 +57,7 @@ class Task:
         return range(self.keys.layout.groups)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """How many keys moved, and the values after the update where they were wanted, in the order of the placement;
     `known`: all but those of groups that were at or past the txid before; `removed`: the encoded keys that hold nothing
     after it, as far as that is known here."""
