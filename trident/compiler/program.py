@@ -5,6 +5,7 @@ them, and these are what is frozen. Stage k+1 starts from what the state steps o
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -67,7 +68,7 @@ class Output:
         return (self.step.source.state.name,) if isinstance(self.step, Emitted) else self.updates
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Stage:
     """A stretch of the plan that runs as one piece.
 
@@ -86,7 +87,7 @@ class Stage:
     effects: tuple[Node, ...] = ()
     updates: tuple[Output, ...] = ()
 
-    @property
+    @cached_property
     def frozen(self) -> tuple[Output, ...]:
         """Everything that is frozen of this stage."""
         return (*self.outputs, *self.updates)
@@ -96,7 +97,7 @@ class Stage:
         """Whether there is anything for an engine to do."""
         return bool(self.outputs or self.debugs or self.effects)
 
-    @property
+    @cached_property
     def reads(self) -> tuple[Node, ...]:
         """What it needs of earlier stages, and the spouts in stage 1."""
         drivers = StateUpdate | LateTuples | Sink
@@ -104,7 +105,7 @@ class Stage:
         return tuple(dict.fromkeys([*self.inputs, *entering]))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Group:
     """Spouts that share txids, because merge, join or a common state connects them. `name` is stable over restarts:
     the first spout's stream name in alphabetical order."""
@@ -113,12 +114,12 @@ class Group:
     spouts: tuple[SpoutSource, ...]
     stages: tuple[Stage, ...]
 
-    @property
+    @cached_property
     def states(self) -> tuple[StateWriter, ...]:
         """The steps that write, in stage order."""
         return tuple(o.step for s in self.stages for o in s.frozen if isinstance(o.step, StateWriter))
 
-    @property
+    @cached_property
     def sinks(self) -> tuple[Output, ...]:
         """What leaves the topology, in stage order."""
         return tuple(o for s in self.stages for o in s.frozen if isinstance(o.step, Sink))

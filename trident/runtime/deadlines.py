@@ -26,7 +26,7 @@ class Deadlines:
 
     def next(self, otherwise: float) -> float:
         """When the first one is over."""
-        return min([when for when, _ in self._until.values()], default=otherwise)
+        return min([when for when, _ in self._until.values()]) if self._until else otherwise
 
     def over(self, now: float, computing: Collection[TransactionAttempt]) -> list[tuple[TransactionAttempt, float]]:
         """Those whose time is over, with how much it was, taken out; those that compute no more are forgotten."""

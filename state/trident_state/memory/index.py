@@ -41,6 +41,8 @@ class Keys(msgspec.Struct, frozen=True):
     def find(self, encoded: pa.Array, hashes: Hashes) -> Slots:
         """The slot of each key, -1 where it has none."""
         found = np.full(len(encoded), -1, np.int64)
+        if not self.count:
+            return found
         tags = hashes >> _HALF
         rows = np.arange(len(encoded))
         places = _home(tags, self.table)
@@ -76,8 +78,9 @@ class Keys(msgspec.Struct, frozen=True):
 
     def _same(self, encoded: pa.Array, rows: Slots, slots: Slots) -> npt.NDArray[np.bool_]:
         """Whether the bytes are equal too."""
-        asked = encoded.take(pa.array(rows)).cast(pa.large_binary())
-        equal = pc.equal(asked, self.stored.take(pa.array(slots)))
+        every = np.array_equal(rows, np.arange(len(encoded)))
+        asked = encoded if every else encoded.take(pa.array(rows))
+        equal = pc.equal(asked.cast(pa.large_binary()), self.stored.take(pa.array(slots)))
         return np.asarray(equal.to_numpy(zero_copy_only=False), np.bool_)
 
 

@@ -45,8 +45,9 @@ def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
     kinds = set(map(type, replies))
     if not _MOVING.isdisjoint(kinds):
         return True
-    lists = (reply for reply in replies if type(reply) is list) if inside and list in kinds else ()
-    return any(not _MOVING.isdisjoint(map(type, reply)) for reply in lists)
+    if not inside or list not in kinds:
+        return False
+    return any(not _MOVING.isdisjoint(map(type, reply)) for reply in replies if type(reply) is list)
 
 
 def are_elsewhere(replies: Sequence[Reply], inside: bool) -> bool:

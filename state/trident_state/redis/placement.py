@@ -61,8 +61,9 @@ class Placement:
         self.keys = self.arranged(encoded)
         self._buckets = buckets[order]
         changes = np.flatnonzero(self._buckets[1:] != self._buckets[:-1]) + 1
-        self._starts = [0, *changes.tolist()] if len(order) else []
-        self._ids = self._buckets[self._starts].tolist()
+        runs = [0, *changes.tolist()] if len(order) else []
+        self._ids = self._buckets[runs].tolist()
+        self._starts = [*runs, len(order)]
 
     def __len__(self) -> int:
         return len(self._order)
@@ -94,11 +95,9 @@ class Placement:
 
     def group(self, group: int) -> slice:
         """The rows of a group."""
-        if self.layout.groups == 1:
-            return slice(0, len(self))
         per = self.layout.per_group
-        first, last = np.searchsorted(self._buckets, np.array([group * per, (group + 1) * per]))
-        return slice(int(first), int(last))
+        first, last = bisect_left(self._ids, group * per), bisect_left(self._ids, (group + 1) * per)
+        return slice(self._starts[first], self._starts[last])
 
     def where(self, rows: npt.NDArray[np.bool_]) -> "Placement":
         """Only these rows; what was the batch is then this placement."""

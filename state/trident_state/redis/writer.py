@@ -167,19 +167,21 @@ class Writer:
                 f"{self._where}: a key was changed by txid {txid} already: batch {task.txid} cannot be applied"
             )
         moving = live if self._bare else live & (stored.txids < task.txid)
-        keys, rows = task.keys.where(moving), np.flatnonzero(moving)
-        before = stored.take(rows)
+        keys, before, deltas = task.keys, stored, task.deltas
+        if not (whole := bool(moving.all())):
+            rows = np.flatnonzero(moving)
+            keys, before, deltas = keys.where(moving), before.take(rows), deltas.take(pa.array(rows))
         expiry = task.expiry or Expiry()
         base = kept(before.values, before.txids, expiry.cutoff)
-        after = combined(self._shape.combine, base, task.deltas.take(pa.array(rows)), self._where)
+        after = combined(self._shape.combine, base, deltas, self._where)
         records = self._records.pack(task.txid, after, kept(before.values, before.txids, expiry.before))
         if (longest := int(lengths_of(records).max(initial=0))) > _MAX_RECORD:
             raise StateValueError(f"{self._where}: a value of {longest} bytes; at most {_MAX_RECORD} are stored")
         moved = self._put(task, groups, keys, before.txids, records)
         if moved is None:
             return None
-        values = None
-        if task.wanted:
+        values = after if task.wanted else None
+        if task.wanted and not whole:
             values = pc.if_else(pa.array(moving), spread(moving, after), stored.values)
         return Written(moved, live, values, keys.keys.filter(after.is_null()) if after.null_count else None)
 
