@@ -3,7 +3,6 @@
 No decision of the library is taken here.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, lru_cache
@@ -116,10 +115,29 @@ class Folder:
         return SimpleNamespace(st_size=_FILE_BYTES)
 
 
-_THREADING = SimpleNamespace(
-    Thread=lambda **_: None,  # a thread that nobody starts costs much
-    **{name: getattr(threading, name) for name in ("Condition", "Event", "current_thread")},
-)
+class Alone:
+    """In the place of a `threading.Condition` or `Event`: there is one thread, which waits for nobody."""
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def wait_for(self, so: Callable[[], bool], timeout: float | None = None) -> bool:
+        return so()
+
+    def notify_all(self) -> None: ...
+
+    def set(self) -> None:
+        self._set = True
+
+    def is_set(self) -> bool:
+        return self._set
+
+
+_THREADING = SimpleNamespace(Condition=Alone, Event=Alone, Thread=lambda **_: None)
 
 
 class SegmentFiles:
@@ -208,7 +226,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (reading, "time", Clock),
         (sources, "_JSON", SimpleNamespace(encode=msgspec.json.encode)),
         (sources, "json", SimpleNamespace(loads=msgspec.json.decode)),
-        *((module, "threading", _THREADING) for module in (group_run, watch)),
+        *((module, "threading", _THREADING) for module in (group_run, reading, watch)),
         (start, "compile_query", cache(compile_query)),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
         (snapshots, "write_segment", _write_segment),

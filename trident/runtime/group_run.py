@@ -9,7 +9,6 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -30,7 +29,7 @@ from trident.base.errors import (
     TridentError,
 )
 from trident.base.types import arrow_schema
-from trident.compiler.engine import Result, StageResult
+from trident.compiler.engine import Result
 from trident.compiler.program import Group
 from trident.plan.nodes import Node
 from trident.runtime import events as on
@@ -67,7 +66,7 @@ _PATIENCE = 10.0
 class _Held(msgspec.Struct, frozen=True):
     """A computed attempt, until it is frozen and committed."""
 
-    result: StageResult
+    results: Mapping[str, Result]
     outputs: dict[str, FrozenOutput]
     positions: on.Positions
 
@@ -290,11 +289,11 @@ class GroupRun:
             stage = self.group.stages[0]
             inputs = {node: _nothing(node) if given is None else given for node, given in emissions.items()}
             result = self._slots.run(stage, inputs, attempt)
-            result = replace(result, results=self._committer.living(result.results))
+            results = self._committer.living(result.results)
             reach("run.after")
-            outputs = {name: freeze(r) for name, r in with_skipped(result.results, result.skipped).items()}
+            outputs = {name: freeze(r) for name, r in with_skipped(results, result.skipped).items()}
             positions = self._sources.after(action.previous, action.plan, emissions)
-            self._held[attempt] = _Held(result, outputs, positions)
+            self._held[attempt] = _Held(results, outputs, positions)
             if self._over(attempt):
                 self._held.pop(attempt, None)
                 return
@@ -332,7 +331,7 @@ class GroupRun:
         except BaseException as error:
             self._queue.put(on.Broken(error))
             return
-        self._at_hand[attempt.txid] = held.result.results
+        self._at_hand[attempt.txid] = held.results
         self._trimming.froze(sum(output.size for output in held.outputs.values()))
         self._unsynced_since = None
         self._trace.phase(self.group.name, attempt.txid, "freeze", self._clock.monotonic() - began)

@@ -184,7 +184,7 @@ def nulls_of(column: pa.Array) -> npt.NDArray[np.uint8]:
 
 def _there(records: pa.Array) -> npt.NDArray[np.bool_]:
     """Which records are no null."""
-    return nulls_of(records) == 0
+    return np.asarray(nulls_of(records) == 0)
 
 
 def unpacked(form: Records, records: Sequence[bytes | None], where: str) -> Triples:

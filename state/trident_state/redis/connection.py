@@ -46,7 +46,7 @@ class Connection:
             self.flush()
 
     def send(self, commands: Iterable[bytes]) -> int:
-        """Send these commands; how many they were."""
+        """Send these commands (or several as one); how many they were."""
         count = 0
         for packed in commands:
             self.add(packed)

@@ -83,10 +83,13 @@ class Findings:
     def _hashes(self, names: list[bytes], kinds: list[Reply]) -> set[bytes]:
         """Which of these keys are there, by what TYPE says of them; StateOwnedError if one is no hash."""
         self._links.demand_all(kinds)
+        there = set[bytes]()
         for name, kind in zip(names, kinds, strict=True):
-            if kind not in (b"hash", b"none"):
+            if kind == b"hash":
+                there.add(name)
+            elif kind != b"none":
                 raise self._foreign(name, f"is a {kind.decode()}")
-        return {name for name, kind in zip(names, kinds, strict=True) if kind == b"hash"}
+        return there
 
     def _meta(self, name: bytes, read: Reply) -> Meta:
         """A meta hash that is ours."""

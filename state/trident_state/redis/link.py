@@ -18,7 +18,7 @@ from trident_state.redis.failures import Reply as Reply
 from trident_state.redis.failures import are_elsewhere, are_moving, demand, demand_all
 from trident_state.redis.scripts import Script
 from trident_state.redis.slots import Slots, slot_of
-from trident_state.redis.wire import EXEC, MULTI, load
+from trident_state.redis.wire import EXEC, MULTI, loads
 
 _T = TypeVar("_T")
 
@@ -32,7 +32,7 @@ class Link:
     `scripts`: what each server is told when it is connected.
     """
 
-    def __init__(self, servers: Servers, scripts: Sequence[Script] = ()) -> None:
+    def __init__(self, servers: Servers, scripts: tuple[Script, ...] = ()) -> None:
         self._servers, self._scripts = servers, scripts
         self._open: dict[Address, Connection] = {}
         self.used = False
@@ -130,8 +130,9 @@ class Link:
         return connection
 
     def _load(self, connection: Connection) -> None:
-        for reply in connection.ask(*map(load, self._scripts)):
-            demand(reply, self._servers.where, connection.server)
+        connection.send([loads(self._scripts)])
+        for _ in self._scripts:
+            demand(connection.reply(), self._servers.where, connection.server)
 
 
 class Links:

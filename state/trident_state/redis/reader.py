@@ -153,6 +153,8 @@ class Reader:
     def _cutoff(self, metas: list[Meta], asOf: int | None, sizes: list[tuple[int, int]]) -> Cutoff:
         """Up to which txid everything is forgotten in this read; for each row where the groups, of which `sizes` gives
         (group, rows) one after the other, do not agree."""
+        if all(meta.expiry is None for meta in metas):
+            return 0
         cutoffs = [meta.forgotten(self._where).as_of(asOf, meta.status(self._where).marker) for meta in metas]
         if len(set(cutoffs)) == 1:
             return cutoffs[0]

@@ -26,9 +26,9 @@ MULTI, EXEC = command(b"MULTI"), command(b"EXEC")
 
 
 @cache
-def load(script: Script) -> bytes:
-    """The command that tells a server a script."""
-    return command(b"SCRIPT", b"LOAD", script.source)
+def loads(scripts: tuple[Script, ...]) -> bytes:
+    """The commands that tell a server these scripts."""
+    return b"".join([command(b"SCRIPT", b"LOAD", script.source) for script in scripts])
 
 
 def call(script: Script, keys: Sequence[bytes], *args: bytes) -> bytes:
