@@ -125,14 +125,14 @@ class Driver:
         run = self.run
         assert run is not None
         event = None if run._queue.empty() else run._queue.get_nowait()
-        self._loop_once(lambda: run._react(event))
+        self._loop_once(run._react, event)
 
-    def _loop_once(self, react: Callable[[], None]) -> None:
+    def _loop_once(self, react: Callable[..., None], *args: Any) -> None:
         """As `GroupRun._loop`: one turn, and the end where it was the last."""
         run = self.run
         assert run is not None
         try:
-            react()
+            react(*args)
         except Crashed:
             raise
         except BaseException as error:

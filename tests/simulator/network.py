@@ -10,7 +10,7 @@ import hiredis
 import redis
 
 from tests.simulator.fake_redis import FakeRedis
-from tests.simulator.scheduler import Crashed, Scheduler
+from tests.simulator.scheduler import Crashed, Process, Scheduler
 
 Fault = Literal["refused", "cut", "late", "error"]
 """refused: the connection is. cut: after so many commands, the rest does not arrive (after all of them: their replies).
@@ -46,6 +46,12 @@ class Network:
         self.fault: Fault | None = None
         """What happens to the next request."""
         self.late: list[Late] = []
+        self.process = Process("server")
+
+    def arrive_later(self, late: Late) -> None:
+        """These commands arrive one by one, whenever the scheduler lets one."""
+        self.late.append(late)
+        self.process.loops[:] = [lambda now: self.deliver if self.server.up else None]
 
     def deliver(self) -> None:
         """Let one late command arrive."""
@@ -54,6 +60,8 @@ class Network:
             self.server.run(late.commands.popleft())
         if not late.commands or late.generation != self.server.generation:
             self.late.remove(late)
+        if not self.late:
+            self.process.loops.clear()
 
     def take_fault(self) -> Fault | None:
         fault, self.fault = self.fault, None
@@ -165,4 +173,4 @@ class Connection:
         """What was sent and not yet done, when nobody waits for it any more."""
         self._replies.clear()
         if arrive and all(command[0] == b"EVALSHA" for command in commands) and commands:
-            self._network.late.append(Late(self._generation, deque(commands)))
+            self._network.arrive_later(Late(self._generation, deque(commands)))

@@ -206,9 +206,10 @@ class Scheduler:
                 thing = loop(now)
                 if thing is not None:
                     choices.append((process, thing))
-            for pool in process.pools if process.queued else ():
-                if pool.work and (pool.most is None or pool.running < pool.most):
-                    choices.append((process, pool.begin))
+            if process.queued:
+                for pool in process.pools:
+                    if pool.work and (pool.most is None or pool.running < pool.most):
+                        choices.append((process, pool.begin))
             for fiber in process.fibers:
                 if fiber.ready is None or now >= fiber.deadline or fiber.ready():
                     choices.append((process, partial(self.resume, process, fiber)))

@@ -79,9 +79,7 @@ class World:
         self._satisfied: Driver | None = None
         """Under whom everything was there."""
         self._restarts = chance.choice((0, 0, 1))
-        served = Process("server")
-        served.loops.append(lambda now: self.network.deliver if self.network.late and self.server.up else None)
-        self.scheduler.processes.append(served)
+        self.scheduler.processes.append(self.network.process)
 
     def _settings(self) -> Settings:
         chance, folder = self.chance, patches.Folder("nowhere")

@@ -44,13 +44,11 @@ class Column:
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self._dtype = _dtype(kind)
+        self._boolean = kinds.is_boolean(kind)
+        self.fixed = self._dtype != np.object_
+        """Whether every value takes the same room."""
         self._data: _Bits = np.zeros(0, self._dtype)
         self._valid = np.zeros(0, np.bool_)
-
-    @property
-    def fixed(self) -> bool:
-        """Whether every value takes the same room."""
-        return self._dtype != np.object_
 
     @property
     def width(self) -> int:
@@ -83,7 +81,7 @@ class Column:
             valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
         if not self.fixed:
             return Cells(np.fromiter(array.to_pylist(), np.object_, len(array)), valid)
-        if kinds.is_boolean(self.kind):
+        if self._boolean:
             array = array.cast(pa.uint8())
         if len(array) == 0:
             return Cells(np.zeros(0, self._dtype), valid)
@@ -94,12 +92,13 @@ class Column:
         """Cells as an Arrow array of this type."""
         if not self.fixed:
             return pa.array(cells.data, self.kind, mask=~cells.valid, from_pandas=False)
-        whole = np.count_nonzero(cells.valid) == len(cells)
+        count = len(cells)
+        whole = np.count_nonzero(cells.valid) == count
         mask = None if whole else pa.py_buffer(np.packbits(cells.valid, bitorder="little"))
         data = pa.py_buffer(np.ascontiguousarray(cells.data))
-        if kinds.is_boolean(self.kind):
-            return pa.Array.from_buffers(pa.uint8(), len(cells), [mask, data]).cast(self.kind)
-        return pa.Array.from_buffers(self.kind, len(cells), [mask, data])
+        if self._boolean:
+            return pa.Array.from_buffers(pa.uint8(), count, [mask, data]).cast(self.kind)
+        return pa.Array.from_buffers(self.kind, count, [mask, data])
 
 
 def resized(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:

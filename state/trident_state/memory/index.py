@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident_state.binary import buffers_of
+from trident_state.binary import Bytes, Offsets, buffers_of
 
 Slots = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
@@ -80,7 +80,8 @@ class Keys(msgspec.Struct, frozen=True):
         """Whether the bytes are equal too."""
         every = np.array_equal(rows, np.arange(len(encoded)))
         asked = encoded if every else encoded.take(pa.array(rows))
-        equal = pc.equal(asked.cast(pa.large_binary()), self.stored.take(pa.array(slots)))
+        data, offsets = buffers_of(asked)
+        equal = pc.equal(_large(data, offsets), self.stored.take(pa.array(slots)))
         return np.asarray(equal.to_numpy(zero_copy_only=False), np.bool_)
 
 
@@ -130,8 +131,13 @@ class KeyIndex:
         self._offsets[count + 1 : count + 1 + len(encoded)] = offsets[1:] + end
 
     def _view(self, table: Hashes, count: int) -> Keys:
-        buffers = [None, pa.py_buffer(self._offsets[: count + 1]), pa.py_buffer(self._heap)]
-        return Keys(table, pa.Array.from_buffers(pa.large_binary(), count, buffers), count)
+        return Keys(table, _large(self._heap, self._offsets[: count + 1]), count)
+
+
+def _large(data: Bytes, offsets: Offsets) -> pa.LargeBinaryArray:
+    """The values that are cut out of these bytes at these offsets; nothing is copied."""
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 def _home(tags: Hashes, table: Hashes) -> Slots:
