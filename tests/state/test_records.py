@@ -116,6 +116,17 @@ def test_mutated_bytes_are_refused_or_read_and_never_crash(name: str, form: Any,
     found.prevs.validate(full=True)
 
 
+@pytest.mark.parametrize("precision", [20, 38])
+def test_a_decimal_of_more_digits_than_its_type_has_is_refused(precision: int) -> None:
+    kind, most = pa.decimal128(precision, 2), decimal.Decimal((0, (9,) * precision, -2))
+    records = records_of(kind, "packed", True)
+    [packed] = records.pack(7, *[pa.array([most], kind)] * 2).to_pylist()
+    assert records.unpack(pa.array([packed])).values.to_pylist() == [most]
+    more = packed[:-16] + (10**precision).to_bytes(16, "little")
+    with pytest.raises(StateCorruptError, match="decimal128"):
+        records.unpack(pa.array([more]))
+
+
 def test_a_type_without_an_encoding_is_refused_when_the_state_is_opened() -> None:
     with pytest.raises(TypeDeclarationError, match=r"a store that keeps bytes cannot hold values of type time64\[us\]"):
         records_of(pa.time64("us"), "packed", False)
