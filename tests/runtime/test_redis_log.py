@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.runtime.log_contract import TABLE, LogContract, frozen
 from tests.support.cluster import RedisCluster
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer, free_port
-from trident.base.attempt import TransactionAttempt
+from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log import RedisLog
 from trident.runtime import redis_log
@@ -233,13 +234,20 @@ def test_a_log_that_is_gone_or_fell_back_stops_its_driver(tmp_path: Path, opened
         assert server.client.dbsize() == 0
 
 
-def test_a_log_that_lost_batches_under_its_own_lease_stops_its_driver(tmp_path: Path, opened: Any) -> None:
-    with RedisServer(tmp_path, "none") as server:
+@contextmanager
+def fallen_back(folder: Path, opened: Any) -> Iterator[tuple[Any, Lease]]:
+    """A log whose server lost the last of three batches, and the lease that it stands under."""
+    with RedisServer(folder, "none") as server:
         log = opened(server.url, requireDurable=False)
         lease = upto(log, 2)
         server.client.save()
         frozen(log, lease, 3)
         server.restart()
+        yield log, lease
+
+
+def test_a_log_that_lost_batches_under_its_own_lease_stops_its_driver(tmp_path: Path, opened: Any) -> None:
+    with fallen_back(tmp_path, opened) as (log, lease):
         with pytest.raises(LogError, match="the server lost its last writes .'frozen' is not what it was"):
             log.freeze(lease, "g", TransactionAttempt(4, 0, 1), {}, {"counts": freeze(TABLE)})
         assert log.history("g").committed == 2
@@ -249,12 +257,7 @@ def test_a_log_that_lost_batches_under_its_own_lease_stops_its_driver(tmp_path: 
 
 def test_a_log_that_lost_batches_takes_no_plan_behind_the_gap(tmp_path: Path, opened: Any) -> None:
     """It would look damaged to the next start, which is to tell that it is an old copy, or go on with it."""
-    with RedisServer(tmp_path, "none") as server:
-        log = opened(server.url, requireDurable=False)
-        lease = upto(log, 2)
-        server.client.save()
-        frozen(log, lease, 3)
-        server.restart()
+    with fallen_back(tmp_path, opened) as (log, lease):
         with pytest.raises(LogError, match="the server lost its last writes .'frozen' is not what it was"):
             log.planned(lease, "g", TransactionAttempt(4, 0, 1), {"words": 4}, 4.0)
         assert log.history("g").planned == ()

@@ -33,8 +33,7 @@ class Findings:
         layout, names = self.layout, self.layout.all_metas
         replies = self._links.exchange(looks(layout), errors=True)  # where it is no hash, its kind says it better
         kinds, buckets, read = replies[: len(names)], replies[len(names) : -len(names)], replies[-len(names) :]
-        there = self._hashes(names, kinds)
-        metas = [self._meta(name, reply) if name in there else None for name, reply in zip(names, read, strict=True)]
+        metas = self._metas(names, kinds, read)
         found = [meta for meta in metas if meta is not None]
         for meta in found:
             self._demand("values", meta.values, self._form)
@@ -73,12 +72,15 @@ class Findings:
 
     def _found(self, names: list[bytes]) -> list[Meta]:
         """The meta hashes that are there under these names."""
-        looks = [*_kinds(names), *[read_meta(bulks([name])) for name in names]]
-        replies = self._links.exchange(looks, errors=True)
-        there = self._hashes(names, replies[: len(names)])
-        return [
-            self._meta(name, reply) for name, reply in zip(names, replies[len(names) :], strict=True) if name in there
-        ]
+        asked = [*_kinds(names), *[read_meta(bulks([name])) for name in names]]
+        replies = self._links.exchange(asked, errors=True)
+        kinds, read = replies[: len(names)], replies[len(names) :]
+        return [meta for meta in self._metas(names, kinds, read) if meta is not None]
+
+    def _metas(self, names: list[bytes], kinds: list[Reply], read: list[Reply]) -> list[Meta | None]:
+        """Meta hashes by what was answered of each name, None where there is none."""
+        there = self._hashes(names, kinds)
+        return [self._meta(name, reply) if name in there else None for name, reply in zip(names, read, strict=True)]
 
     def _hashes(self, names: list[bytes], kinds: list[Reply]) -> set[bytes]:
         """Which of these keys are there, by what TYPE says of them; StateOwnedError if one is no hash."""

@@ -121,14 +121,13 @@ def _read(address: Address, prefix: str, name: bytes, meta: Meta) -> FoundState:
     if meta.format != FORMAT:
         raise StateShapeError(f"{where}: {shown} has format {meta.format}, this version reads format {FORMAT}")
     try:
-        kind, groups = StateKind(meta.kind), int(meta.groups or "")
-        status = meta.status(where)
+        kind, status = StateKind(meta.kind), meta.status(where)
         if meta.fingerprint is None or meta.values not in ("packed", "json") or status.lease is None:
             raise ValueError
     except ValueError:
         raise StateCorruptError(f"{where}: its meta hash {shown} lacks a part, or holds what is none") from None
     form: ValueForm = "json" if meta.values == "json" else "packed"
-    buckets = meta.bucket_count(where)
+    groups, buckets = meta.group_count(where), meta.bucket_count(where)
     return FoundState(
         address, prefix, meta.identity, meta.fingerprint, kind, form, buckets, groups, status.marker, status.lease.epoch
     )
