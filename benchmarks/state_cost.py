@@ -6,6 +6,7 @@ a restart. Every answer is compared with what it must be.
 
 import argparse
 import tempfile
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.check import WrongAnswerError
+from benchmarks.competitors.raw_increments import raw_increments
 from benchmarks.competitors.raw_set import raw_set
 from benchmarks.row import Row
 from benchmarks.timing import Timed, median
+from tests.support.buckets import stored_keys
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.attempt import Lease
@@ -42,7 +45,7 @@ class Sizes:
     """How large and how often."""
 
     memory: tuple[int, ...] = (10_000, 100_000, 1_000_000, 5_000_000)
-    redis: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    redis: tuple[int, ...] = (10_000, 100_000, 300_000, 1_000_000)
     batch: int = 10_000
     batches: int = 40
     distinct: int = 1_000_000
@@ -71,9 +74,9 @@ def whole_batches(
     for home in homes:
         (counts, state), least = places[home], None
         for number, count in enumerate((counts[0], *counts)):
-            _flush(server)
+            _renew(server)
             with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
-                took = _whole(start, state, count, sizes, checkpoint)
+                took = _whole(start, state, server, count, sizes, checkpoint)
             if number == 0:  # that warmed the engine up
                 continue
             what = f"{sizes.batch:,} random keys a batch on {engine}, emit to commit, {home} state of {count:,} keys"
@@ -86,23 +89,27 @@ def keys(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
     yield from whole_batches(start_local, "driver", ("memory", "redis"), server, folder, sizes)
 
 
-def _whole(start: Start, state: StateFactory, count: int, sizes: Sizes, checkpoint: str) -> float:
-    """Milliseconds of a batch, the median."""
-    words, fills = _words(count), -(-count // FILLING)
+def _whole(start: Start, state: StateFactory, server: RedisServer, count: int, sizes: Sizes, checkpoint: str) -> float:
+    """Milliseconds of a batch, the median. The state is filled in a run of its own, whose end takes the snapshot: else
+    the batches would run beside that."""
+    words = _words(count)
     random = np.random.default_rng(7)
-    tables = [pa.table({"word": words.slice(at, FILLING)}) for at in range(0, count, FILLING)]
+    fills = [pa.table({"word": words.slice(at, FILLING)}) for at in range(0, count, FILLING)]
     size = min(sizes.batch, count)
-    tables += [_table(words, random.choice(count, size, replace=False)) for _ in range(sizes.batches)]
-    topology = TridentTopology()
-    stream = topology.newStream("words", FixedBatchSpout("word string", tables))
-    stream.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    batches = [_table(words, random.choice(count, size, replace=False)) for _ in range(sizes.batches)]
     took: dict[int, float] = {}
-    with start(topology, name="keys", checkpointLocation=checkpoint, maxSpoutPending=1) as running:
-        running.progress.listen(lambda event: took.update({event["txid"]: event["durationMs"]["total"]}))
-        running.processAllAvailable()
-        total = pc.sum(running.state("counts").toArrow()["count"]).as_py()
+    total = 0
+    for tables in (fills, fills + batches):
+        _settle(server)
+        topology = TridentTopology()
+        stream = topology.newStream("words", FixedBatchSpout("word string", tables))
+        stream.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+        with start(topology, name="keys", checkpointLocation=checkpoint, maxSpoutPending=1) as running:
+            running.progress.listen(lambda event: took.update({event["txid"]: event["durationMs"]["total"]}))
+            running.processAllAvailable()
+            total = pc.sum(running.state("counts").toArrow()["count"]).as_py()
     _demand("whole batches", total, count + size * sizes.batches)
-    return median([took[txid] for txid in sorted(took) if txid > fills + sizes.batches // 8])
+    return median([took[txid] for txid in sorted(took) if txid > len(fills) + sizes.batches // 8])
 
 
 def stores_alone(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
@@ -115,8 +122,9 @@ def stores_alone(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Ro
     for home, (counts, make) in places.items():
         least = None
         for count in counts:
-            _flush(server)
+            _renew(server)
             store, txid = _filled(make(), count)
+            _settle(server)
             random, words, took = np.random.default_rng(7), _words(count), []
             size = min(sizes.batch, count)
             for _ in range(sizes.batches):
@@ -129,7 +137,28 @@ def stores_alone(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Ro
             what = f"the {home} store alone, {sizes.batch:,} random keys a batch, {count:,} keys"
             yield _against(f"store.{home}.{count}", what, median(took), least, None)
             least = least or median(took)
-    _flush(server)
+    yield from _increments(server, sizes)
+    _renew(server)
+
+
+def _increments(server: RedisServer, sizes: Sizes) -> Iterator[Row]:
+    """And what the server's own counters cost, which nothing protects, in hash tables as ours."""
+    least = None
+    for count in sizes.redis:
+        _renew(server)
+        server.client.config_set("hash-max-ziplist-entries", 32)  # the name that every version knows
+        words, random = _words(count), np.random.default_rng(7)
+        raw_increments(server.port, words.to_pylist())
+        _settle(server)
+        size, took = min(sizes.batch, count), list[float]()
+        for _ in range(sizes.batches):
+            drawn = words.take(pa.array(random.choice(count, size, replace=False)))
+            took.append(1000 * raw_increments(server.port, drawn.to_pylist()))
+        total = sum(sum(map(int, server.client.hvals(name))) for name in server.client.scan_iter("counts:*"))
+        _demand("raw counters", total, count + size * sizes.batches)
+        what = f"for comparison: {sizes.batch:,} pipelined HINCRBY of random fields, {count:,} fields in 1,024 hashes"
+        yield _against(f"raw.increments.{count}", what, median(took), least, None)
+        least = least or median(took)
 
 
 def _against(id: str, what: str, took: float, least: float | None, target: float | None) -> Row:
@@ -147,23 +176,23 @@ def distinct(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
     ours, raw = list[float](), list[float]()
     update = _update(1, _words(sizes.distinct))
     for _ in range(sizes.rounds):
-        _flush(server)
+        _renew(server)
         store = _in_redis(server)
         with Timed() as timed:
             store.apply(LEASE, update)
         ours.append(timed.seconds)
-        _demand("one batch", _stored_keys(server), sizes.distinct)
+        _demand("one batch", stored_keys(server), sizes.distinct)
         store.close()
-        _flush(server)
+        _renew(server)
         raw.append(raw_set(server.port, sizes.distinct, sizes.distinct))
-    _flush(server)
+    _renew(server)
     what = f"{sizes.distinct:,} distinct new keys in one batch (opaque count), against as many raw pipelined SETs"
     yield Row("distinct.redis", what, sizes.distinct / median(ours), sizes.distinct / median(raw), "keys/s", 0.6)
 
 
 def untouched(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
     """Open and commit of a state that the batch does not touch."""
-    _flush(server)
+    _renew(server)
     places: dict[str, Callable[[], Store]] = {"memory": lambda: _in_memory(), "redis": lambda: _in_redis(server)}
     for home, make in places.items():
         store, txid = _filled(make(), sizes.distinct // 10)
@@ -176,7 +205,7 @@ def untouched(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
         store.close()
         what = f"open and commit of a {home} state that a batch does not touch: p50"
         yield Row(f"untouched.{home}", what, median(took), None, "ms", 1.0, "at most")
-    _flush(server)
+    _renew(server)
 
 
 # --- room ----------------------------------------------------------------------------------------------------------
@@ -195,14 +224,14 @@ def bytes_a_key(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row
         del store
     for form in ("packed", "json"):
         for kind in (opaque, plain):
-            _flush(server)
-            empty = server.client.info("memory")["used_memory"]
+            _renew(server)
             redis, _ = _filled(_in_redis(server, kind, values=form), sizes.distinct)
-            taken = (server.client.info("memory")["used_memory"] - empty) / sizes.distinct
+            names = server.client.scan_iter("*:b:*", count=1000)
+            taken = sum(server.client.memory_usage(name, samples=0) or 0 for name in names) / sizes.distinct
             redis.close()
             what = f"Redis, {form}, {kind.value}: bytes a key on the server"
             yield Row(f"bytes.redis.{form}.{kind.value}", what, taken, None, "bytes", None)
-    _flush(server)
+    _renew(server)
 
 
 def recovery(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
@@ -274,14 +303,18 @@ def _update(txid: int, words: pa.Array) -> Update:
     return Update(txid, pa.table({"word": words}), pa.array(np.ones(len(words), np.int64)))
 
 
-def _stored_keys(server: RedisServer) -> int:
-    return sum(server.client.hlen(key) for key in server.client.scan_iter("*:b:*", count=1000))
+def _renew(server: RedisServer) -> None:
+    """A new process without data: how the memory of an old one is cut up is worth a quarter of a batch."""
+    server.kill()
+    server.wipe()
+    server.start()
 
 
-def _flush(server: RedisServer) -> None:
-    """Empty the server, and wait until its memory is given back."""
-    client: Any = server.client
-    client.execute_command("FLUSHALL", "SYNC")
+def _settle(server: RedisServer) -> None:
+    """Let the server write its file anew now, which a fill makes it do: else the batches would run beside that."""
+    server.client.bgrewriteaof()
+    while server.client.info("persistence")["aof_rewrite_in_progress"]:
+        time.sleep(0.05)
 
 
 def _demand(what: str, got: int, expected: int) -> None:

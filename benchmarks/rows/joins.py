@@ -44,6 +44,7 @@ def joins(bench: Bench, load: Workload) -> Iterator[Row]:
             for name, run in {"by hand": _by_hand, "ours": _ours}.items():
                 seconds, counts = run(bench, shop, kind)
                 check_counts(f"join.{kind}, {name}", counts, expected)
+                print(f"    round {number or 'to warm up'}: {name} {seconds:.2f} s", flush=True)
                 if number:
                     took[name].append(seconds)
         what = f"{WHAT[kind]}, {shop.rows} tuples a batch, grouped into a memory state; against DataFrames by hand"

@@ -5,6 +5,7 @@ Python; ``test_fake_redis.py`` holds every one of them against a real server. Wr
 a crash can take back the last ones.
 """
 
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +13,17 @@ from typing import Any
 import redis
 
 from tests.simulator.records import Merging, counts, framed, is_nothing, txid_of
+from trident_state.redis.layout import LEGEND
 from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, MERGE, OPEN, PUT
 
 Hash = dict[bytes, bytes]
 Reply = Any
 Undo = tuple[bytes, dict[bytes, bytes | None]]
 """A hash and, of each field that one command changed in it, what stood there before (None: nothing)."""
+
+_TEXT = re.findall(rb"local TEXT = '(.+)'", MERGE.source)[0]
+_SHORT = int(re.findall(rb"local SHORT = (\d+)", MERGE.source)[0])
+"""Of a bucket's legend."""
 
 INFO = b"redis_version:7.2.4\r\nrole:master\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\n"
 
@@ -274,14 +280,25 @@ class FakeRedis:
                 if stored is not None and is_nothing(stored, argv[5], argv[6] == b"1", int(meta.marker or b"")):
                     self._remove(undo, name, field)
                     went += 1
+                    if self.data.get(name, {}).keys() == {LEGEND}:
+                        self._remove(undo, name, LEGEND)
             n += count
         if went:
             self._add(undo, keys[0], b"keys", -went)
         return [b"OK", went]
 
+    def _add_legend(self, undo: list[Undo], name: bytes, out: Hash) -> None:
+        at = self.data.get(name, {})
+        if len(at) + len(out) <= _SHORT:
+            return
+        fresh = len(out.keys() - at.keys())
+        if len(at) <= _SHORT < len(at) + fresh:
+            self._set(undo, name, {LEGEND: _TEXT})
+
     def _write(self, undo: list[Undo], meta: bytes, writes: list[tuple[bytes, Hash]], created: int) -> int:
         moved = sum(len(out) for _, out in writes)
         for name, out in writes:
+            self._add_legend(undo, name, out)
             if out:
                 self._set(undo, name, out)
         if moved:

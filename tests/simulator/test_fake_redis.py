@@ -17,6 +17,8 @@ from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, MER
 Command = list[bytes]
 
 META, BUCKETS, FIELDS = b"p:{t/s}:m", (b"p:{t/s}:b:0", b"p:{t/s}:b:1"), (b"sa", b"sbb", b"N")
+MANY = [b"s%02d" % n for n in range(31)]
+"""With two more of the others a bucket gets its legend."""
 IDENTITY = [b"format", b"1", b"buckets", b"2"]
 
 tokens = st.sampled_from([b"one", b"two"])
@@ -70,6 +72,8 @@ def chunks(draw: st.DrawFn) -> tuple[list[bytes], bytes, list[bytes]]:
     names, counts, fields = list[bytes](), list[int](), list[bytes]()
     for name in BUCKETS:
         mine = draw(st.lists(st.sampled_from(FIELDS), unique=True, max_size=3))
+        if draw(st.integers(0, 3)) == 0:
+            mine += MANY
         if mine:
             names, counts, fields = [*names, name], [*counts, len(mine)], fields + mine
     if not fields:
@@ -81,9 +85,8 @@ def chunks(draw: st.DrawFn) -> tuple[list[bytes], bytes, list[bytes]]:
 def merges(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
     keys, counts, fields = draw(chunks())
     deltas = b"".join(draw(eights(number)) for _ in fields)
-    nulls = draw(
-        st.sampled_from([b"", bytes(len(fields)), bytes([1] * len(fields)), bytes([0, 1, 0, 1, 0, 1][: len(fields)])])
-    )
+    by_turns = bytes(n % 2 for n in range(len(fields)))
+    nulls = draw(st.sampled_from([b"", bytes(len(fields)), bytes([1] * len(fields)), by_turns]))
     how = [draw(st.sampled_from([b"sum", b"min", b"max"])), number, draw(st.sampled_from([b"0", b"1"])), b"%d" % bare]
     return call(MERGE, keys, [*draw(fences), counts, framed(fields), deltas, nulls, *how])
 
@@ -134,7 +137,7 @@ def commands(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
                 [b"HMGET", name, *FIELDS, b"marker"],
                 [b"TYPE", name],
                 [b"UNLINK", name, BUCKETS[1]],
-                [b"HSCAN", name, b"0"],
+                [b"HSCAN", name, b"0", b"COUNT", b"1000"],
             ]
         )
     )
@@ -200,6 +203,20 @@ def sequences(draw: st.DrawFn) -> list[Command]:
     return found
 
 
+def added(fields: list[bytes], delta: int | None) -> Command:
+    """This much, or null, to each of these fields of the first bucket."""
+    deltas = struct.pack("<q", delta or 0) * len(fields)
+    how = [bytes([delta is None] * len(fields)), b"sum", b"<i8", b"1", b"0"]
+    argv = [b"one", b"1", b"1", struct.pack("<I", len(fields)), framed(fields), deltas, *how]
+    return call(MERGE, [META, BUCKETS[0]], argv)
+
+
+def cleared(fields: list[bytes]) -> Command:
+    counted = struct.pack("<I", len(fields))
+    return call(CLEAR, [META, BUCKETS[0]], [b"one", b"1", b"2", counted, framed(fields), b"fixed", b"0"])
+
+
+LOOK = [b"HSCAN", BUCKETS[0], b"0", b"COUNT", b"1000"]
 OVERFLOW = packed(0, 0, bytes(8), struct.pack("<q", 2**63 - 1))
 
 
@@ -216,13 +233,30 @@ def server(shared_redis: RedisServer) -> RedisServer:
     [
         call(CREATE, [META], [b"one", b"1", b"0", *IDENTITY]),
         call(OPEN, [META], [b"one", b"1", b"1", b"2", b"0"]),
+        *[
+            command
+            for fields in (MANY, [*MANY, FIELDS[0]], [FIELDS[1]], [FIELDS[2]])
+            for command in (added(fields, 0), LOOK)
+        ],
+    ]
+)
+@example(
+    [
+        call(CREATE, [META], [b"one", b"1", b"0", *IDENTITY]),
+        call(OPEN, [META], [b"one", b"1", b"1", b"2", b"0"]),
+        added([*MANY, *FIELDS], None),
+        call(COMMIT, [META], [b"one", b"1", b"1", b"34"]),
+        call(OPEN, [META], [b"one", b"1", b"2", b"2", b"0"]),
+        call(COMMIT, [META], [b"one", b"1", b"2", b"0"]),
+        *[command for fields in (MANY, FIELDS[:2], FIELDS[2:]) for command in (cleared([*fields]), LOOK)],
+    ]
+)
+@example(
+    [
+        call(CREATE, [META], [b"one", b"1", b"0", *IDENTITY]),
+        call(OPEN, [META], [b"one", b"1", b"1", b"2", b"0"]),
         [b"HSET", BUCKETS[0], FIELDS[0], OVERFLOW],
-        call(
-            MERGE,
-            [META, BUCKETS[0]],
-            [b"one", b"1", b"1", struct.pack("<I", 1), framed([FIELDS[0]]), struct.pack("<q", 1), b"", b"sum", b"<i8"]
-            + [b"1", b"0"],
-        ),
+        added([FIELDS[0]], 1),
     ]
 )
 def test_any_calls_have_the_same_replies_and_leave_the_same_data(server: RedisServer, calls: list[Command]) -> None:

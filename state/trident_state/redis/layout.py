@@ -6,7 +6,7 @@ A group g of a state has one meta hash and its share of the buckets::
     prefix:{topology/state}:b:<i>       prefix:{topology/state/g}:b:<i>
 
 The braces are a hash tag: a cluster keeps a group on one node. User data never appears in a name. The number of
-buckets is fixed when the state is created.
+buckets is fixed when the state is created. In a bucket each key is a field, and the empty field a legend (legend.lua).
 """
 
 import re
@@ -16,6 +16,9 @@ from functools import cached_property
 from trident.base.errors import TopologyError
 from trident_state.redis.wire import bulks
 from trident_state.store import StateIdentity
+
+LEGEND = b""
+"""The one field of a bucket that is no key (legend.lua): no key is encoded as nothing."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")

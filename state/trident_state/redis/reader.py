@@ -12,7 +12,7 @@ from trident_state.expiry import Cutoff, kept
 from trident_state.keys import decode_keys
 from trident_state.records.forms import Records, unpacked
 from trident_state.records.triples import Triples
-from trident_state.redis.layout import Layout
+from trident_state.redis.layout import LEGEND, Layout
 from trident_state.redis.link import Links, Reply
 from trident_state.redis.meta import Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
@@ -59,16 +59,22 @@ class Reader:
     def whole(self, layout: Layout) -> tuple[Layout, list[Meta]]:
         """Like `current`. Raises StateLostError where a bucket does not hold the keys that were put into it: no batch
         of ours takes one away without counting it, so an evicting server, a foreign command or an expiry did."""
-        lengths = [(bucket, command(b"HLEN", name)) for bucket, name in enumerate(layout.all_buckets)]
-        metas, found = self._snapshot(layout, lengths)
+        names = list(enumerate(layout.all_buckets))
+        lengths = [(bucket, command(b"HLEN", name)) for bucket, name in names]
+        legends = [(bucket, command(b"HMGET", name, LEGEND)) for bucket, name in names]
+        metas, found = self._snapshot(layout, lengths + legends)
+        keys = [
+            length - (legend is not None)
+            for length, (legend,) in zip(found[: layout.buckets], found[layout.buckets :], strict=True)
+        ]
         self._demand_layout(layout, metas)
         for group, meta in enumerate(metas):
-            there = sum(found[bucket] for bucket in layout.buckets_of(group))
+            there = sum(keys[bucket] for bucket in layout.buckets_of(group))
             if not meta.absent and meta.keys != str(there):
                 raise StateLostError(
                     f"{self._where}: the server holds {there} of the {meta.keys} keys that were put under "
-                    f"{layout.base(group)!r}: somebody removed some, or the server evicted some. Restore the server "
-                    f"from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
+                    f"{layout.base(group)!r}: somebody removed some or put others, or the server evicted some. Restore "
+                    f"the server from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
                 )
         return layout, metas
 
@@ -117,7 +123,7 @@ class Reader:
             self._check(layout, metas, asOf, lease)
             entries, sizes = list[tuple[bytes, bytes]](), list[tuple[int, int]]()
             for (bucket, cursor), (following, found) in zip(turn, replies, strict=True):
-                pairs = list(zip(found[::2], found[1::2], strict=True))
+                pairs = [pair for pair in zip(found[::2], found[1::2], strict=True) if pair[0] != LEGEND]
                 if cursor != b"0" or following != b"0":  # a hash that is scanned in pieces may show a field twice
                     before = seen.setdefault(bucket, set())
                     pairs = [pair for pair in dict(pairs).items() if pair[0] not in before]

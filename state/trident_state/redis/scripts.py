@@ -23,17 +23,17 @@ class Script:
         return cls(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
 
 
-def _script(name: str) -> Script:
-    return Script.of(name, _LUA / "answer.lua", _LUA / f"{name}.lua")
+def _script(name: str, *parts: str) -> Script:
+    return Script.of(name, *[_LUA / f"{part}.lua" for part in ("answer", *parts, name)])
 
 
 CREATE = _script("create")
 ACQUIRE = _script("acquire")
 OPEN = _script("open")
-MERGE = _script("merge")
-PUT = _script("put")
+MERGE = _script("merge", "legend")
+PUT = _script("put", "legend")
 COMMIT = _script("commit")
-CLEAR = _script("clear")
-SWEEP = _script("sweep")
+CLEAR = _script("clear", "legend")
+SWEEP = _script("sweep", "legend")
 
 ALL = (CREATE, ACQUIRE, OPEN, MERGE, PUT, COMMIT, CLEAR)

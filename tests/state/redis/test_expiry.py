@@ -8,6 +8,7 @@ import pytest
 
 from tests.state.contract.expiring import TTL
 from tests.state.redis.states import LEASE, PYTHON, SECOND, SHAPE, contents, opened, started, update, words
+from tests.support.buckets import stored_keys
 from tests.support.request_proxy import Cut, RequestProxy
 from tests.support.server import RedisServer
 from trident.base.errors import StateUnavailableError
@@ -75,11 +76,11 @@ def test_the_room_of_what_passed_away_is_taken_back_bit_by_bit(shared_redis: Red
         store.apply(LEASE, at(1064.0, update(3, {})))
         for _ in range(40):
             store.groups_of()
-        assert stored(shared_redis) == 3_000, "as of the batch before, they are there"
+        assert stored_keys(shared_redis) == 3_000, "as of the batch before, they are there"
         store.apply(LEASE, at(1064.5, update(4, {1: 7})))
         expected = {f"w{n}": 2 for n in range(2_900, 3_000)} | {"w1": 7}
         looks = 0
-        while stored(shared_redis) > 101:
+        while stored_keys(shared_redis) > 101:
             store.groups_of()
             looks += 1
             assert contents(store, 4) == expected or looks > 3
@@ -93,10 +94,6 @@ def test_the_room_of_what_passed_away_is_taken_back_bit_by_bit(shared_redis: Red
         assert contents(again, 4) == expected
 
 
-def stored(server: RedisServer) -> int:
-    return sum(server.client.hlen(key) for key in server.client.scan_iter("*:b:*"))
-
-
 def test_a_driver_that_was_taken_over_takes_nothing_away(shared_redis: RedisServer) -> None:
     with started(shared_redis.url, ttlSecs=TTL) as store, opened(shared_redis.url, ttlSecs=TTL) as later:
         store.apply(LEASE, at(1000.0, update(1, {n: 1 for n in range(100)})))
@@ -105,10 +102,10 @@ def test_a_driver_that_was_taken_over_takes_nothing_away(shared_redis: RedisServ
         later.acquire(SECOND)
         for _ in range(70):
             store.groups_of()
-        assert stored(shared_redis) == 100
+        assert stored_keys(shared_redis) == 100
         for _ in range(70):
             later.groups_of()
-        assert stored(shared_redis) == 0
+        assert stored_keys(shared_redis) == 0
 
 
 def test_a_sweep_visits_every_bucket_and_never_more_than_a_second_allows() -> None:
@@ -152,7 +149,7 @@ def test_a_server_that_fell_back_loses_nothing_to_a_look_that_was_made_before(sh
         layout, sweeper = store._layout(), Sweeper(store._link, "packed", TTL)
         for _ in range(layout.buckets):  # as if this had been told at batch 4, when what batch 1 wrote was gone
             sweeper.sweep(layout, LEASE, 4, 1, 1)
-        assert stored(shared_redis) == 2
+        assert stored_keys(shared_redis) == 2
         for _ in range(layout.buckets):
             sweeper.sweep(layout, LEASE, 2, 1, 1)
-        assert stored(shared_redis) == 1
+        assert stored_keys(shared_redis) == 1

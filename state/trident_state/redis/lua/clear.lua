@@ -29,7 +29,10 @@ for b = 2, #KEYS do
   for i = 1, count do
     if found[i] and nothing(found[i]) then gone[#gone + 1] = fields[i] end
   end
-  if #gone > 0 then redis.call('HDEL', KEYS[b], unpack(gone)) end
+  if #gone > 0 then
+    redis.call('HDEL', KEYS[b], unpack(gone))
+    drop_legend(KEYS[b])
+  end
   went = went + #gone
 end
 if went > 0 then redis.call('HINCRBY', KEYS[1], 'keys', -went) end

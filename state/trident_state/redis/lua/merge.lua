@@ -39,16 +39,17 @@ end
 local counts = {unpk(rep('<I4', #KEYS - 1), ARGV[4])}
 local deltas = {unpk(rep(number, #ARGV[6] / 8), ARGV[6])}
 local fields = {unpk(rep('<I4c0', #deltas - 1), ARGV[5])} -- what unpack says last is where it stopped
-local puts, upto, answers, n, k, created = {}, {}, {}, 0, 0, 0
+local puts, upto, fresh, answers, n, k = {}, {}, {}, {}, 0, 0
 for b = 2, #KEYS do
   local count = counts[b - 1]
   local found = redis.call('HMGET', KEYS[b], unpack(fields, n + 1, n + count))
+  fresh[b] = 0
   for i = 1, count do
     local j = n + i
     local stored, delta, put = found[i], deltas[j], nil
     local absent = nulls and byte(nulls, j) == 1
     if not stored then
-      created = created + 1
+      fresh[b] = fresh[b] + 1
       put = made(nil, not absent and sub(ARGV[6], 8 * j - 7, 8 * j) or nil)
     else
       if #stored ~= width then return answer('CORRUPT') end
@@ -92,10 +93,11 @@ for b = 2, #KEYS do
   end
   n, upto[b] = n + count, k
 end
-local from = 0
+local from, created = 0, 0
 for b = 2, #KEYS do
   if upto[b] > from then redis.call('HSET', KEYS[b], unpack(puts, from + 1, upto[b])) end
-  from = upto[b]
+  if fresh[b] > 0 then add_legend(KEYS[b], fresh[b]) end
+  from, created = upto[b], created + fresh[b]
 end
 if k > 0 then redis.call('HINCRBY', KEYS[1], 'moved', k / 2) end
 if created > 0 then redis.call('HINCRBY', KEYS[1], 'keys', created) end

@@ -7,7 +7,7 @@ if refused then return refused end
 local unpk, rep = struct.unpack, string.rep
 local txid, asks, json = tonumber(ARGV[3]), ARGV[6] ~= '', ARGV[8] == 'json'
 local counts = {unpk(rep('<I4', #KEYS - 1), ARGV[4])}
-local writes, n, moved, created = {}, 0, 0, 0
+local writes, fresh, n, moved, created = {}, {}, 0, 0, 0
 local at, from = 1, 1
 for b = 2, #KEYS do
   local count = counts[b - 1]
@@ -15,6 +15,7 @@ for b = 2, #KEYS do
   local records = {unpk(rep('<I4c0', count), ARGV[7], from)}
   at, from = fields[count + 1], records[count + 1]
   local found = redis.call('HMGET', KEYS[b], unpack(fields, 1, count))
+  fresh[b] = 0
   local out, k = {}, 0
   for i = 1, count do
     local stored, t = found[i], -1
@@ -24,7 +25,7 @@ for b = 2, #KEYS do
       if not t then return answer('CORRUPT') end
       if t > txid then return answer('AHEAD') end
     end
-    if not stored then created = created + 1 end
+    if not stored then fresh[b] = fresh[b] + 1 end
     if not asks or t < txid then
       if asks and t ~= unpk('<i8', ARGV[6], 8 * (n + i) - 7) then return answer('CONFLICT') end
       out[k + 1], out[k + 2] = fields[i], records[i]
@@ -36,6 +37,8 @@ for b = 2, #KEYS do
 end
 for b = 2, #KEYS do
   if #writes[b] > 0 then redis.call('HSET', KEYS[b], unpack(writes[b])) end
+  if fresh[b] > 0 then add_legend(KEYS[b], fresh[b]) end
+  created = created + fresh[b]
 end
 if moved > 0 then redis.call('HINCRBY', KEYS[1], 'moved', moved) end
 if created > 0 then redis.call('HINCRBY', KEYS[1], 'keys', created) end

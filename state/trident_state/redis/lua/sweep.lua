@@ -12,7 +12,7 @@ for i = 1, #entries, 2 do
   local record, t = entries[i + 1], nil
   if json then t = tonumber(string.match(record, '^{"txid":(%d+)') or '')
   elseif #record > 8 then t = struct.unpack('<I8', record, 2) end
-  if t and t <= cutoff and not seen[entries[i]] then
+  if t and t <= cutoff and entries[i] ~= '' and not seen[entries[i]] then -- not the legend
     seen[entries[i]] = true
     gone[#gone + 1] = entries[i]
   end
@@ -20,5 +20,8 @@ end
 for from = 1, #gone, 1000 do
   redis.call('HDEL', KEYS[2], unpack(gone, from, math.min(from + 999, #gone)))
 end
-if #gone > 0 then redis.call('HINCRBY', KEYS[1], 'keys', -#gone) end
+if #gone > 0 then
+  drop_legend(KEYS[2])
+  redis.call('HINCRBY', KEYS[1], 'keys', -#gone)
+end
 return {'OK', found[1], #gone}
