@@ -108,14 +108,14 @@ def test_a_batch_takes_one_round_trip_to_each_store(tmp_path: Path, shared_redis
 
 def test_a_start_asks_each_store_a_dozen_times(tmp_path: Path, shared_redis: RedisServer) -> None:
     """What server it is; three looks at it and at what is there; whether that is whole, the scripts, the fence, the
-    markers."""
+    markers. (Of few buckets: a request of more than a packet may come in parts, and would be counted as several.)"""
     asked: list[list[bytes]] = []
 
     def ask(commands: Sequence[bytes]) -> None:
         asked.append(list(commands))
 
     with RequestProxy(shared_redis.port, ask) as proxy:
-        topology = topology_into(RedisMapState.opaque(f"redis://127.0.0.1:{proxy.port}/0"))
+        topology = topology_into(RedisMapState.opaque(f"redis://127.0.0.1:{proxy.port}/0", buckets=64))
         for _ in range(2):
             asked.clear()
             with start_local(topology, name="wc", checkpointLocation=tmp_path) as running:
