@@ -61,7 +61,7 @@ def as_grouped(value: Any) -> Any:
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else ("float", value + 0.0)
     if isinstance(value, dict):
-        return ("struct", *map(as_grouped, value.values()))
+        return ("struct", *(as_grouped(value[name]) for name in sorted(value)))
     if isinstance(value, list):
         return ("array", *map(as_grouped, value))
     return (type(value).__name__, value)
@@ -226,6 +226,16 @@ def slow_hash(value: bytes) -> int:
 @given(st.lists(st.binary(max_size=50), max_size=20))
 def test_the_hash_is_the_documented_one(values: list[bytes]) -> None:
     assert hash_keys(pa.array(values, pa.binary())).tolist() == list(map(slow_hash, values))
+
+
+@pytest.mark.parametrize(("least", "most"), [(0, 12), (64, 64), (65, 65), (60, 70)])
+@pytest.mark.parametrize("count", [2_047, 2_048])
+def test_the_hash_of_many_keys_is_the_documented_one(count: int, least: int, most: int) -> None:
+    """Short ones are hashed another way when they are many, beside long ones too; in a slice as well."""
+    random = np.random.default_rng(count + most)
+    values = [random.bytes(n) for n in random.integers(least, most, count + 3, endpoint=True)]
+    values[-1] = b""
+    assert hash_keys(pa.array(values, pa.binary())[3:]).tolist() == list(map(slow_hash, values[3:]))
 
 
 def test_the_hash_spreads_keys_over_buckets() -> None:

@@ -1,4 +1,4 @@
-"""One column of a store's entries, by slot: NumPy arrays that a batch gathers from and scatters into.
+"""Values of one type on their way into a store's rows and out of them: Arrow arrays there, NumPy arrays here.
 
 Types of fixed width (numbers, dates, timestamps, decimals) keep their bits. All others keep Python objects that came
 out of Arrow and that nobody else holds: they become an Arrow array again before anybody sees them.
@@ -26,7 +26,7 @@ _UINTS: dict[int, np.dtype[Any]] = {
 
 
 class Cells(msgspec.Struct, frozen=True):
-    """Values taken out of a column, or on the way into one."""
+    """Values taken out of a store's rows, or on the way into them."""
 
     data: _Bits
     valid: npt.NDArray[np.bool_]
@@ -39,40 +39,14 @@ class Cells(msgspec.Struct, frozen=True):
 
 
 class Column:
-    """Values of one type by slot; null where none was put."""
+    """How values of one type are kept."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
-        self._dtype = _dtype(kind)
+        self.dtype = _dtype(kind)
         self._boolean = kinds.is_boolean(kind)
-        self.fixed = self._dtype != np.object_
+        self.fixed = self.dtype != np.object_
         """Whether every value takes the same room."""
-        self._data: _Bits = np.zeros(0, self._dtype)
-        self._valid = np.zeros(0, np.bool_)
-
-    @property
-    def width(self) -> int:
-        """Bytes a slot takes, apart from objects."""
-        return self._dtype.itemsize + 1
-
-    def reserve(self, capacity: int) -> None:
-        """Room for so many slots. The old arrays stay as they were for whoever reads them."""
-        self._data, self._valid = resized(self._data, capacity), resized(self._valid, capacity)
-
-    def there(self, count: int) -> npt.NDArray[np.bool_]:
-        """Which of the first slots hold a value; not a copy."""
-        return self._valid[:count]
-
-    def take(self, slots: Slots | slice) -> Cells:
-        """A copy of these slots' values."""
-        if isinstance(slots, slice):
-            return Cells(self._data[slots].copy(), self._valid[slots].copy())
-        return Cells(self._data.take(slots), self._valid.take(slots))
-
-    def put(self, slots: Slots, cells: Cells) -> None:
-        """Overwrite these slots' values."""
-        self._data[slots] = cells.data
-        self._valid[slots] = cells.valid
 
     def pack(self, array: pa.Array) -> Cells:
         """An Arrow array of this type as cells."""
@@ -84,9 +58,9 @@ class Column:
         if self._boolean:
             array = array.cast(pa.uint8())
         if len(array) == 0:
-            return Cells(np.zeros(0, self._dtype), valid)
-        width = self._dtype.itemsize
-        return Cells(np.frombuffer(array.buffers()[1], self._dtype, len(array), array.offset * width), valid)
+            return Cells(np.zeros(0, self.dtype), valid)
+        width = self.dtype.itemsize
+        return Cells(np.frombuffer(array.buffers()[1], self.dtype, len(array), array.offset * width), valid)
 
     def unpack(self, cells: Cells) -> pa.Array:
         """Cells as an Arrow array of this type."""
@@ -99,13 +73,6 @@ class Column:
         if self._boolean:
             return pa.Array.from_buffers(pa.uint8(), count, [mask, data]).cast(self.kind)
         return pa.Array.from_buffers(self.kind, count, [mask, data])
-
-
-def resized(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
-    """A copy with room for `capacity` entries, the new ones zero."""
-    larger = np.zeros(capacity, array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 def _dtype(kind: pa.DataType) -> np.dtype[Any]:

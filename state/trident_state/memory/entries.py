@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from trident_state.keys import hash_keys
-from trident_state.memory.columns import Cells, Column, Slots, resized
+from trident_state.memory.columns import Column, Slots
 from trident_state.memory.index import Hashes, KeyIndex, Keys
+from trident_state.memory.keyheap import HEAD_BYTES, heap_bytes_of
+from trident_state.memory.rows import Rows, Triples
 from trident_state.store import StateKind
 
 NOTHING = -1
@@ -18,22 +18,10 @@ NOTHING = -1
 _FIRST_CAPACITY = 1024
 _COPIED = 262_144
 """Entries that are copied at once."""
+_TABLE_BYTES = 24
+"""What a key takes in the table: 8 bytes an entry, a half to a quarter of them taken."""
 _OBJECT_BYTES = 64
 """What a value kept as a Python object takes beside its own bytes."""
-
-
-class Triples(msgspec.Struct, frozen=True):
-    """The triples of some slots, copied. `prevs` is None in a non-transactional state."""
-
-    txids: npt.NDArray[np.int64]
-    values: Cells
-    prevs: Cells | None
-
-    def __len__(self) -> int:
-        return len(self.txids)
-
-    def __getitem__(self, rows: slice | Slots) -> "Triples":
-        return Triples(self.txids[rows], self.values[rows], None if self.prevs is None else self.prevs[rows])
 
 
 class Entries:
@@ -42,8 +30,9 @@ class Entries:
     def __init__(self, value: pa.DataType, kind: StateKind) -> None:
         self.index = KeyIndex()
         self.value = Column(value)
-        self.prev = None if kind is StateKind.NON_TRANSACTIONAL else Column(value)
-        self._txids = np.zeros(0, np.int64)
+        self.versioned = kind is not StateKind.NON_TRANSACTIONAL
+        """Whether there are previous values."""
+        self._rows = Rows(self.value, self.versioned)
         self._object_bytes = 0
         self.reserve(_FIRST_CAPACITY)
 
@@ -58,39 +47,26 @@ class Entries:
     def growth(self, encoded: pa.Array, before: Triples, after: Triples) -> int:
         """By how much `bytes` grows when the triples of these keys go from `before` to `after`."""
         keys = encoded.filter(pa.array(before.txids == NOTHING))
-        return len(keys) * (self._slot_bytes - 4) + int(keys.nbytes) + self._object_growth(before, after)
+        return len(keys) * self._slot_bytes + heap_bytes_of(keys) + self._object_growth(before, after)
 
     def reserve(self, count: int) -> None:
         """Room for so many slots, at least doubled when there is not enough."""
-        if count <= len(self._txids):
-            return
-        capacity = max(count, 2 * len(self._txids))
-        self._txids = resized(self._txids, capacity)
-        self.value.reserve(capacity)
-        if self.prev is not None:
-            self.prev.reserve(capacity)
+        if count > len(self._rows):
+            self._rows.reserve(max(count, 2 * len(self._rows)))
 
     def take(self, slots: Slots | slice) -> Triples:
         """The triples of these slots; of slot -1: nothing."""
-        prevs = None if self.prev is None else self.prev.take(slots)
-        values = self.value.take(slots)
-        if isinstance(slots, slice):
-            return Triples(self._txids[slots].copy(), values, prevs)
-        txids = self._txids.take(slots)
-        gone = (slots < 0).nonzero()[0]
-        if len(gone):
-            txids[gone] = NOTHING
-            values.valid[gone] = False
-            if prevs is not None:
-                prevs.valid[gone] = False
-        return Triples(txids, values, prevs)
+        triples = self._rows.take(slots)
+        if not isinstance(slots, slice) and len(gone := (slots < 0).nonzero()[0]):
+            triples.txids[gone] = NOTHING
+            triples.values.valid[gone] = False
+            if triples.prevs is not None:
+                triples.prevs.valid[gone] = False
+        return triples
 
     def put(self, slots: Slots, triples: Triples) -> None:
         """Overwrite the triples of these slots."""
-        if self.prev is not None and triples.prevs is not None:
-            self.prev.put(slots, triples.prevs)
-        self.value.put(slots, triples.values)
-        self._txids[slots] = triples.txids
+        self._rows.put(slots, triples)
 
     def account(self, before: Triples, after: Triples) -> None:
         """Note what the objects of these triples take more or less now."""
@@ -103,12 +79,12 @@ class Entries:
 
     def changed(self, since: int) -> Slots:
         """The slots whose triple is of a later txid."""
-        return np.flatnonzero(self._txids[: len(self)] > since)
+        return np.flatnonzero(self._rows.txids(len(self)) > since)
 
     def oldest(self, since: int, most: int, keep: int) -> int:
         """The txid up to which entries are to go, so that at most `keep` later ones are left; 0 where no more than
         `most` are of a txid after `since`."""
-        txids = self._txids[: len(self)]
+        txids = self._rows.txids(len(self))
         txids = txids[txids > since]
         if len(txids) <= most:
             return 0
@@ -117,17 +93,17 @@ class Entries:
     def living(self, forgotten: int, removed: int) -> Slots:
         """The slots whose triple is of a later txid than `forgotten`, and holds something or is of a later one than
         `removed`."""
-        txids = self._txids[: len(self)]
-        there = self.value.there(len(self)) | (txids > removed)
+        txids = self._rows.txids(len(self))
+        there = self._rows.there(len(self)) | (txids > removed)
         return np.flatnonzero(there & (txids > forgotten) if forgotten > 0 else there)
 
     def only(self, live: Slots) -> "Entries":
         """A copy of the entries in these slots. These here stay as they are for who reads them."""
-        fresh = Entries(self.value.kind, StateKind.NON_TRANSACTIONAL if self.prev is None else StateKind.OPAQUE)
+        fresh = Entries(self.value.kind, StateKind.OPAQUE if self.versioned else StateKind.NON_TRANSACTIONAL)
         fresh.reserve(len(live))
         for at in range(0, len(live), _COPIED):
             slots = live[at : at + _COPIED]
-            keys = self.index.keys.stored.take(pa.array(slots)).cast(pa.binary())
+            keys = self.index.keys.stored.take(slots)
             triples = self.take(slots)
             new = fresh.insert(keys, hash_keys(keys))
             fresh.account(fresh.take(new), triples)
@@ -136,9 +112,8 @@ class Entries:
 
     @property
     def _slot_bytes(self) -> int:
-        columns = [self.value] if self.prev is None else [self.value, self.prev]
-        objects = 0 if self.value.fixed else _OBJECT_BYTES * len(columns)
-        return 40 + sum(column.width for column in columns) + objects
+        objects = 0 if self.value.fixed else _OBJECT_BYTES * (2 if self.versioned else 1)
+        return HEAD_BYTES + _TABLE_BYTES + self._rows.width + objects
 
     def _object_growth(self, before: Triples, after: Triples) -> int:
         return 0 if self.value.fixed else self._object_size(after) - self._object_size(before)

@@ -21,8 +21,9 @@ from trident.base.errors import FencedError, StateOwnedError, StateShapeError
 from trident_state.expiry import Expiry
 from trident_state.keys import hash_keys
 from trident_state.memory.columns import Cells, Column, Slots
-from trident_state.memory.entries import Entries, Triples
+from trident_state.memory.entries import Entries
 from trident_state.memory.index import Keys
+from trident_state.memory.rows import Triples
 from trident_state.memory.segments import (
     FORMAT,
     Manifest,
@@ -211,7 +212,7 @@ class Snapshots:
         if self._manifest is None or self.folder is None:
             return entries
         self._demand_ours(self._manifest)
-        schema = _schema(self._shape.value, entries.prev is not None)
+        schema = _schema(self._shape.value, entries.versioned)
         for segment in self._manifest.segments:
             for batch in read_segment(self.folder, segment, schema, self._where):
                 _restore(entries, batch, self._manifest.expiry.before)
@@ -240,7 +241,7 @@ def _batches(cut: Cut) -> Iterator[pa.RecordBatch]:
     schema = _schema(cut.column.kind, cut.triples.prevs is not None)
     for at in range(0, len(cut.slots), _ROWS):
         triples = cut.triples[at : at + _ROWS]
-        keys = cut.keys.stored.take(pa.array(cut.slots[at : at + _ROWS])).cast(pa.binary())
+        keys = cut.keys.stored.take(cut.slots[at : at + _ROWS])
         cells = [triples.values] if triples.prevs is None else [triples.values, triples.prevs]
         columns = [keys, pa.array(triples.txids), *(cut.column.unpack(column) for column in cells)]
         yield pa.record_batch(columns, schema=schema)
@@ -257,6 +258,6 @@ def _restore(entries: Entries, batch: pa.RecordBatch, forgotten: int) -> None:
     new = slots < 0
     slots[new] = entries.insert(keys.filter(pa.array(new)), hashes[new])
     cells: list[Cells] = [entries.value.pack(column) for column in columns]
-    after = Triples(np.asarray(txids), cells[0], cells[1] if entries.prev is not None else None)
+    after = Triples(np.asarray(txids), cells[0], cells[1] if entries.versioned else None)
     entries.account(before, after)
     entries.put(slots, after)

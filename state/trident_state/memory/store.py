@@ -25,9 +25,10 @@ from trident.base.types import same_types
 from trident_state.expiry import Expiry, kept
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory.columns import Cells, Slots
-from trident_state.memory.entries import NOTHING, Entries, Triples, pages
+from trident_state.memory.entries import NOTHING, Entries, pages
 from trident_state.memory.forgetting import Forgetting
 from trident_state.memory.index import Hashes
+from trident_state.memory.rows import Triples
 from trident_state.memory.snapshots import Cut, Snapshots
 from trident_state.rules import as_of, combined
 from trident_state.store import (
@@ -336,12 +337,12 @@ class MemoryStore:
         keys = entries.index.keys
         for page in pages(keys, pageRows):
             values = self._visible(entries, page, asOf, time)
-            stored = keys.stored[page]
+            stored = keys.stored.take(page)
             if values.null_count:
                 there = values.is_valid()
                 stored, values = stored.filter(there), values.filter(there)
             if len(stored):
-                yield decode_keys(stored.cast(pa.binary()), self._shape.keys).append_column("value", values)
+                yield decode_keys(stored, self._shape.keys).append_column("value", values)
 
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
         encoded, hashes = self._encoded(keys)
@@ -481,7 +482,7 @@ def _in_a_thread(name: str, work: Callable[[], None]) -> None:
 
 def _moved(entries: Entries, before: Triples, after: pa.Array, txid: int, forgotten: int) -> Triples:
     """The triples after batch `txid` gave these values. What was forgotten before it is no value before it."""
-    prevs = None if entries.prev is None else before.values
+    prevs = before.values if entries.versioned else None
     if prevs is not None and forgotten > 0:
         prevs = Cells(prevs.data, prevs.valid & (before.txids > forgotten))
     return Triples(np.full(len(after), txid, np.int64), entries.value.pack(after), prevs)
