@@ -18,8 +18,8 @@ from trident_state.encoding import decode_column, decode_row, encode_column, une
 
 GLOBAL = b"*"
 
-_SHORT, _MANY = 64, 2048
-"""So many keys of at most so many bytes are hashed side by side. That takes as many steps as the longest has bytes."""
+_MANY, _SHORT = 2048, 64
+"""So many keys of at most so many bytes are hashed side by side, in as many steps as the longest has bytes."""
 
 
 def encode_keys(keys: pa.Table) -> pa.Array:

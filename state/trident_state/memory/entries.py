@@ -19,7 +19,7 @@ _FIRST_CAPACITY = 1024
 _COPIED = 262_144
 """Entries that are copied at once."""
 _TABLE_BYTES = 24
-"""What a key takes in the table: 8 bytes an entry, a half to a quarter of them taken."""
+"""What a key takes in the table on the average: 8 bytes an entry, between a quarter and a half of them taken."""
 _OBJECT_BYTES = 64
 """What a value kept as a Python object takes beside its own bytes."""
 
@@ -56,7 +56,7 @@ class Entries:
 
     def take(self, slots: Slots | slice) -> Triples:
         """The triples of these slots; of slot -1: nothing."""
-        triples = self._rows.take(slots)
+        triples = self._rows.take(slots)  # -1 takes the last one, whichever that is
         if not isinstance(slots, slice) and len(gone := (slots < 0).nonzero()[0]):
             triples.txids[gone] = NOTHING
             triples.values.valid[gone] = False

@@ -36,6 +36,7 @@ class Keys(msgspec.Struct, frozen=True):
 
     def find(self, encoded: pa.Array, hashes: Hashes) -> Slots:
         """The slot of each key, -1 where it has none."""
+        # a slot in `found` is that of a candidate, until its bytes have been compared
         found = np.full(len(encoded), -1, np.int64)
         if not self.count:
             return found
@@ -54,7 +55,8 @@ class Keys(msgspec.Struct, frozen=True):
         while len(rows):
             entries = self.table.take(places[rows])
             slots = (entries & number).astype(np.int64) - 1
-            hit = (entries ^ hashes[rows] <= number) & (slots >= 0) & (slots < self.count)
+            alike = entries ^ hashes[rows] <= number  # equal in all bits above those
+            hit = alike & (slots >= 0) & (slots < self.count)
             found[rows[hit]] = slots[hit]
             rows = rows[~hit & (slots >= 0)]
             places[rows] = _next(places[rows], self.table)
@@ -87,14 +89,18 @@ class KeyIndex:
         return self._keys.stored.heap_bytes
 
     def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """Slots for keys that have none yet, each given once."""
+        """Slots for keys that have none yet, each given once.
+
+        One that failed may be repeated, with other keys too: what it left in the table has slots of keys that are not
+        there, or of others by now, as any two keys with like hashes have.
+        """
         slots = np.arange(len(self), len(self) + len(encoded), dtype=np.int64)
         if not len(slots):
             return slots
         stored = self._heap.append(self._keys.stored, encoded)
         table, numbers = self._keys.table, (slots + 1).astype(np.uint64)
         if len(stored.heads) > _LOAD * len(table):
-            there = table[table != 0]
+            there = table[table != 0]  # their leading bits are enough for a larger table
             table = _built(np.concatenate([there, hashes]), np.concatenate([there & _number(table), numbers]))
         else:
             entries = hashes & ~_number(table) | numbers
@@ -127,10 +133,10 @@ def _place(table: Hashes, entries: Hashes, places: Slots) -> None:
 
 
 def _built(hashes: Hashes, numbers: Hashes) -> Hashes:
-    """A new table of at most half the load, from the hashes' leading bits. Laid out in one pass over the sorted
-    entries: each lies at its home, or right after the one before."""
+    """A new table with room, from the leading bits of hashes. Laid out in one pass over the sorted entries: each lies
+    at its home, or right after the one before."""
     bits = _FIRST_BITS
-    while len(hashes) > _LOAD / 2 * 2**bits:
+    while len(hashes) > _LOAD * 2**bits:
         bits += 1
     table = np.zeros(2**bits, np.uint64)
     entries = np.sort(hashes & ~_number(table) | numbers)

@@ -20,7 +20,7 @@ Heads = npt.NDArray[np.complex128]
 """Complex is the 16-byte type that NumPy copies fast."""
 HEAD_BYTES = 16
 
-_SHORT = np.uint64(12)
+_INLINE = np.uint64(12)
 _LENGTH = np.uint64(0xFFFFFFFF)
 
 T = TypeVar("T", bound=np.generic)
@@ -98,8 +98,9 @@ class KeyHeap:
 
 def heap_bytes_of(encoded: pa.Array) -> int:
     """What these keys take beside their heads."""
-    long = encoded.filter(pa.array(_is_long(_words(heads_of(encoded)))))
-    return len(buffers_of(long)[0]) + 8 * len(long)
+    words = _words(heads_of(encoded))
+    lengths = words[_is_long(words), 0] & _LENGTH
+    return int(lengths.sum()) + 8 * len(lengths)
 
 
 def heads_of(encoded: pa.Array) -> Heads:
@@ -115,7 +116,7 @@ def _words(heads: Heads) -> npt.NDArray[np.uint64]:
 
 
 def _is_long(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    return np.asarray(words[:, 0] & _LENGTH > _SHORT)
+    return np.asarray(words[:, 0] & _LENGTH > _INLINE)
 
 
 def _short(heads: Heads) -> pa.Array:

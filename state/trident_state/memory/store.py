@@ -262,7 +262,7 @@ class MemoryStore:
                 entries.put(slots[part], change.after[part])
                 before = self._moved[1] if self._moved[0] == txid else 0
                 self._moved = (txid, before + len(slots[part]))
-        entries.account(change.before, change.after)
+            entries.account(change.before[part], change.after[part])
         return self._moved[1] if self._moved[0] == txid else 0
 
     def _collect(self) -> bool:
