@@ -76,8 +76,7 @@ def hash_keys(encoded: pa.Array) -> npt.NDArray[np.uint64]:
     starts, lengths = offsets[:-1], np.diff(offsets)
     if len(lengths) == 0:
         return np.zeros(0, np.uint64)
-    long = lengths > _SHORT
-    if len(lengths) < _MANY or long.all():
+    if len(lengths) < _MANY or (long := lengths > _SHORT).all():
         hashed = _sums_of_runs(data, starts, lengths)
     elif not long.any():
         hashed = _sums_side_by_side(data, starts, lengths)
