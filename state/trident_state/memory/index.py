@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trident_state.memory.keyheap import Heads, KeyHeap, Slots, StoredKeys, heads_of
+from trident_state.memory.columns import Slots
+from trident_state.memory.keyheap import Heads, KeyHeap, StoredKeys, heads_of
 
 Hashes = npt.NDArray[np.uint64]
 

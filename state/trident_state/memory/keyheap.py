@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident_state.binary import Bytes, Offsets, buffers_of
+from trident_state.memory.columns import Slots
 
-Slots = npt.NDArray[np.int64]
 Heads = npt.NDArray[np.complex128]
 """Complex is the 16-byte type that NumPy copies fast."""
 HEAD_BYTES = 16
