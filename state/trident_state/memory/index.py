@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trident_state.memory.columns import Slots
-from trident_state.memory.keyheap import Heads, KeyHeap, StoredKeys, heads_of
+from trident_state.memory.keyheap import KeyHeap, StoredKeys, heads_of, picked
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -45,7 +45,7 @@ class Keys(msgspec.Struct, frozen=True):
         while len(rows):
             self._candidates(hashes, rows, places, found)
             rows = rows[found[rows] >= 0]
-            rows = rows[~self._same(encoded, heads, rows, found)]
+            rows = rows[~self.stored.same(picked(encoded, rows), heads[rows], found[rows])]
             found[rows], places[rows] = -1, _next(places[rows], self.table)
         return found
 
@@ -61,12 +61,6 @@ class Keys(msgspec.Struct, frozen=True):
             found[rows[hit]] = slots[hit]
             rows = rows[~hit & (slots >= 0)]
             places[rows] = _next(places[rows], self.table)
-
-    def _same(self, encoded: pa.Array, heads: Heads, rows: Slots, found: Slots) -> npt.NDArray[np.bool_]:
-        """Whether the keys of these rows are those in the slots found."""
-        if len(rows) == len(encoded):
-            return self.stored.same(encoded, heads, found)
-        return self.stored.same(encoded.take(pa.array(rows)), heads[rows], found[rows])
 
 
 class KeyIndex:

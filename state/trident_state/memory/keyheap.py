@@ -46,7 +46,7 @@ class StoredKeys(msgspec.Struct, frozen=True):
         equal = alike & np.equal(asked[:, 1], stored[:, 1])
         rows = (alike & _is_long(asked)).nonzero()[0]
         if len(rows):
-            data, offsets = buffers_of(_rows(encoded, rows))
+            data, offsets = buffers_of(picked(encoded, rows))
             same = pc.equal(_large(data, offsets), self.long.take(pa.array(stored[rows, 1])))
             equal[rows] = same.to_numpy(zero_copy_only=False)
         return equal
@@ -83,7 +83,7 @@ class KeyHeap:
         heads = heads_of(encoded)
         rows = _is_long(_words(heads)).nonzero()[0]
         if len(rows):
-            data, offsets = buffers_of(_rows(encoded, rows))
+            data, offsets = buffers_of(picked(encoded, rows))
             self._data = _roomier(self._data, end, len(data))
             self._offsets = _roomier(self._offsets, known + 1, len(rows))
             self._data[end : end + len(data)] = data
@@ -130,7 +130,8 @@ def _large(data: Bytes, offsets: Offsets) -> pa.LargeBinaryArray:
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
-def _rows(encoded: pa.Array, rows: Slots) -> pa.Array:
+def picked(encoded: pa.Array, rows: Slots) -> pa.Array:
+    """The keys of these rows, which are in order; not a copy where that is all of them."""
     return encoded if len(rows) == len(encoded) else encoded.take(pa.array(rows))
 
 
