@@ -22,7 +22,7 @@ from trident.runtime.frozen_batches import keys_and_values
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory import entries as memory_entries
-from trident_state.memory import segments, snapshots
+from trident_state.memory import index, keyheap, segments, snapshots
 from trident_state.memory import store as memory_store
 from trident_state.memory.segments import Segment
 from trident_state.records.forms import records_of, unpacked
@@ -193,6 +193,9 @@ def _strays(folder: Path, manifest: Any, epoch: int | None) -> list[str]:
     return [name for name in names if name not in named and (epoch is None or int(name.split("-")[1]) < epoch)]
 
 
+_short_keys = keyheap._short
+
+
 def _keeping(work: Callable[..., Placement]) -> Callable[..., Placement]:
     def keeping(*args: Any) -> Placement:
         placement = work(*args)
@@ -229,6 +232,8 @@ def _all() -> list[tuple[Any, str, Any]]:
         *((module, "threading", _THREADING) for module in (group_run, reading, watch)),
         (start, "compile_query", cache(compile_query)),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
+        (index, "heads_of", remembered(keyheap.heads_of, content)),
+        (keyheap, "_short", remembered(lambda heads: kept(_short_keys(heads)), bytes)),
         (snapshots, "write_segment", _write_segment),
         (snapshots, "read_segment", _read_segment),
         (snapshots, "delete_segments", lambda folder, names: Worlds.now.segments.delete(folder, names)),
