@@ -1,5 +1,6 @@
 """What a start finds after a power loss, a crash between any two lines, or a change of the code, and makes of it."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import trident
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import CodeChangedError, StateUnavailableError
+from trident.base.errors import CodeChangedError, StateAheadError, StateUnavailableError
 from trident.compiler.engine import FrozenFiles
 from trident.runtime import trimming
 from trident.runtime.frozen import freeze
@@ -62,6 +63,35 @@ def test_commits_that_a_power_loss_took_from_the_log_are_found_again_in_the_stat
     edit(tmp_path, "UPDATE groups SET committed = frozen - 4")
     assert run(topology, tmp_path, "counts", "seen", maxSpoutPending=4) == before
     assert before[0] == COUNTS
+
+
+def answered_stage(state: Any) -> TridentTopology:
+    topology = TridentTopology()
+    words = topology.newStream("words", WORDS)
+    counts = words.groupBy("word").persistentAggregate(state, Count(), "count", name="counts")
+    before = words.stateQuery(counts, "word", trident.MapGet(), "before")
+    before.groupBy("before").persistentAggregate(state, Count(), "n", name="seen")
+    return topology
+
+
+@pytest.mark.parametrize("staged", [two_stages, answered_stage])
+def test_an_old_copy_of_the_log_that_lacks_a_later_stage_is_refused(
+    staged: Any, tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """The copy was made when batches 2 to 5 were frozen, and none of them was in the states; now all are."""
+    checkpoint, newest = tmp_path / "checkpoint", tmp_path / "newest"
+    topology = staged(RedisMapState.opaque(shared_redis.url))
+    before = run(topology, checkpoint, "counts", "seen", maxSpoutPending=4)
+    shutil.copytree(checkpoint, newest)
+    edit(checkpoint, "UPDATE groups SET committed = frozen - 4")
+    edit(checkpoint, "DELETE FROM frozen WHERE stage = 2 AND txid > 1")
+    with pytest.raises(
+        StateAheadError, match=r"'counts' stands at txid 5, but the log .* froze only up to 2: .*old copy"
+    ):
+        run(topology, checkpoint)
+    shutil.rmtree(checkpoint)
+    newest.rename(checkpoint)
+    assert run(topology, checkpoint, "counts", "seen") == before
 
 
 def test_a_plan_that_comes_back_in_another_order_is_the_same_plan(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from trident.base.errors import (
     StateLostError,
     StateOwnedError,
 )
-from trident.compiler.program import Program
+from trident.compiler.program import Group, Program
 from trident.plan.nodes import StateWriter
 from trident.runtime.alone import explaining
 from trident.runtime.coordinator import History
@@ -160,6 +160,7 @@ def _births(
     births: dict[str, Birth] = {}
     for group in program.groups:
         frozen = histories[group.name].committed + len(histories[group.name].frozen)
+        whole = _whole(group, histories[group.name], log, known)
         for step in group.states:
             name = step.state.name
             report = stores[name].report()
@@ -178,9 +179,21 @@ def _births(
                 raise _lost(name, frozen, birth, step.state.factory, settings)
             if birth is not None and frozen > birth.txid:
                 demand_this_life(name, report, birth, settings)
-            _demand_not_ahead(name, report, frozen, settings)
+            _demand_not_ahead(name, report, whole, settings)
             births[name] = birth or Birth(group.name, frozen, lease.epoch)
     return births
+
+
+def _whole(group: Group, history: History, log: TransactionLog, births: Mapping[str, Birth]) -> int:
+    """The last batch that a state may stand at: one is written when all stages of the batch before are frozen. Stages
+    of which no state was there then are new ones, and not asked for."""
+    for txid in history.frozen:
+        for stage in group.stages[1:]:
+            names = [o.step.state.name for o in stage.frozen if isinstance(o.step, StateWriter)]
+            there = any(name in births and births[name].txid < txid for name in names)
+            if there and log.frozen(group.name, txid, stage.number) is None:
+                return txid
+    return history.committed + len(history.frozen)
 
 
 def _lost(name: str, frozen: int, birth: Birth, factory: StateFactory, settings: Settings) -> StateLostError:
