@@ -93,6 +93,11 @@ class Stage:
         return (*self.outputs, *self.updates)
 
     @property
+    def states(self) -> tuple[StateWriter, ...]:
+        """The steps that write."""
+        return tuple(o.step for o in self.frozen if isinstance(o.step, StateWriter))
+
+    @property
     def runs(self) -> bool:
         """Whether there is anything for an engine to do."""
         return bool(self.outputs or self.debugs or self.effects)
@@ -117,7 +122,7 @@ class Group:
     @cached_property
     def states(self) -> tuple[StateWriter, ...]:
         """The steps that write, in stage order."""
-        return tuple(o.step for s in self.stages for o in s.frozen if isinstance(o.step, StateWriter))
+        return tuple(step for stage in self.stages for step in stage.states)
 
     @cached_property
     def sinks(self) -> tuple[Output, ...]:

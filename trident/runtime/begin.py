@@ -113,7 +113,7 @@ def _demand_our_drivers(
     birth = log.births().get(name)
     if birth is not None:  # the txids say it more plainly, where they do
         history = log.history(birth.group)
-        _demand_not_ahead(name, report, history.committed + len(history.frozen), settings)
+        _demand_not_ahead(name, report, history.last_frozen, settings)
     raise StateAheadError(
         f"state {name!r} was held by the driver of epoch {held}, and the log {settings.log_at} gave out no epoch "
         f"after {given}: it is an old copy, or a copy of it was started elsewhere. Start with the newest log, or "
@@ -159,7 +159,7 @@ def _births(
     known = log.births()
     births: dict[str, Birth] = {}
     for group in program.groups:
-        frozen = histories[group.name].committed + len(histories[group.name].frozen)
+        frozen = histories[group.name].last_frozen
         whole = _whole(group, histories[group.name], log, known)
         for step in group.states:
             name = step.state.name
@@ -189,11 +189,11 @@ def _whole(group: Group, history: History, log: TransactionLog, births: Mapping[
     of which no state was there then are new ones, and not asked for."""
     for txid in history.frozen:
         for stage in group.stages[1:]:
-            names = [o.step.state.name for o in stage.frozen if isinstance(o.step, StateWriter)]
+            names = [step.state.name for step in stage.states]
             there = any(name in births and births[name].txid < txid for name in names)
             if there and log.frozen(group.name, txid, stage.number) is None:
                 return txid
-    return history.committed + len(history.frozen)
+    return history.last_frozen
 
 
 def _lost(name: str, frozen: int, birth: Birth, factory: StateFactory, settings: Settings) -> StateLostError:

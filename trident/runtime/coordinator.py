@@ -80,6 +80,11 @@ class History:
     frozen: tuple[int, ...] = ()
     planned: tuple[tuple[int, BatchPlan], ...] = ()
 
+    @property
+    def last_frozen(self) -> int:
+        """The last frozen txid."""
+        return self.committed + len(self.frozen)
+
 
 class Coordinator:
     """One batch group's state machine. `start` once, then `handle` each event; do what the returned actions say."""
@@ -88,7 +93,7 @@ class Coordinator:
         self._rules = rules
         self._epoch = epoch
         self.committed = history.committed
-        self.frozen = history.committed + len(history.frozen)
+        self.frozen = history.last_frozen
         self.positions = history.positions
         self._history = history
         self._batches: dict[int, Batch] = {}

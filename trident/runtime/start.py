@@ -225,7 +225,7 @@ def _outlets(
 ) -> Outlets:
     """The group's outputs, opened."""
     history = begun.histories[group.name]
-    found = history.committed + len(history.frozen)
+    found = history.last_frozen
     run = RunIdentity(settings.name, log.uuid, begun.lease.epoch, found)
     return Outlets(group, engine, settings.folder, settings.folder / SCRATCH, run, trace)
 
@@ -267,7 +267,7 @@ def _tell_warnings(begun: Begun, program: Program, settings: Settings) -> None:
         )
     for state, birth in begun.births.items():
         history = begun.histories[birth.group]
-        if 0 < birth.txid == history.committed + len(history.frozen):
+        if 0 < birth.txid == history.last_frozen:
             told.append(
                 f"state {state!r} is new, and its stream stands at txid {birth.txid}: the batches up to there are not "
                 f"in it. To have them in it too, {settings.way_out}"
