@@ -184,7 +184,7 @@ GUARDS = [
         "log behind the state, a later stage",
         "an old copy of the log has a batch to finish from states that are beyond it; nothing says why it cannot",
         "trident/runtime/begin.py",
-        "            if there and log.frozen(group.name, txid, stage.number) is None:",
+        "            if log.frozen(group.name, txid, stage.number) is None:",
         "            if False:",
         "tests/runtime/test_recovery.py -k lacks_a_later_stage",
     ),

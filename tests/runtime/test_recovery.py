@@ -22,7 +22,8 @@ from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
 
-WORDS = FixedBatchSpout("word string", [["a", "b"], ["a"], ["c", "a"], ["b"], ["a"]])
+BATCHES = [["a", "b"], ["a"], ["c", "a"], ["b"], ["a"]]
+WORDS = FixedBatchSpout("word string", BATCHES)
 COUNTS = {"a": 4, "b": 2, "c": 1}
 
 
@@ -74,24 +75,52 @@ def answered_stage(state: Any) -> TridentTopology:
     return topology
 
 
-@pytest.mark.parametrize("staged", [two_stages, answered_stage])
+def given_away(state: Any) -> TridentTopology:
+    """The second stage has no state."""
+    topology = TridentTopology()
+    words = topology.newStream("words", WORDS).groupBy("word")
+    counts = words.persistentAggregate(state, Count(), "count", name="counts")
+    counts.newValuesStream().foreachArrow(lambda table, txid, attempt: None, name="totals")
+    return topology
+
+
+def looked_at(state: Any) -> TridentTopology:
+    """Nor anything else that is frozen."""
+    topology = TridentTopology()
+    words = topology.newStream("words", WORDS).groupBy("word")
+    words.persistentAggregate(state, Count(), "count", name="counts").newValuesStream().peek(lambda t: None)
+    return topology
+
+
+@pytest.mark.parametrize("staged", [two_stages, answered_stage, given_away, looked_at])
 def test_an_old_copy_of_the_log_that_lacks_a_later_stage_is_refused(
     staged: Any, tmp_path: Path, shared_redis: RedisServer
 ) -> None:
     """The copy was made when batches 2 to 5 were frozen, and none of them was in the states; now all are."""
     checkpoint, newest = tmp_path / "checkpoint", tmp_path / "newest"
     topology = staged(RedisMapState.opaque(shared_redis.url))
-    before = run(topology, checkpoint, "counts", "seen", maxSpoutPending=4)
+    before = run(topology, checkpoint, "counts", maxSpoutPending=4)
     shutil.copytree(checkpoint, newest)
     edit(checkpoint, "UPDATE groups SET committed = frozen - 4")
     edit(checkpoint, "DELETE FROM frozen WHERE stage = 2 AND txid > 1")
     with pytest.raises(
-        StateAheadError, match=r"'counts' stands at txid 5, but the log .* froze only up to 2: .*old copy"
+        StateAheadError, match=r"'counts' stands at txid 5, but the log .* lacks stage 2 of batch 2: it is an old copy"
     ):
         run(topology, checkpoint)
     shutil.rmtree(checkpoint)
     newest.rename(checkpoint)
-    assert run(topology, checkpoint, "counts", "seen") == before
+    assert run(topology, checkpoint, "counts") == before
+
+
+def test_a_stage_that_is_new_after_a_power_loss_gets_nothing_of_the_batches_before(
+    tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """The states are beyond the batches that are committed again, so nobody could tell it what was in them."""
+    state = RedisMapState.opaque(shared_redis.url)
+    run(one_state(state=state, batches=WORDS), tmp_path, maxSpoutPending=4)
+    edit(tmp_path, "UPDATE groups SET committed = frozen - 4")
+    more = FixedBatchSpout("word string", [*BATCHES, ["a", "d"]])
+    assert run(two_stages(state, more), tmp_path, "counts", "seen") == [{"a": 5, "b": 2, "c": 1, "d": 1}, {5: 1, 1: 1}]
 
 
 def test_a_plan_that_comes_back_in_another_order_is_the_same_plan(tmp_path: Path) -> None:
@@ -104,10 +133,12 @@ def test_a_plan_that_comes_back_in_another_order_is_the_same_plan(tmp_path: Path
     with_two.close()
 
 
-def one_state(name: str = "counts", value: str = "word string", batches: Any = None) -> TridentTopology:
+def one_state(
+    name: str = "counts", value: str = "word string", batches: Any = None, state: Any = None
+) -> TridentTopology:
     topology = TridentTopology()
     words = topology.newStream("words", batches or FeederBatchSpout(value)).groupBy("word")
-    words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name=name)
+    words.persistentAggregate(state or MemoryMapState.opaque(), Count(), "count", name=name)
     return topology
 
 

@@ -4,6 +4,7 @@ Stage 1 reads the spouts and no state. A stage ends where state steps begin: its
 them, and these are what is frozen. Stage k+1 starts from what the state steps of stage k give.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -102,6 +103,11 @@ class Stage:
         """Whether there is anything for an engine to do."""
         return bool(self.outputs or self.debugs or self.effects)
 
+    def leaves(self, there: Callable[[str], bool]) -> bool:
+        """Whether anything of a batch stays or goes out here, in a state that was `there` before it or elsewhere."""
+        out = self.debugs or self.effects or any(isinstance(o.step, Sink) for o in self.frozen)
+        return bool(out) or any(there(step.state.name) for step in self.states)
+
     @cached_property
     def reads(self) -> tuple[Node, ...]:
         """What it needs of earlier stages, and the spouts in stage 1."""
@@ -128,6 +134,11 @@ class Group:
     def sinks(self) -> tuple[Output, ...]:
         """What leaves the topology, in stage order."""
         return tuple(o for s in self.stages for o in s.frozen if isinstance(o.step, Sink))
+
+    def passed(self, there: Callable[[str], bool]) -> tuple[Stage, ...]:
+        """The stages that a batch goes through: without the last ones, where they are new, and all their states younger
+        than the batch. `there`: whether a state was there before it."""
+        return self.stages[: max((s.number for s in self.stages if s.leaves(there)), default=1)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

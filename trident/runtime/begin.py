@@ -160,7 +160,7 @@ def _births(
     births: dict[str, Birth] = {}
     for group in program.groups:
         frozen = histories[group.name].last_frozen
-        whole = _whole(group, histories[group.name], log, known)
+        lacking = _lacking(group, histories[group.name], log, known)
         for step in group.states:
             name = step.state.name
             report = stores[name].report()
@@ -179,21 +179,22 @@ def _births(
                 raise _lost(name, frozen, birth, step.state.factory, settings)
             if birth is not None and frozen > birth.txid:
                 demand_this_life(name, report, birth, settings)
-            _demand_not_ahead(name, report, whole, settings)
+            _demand_not_ahead(name, report, frozen, settings, lacking)
             births[name] = birth or Birth(group.name, frozen, lease.epoch)
     return births
 
 
-def _whole(group: Group, history: History, log: TransactionLog, births: Mapping[str, Birth]) -> int:
-    """The last batch that a state may stand at: one is written when all stages of the batch before are frozen. Stages
-    of which no state was there then are new ones, and not asked for."""
+def _lacking(
+    group: Group, history: History, log: TransactionLog, births: Mapping[str, Birth]
+) -> tuple[int, int] | None:
+    """The first batch that is not whole, and the stage of it that is not frozen. No state can stand beyond it: one is
+    written when all stages of the batch before are frozen."""
     for txid in history.frozen:
-        for stage in group.stages[1:]:
-            names = [step.state.name for step in stage.states]
-            there = any(name in births and births[name].txid < txid for name in names)
-            if there and log.frozen(group.name, txid, stage.number) is None:
-                return txid
-    return history.last_frozen
+        there = {state for state, birth in births.items() if birth.txid < txid}
+        for stage in group.passed(there.__contains__)[1:]:
+            if log.frozen(group.name, txid, stage.number) is None:
+                return txid, stage.number
+    return None
 
 
 def _lost(name: str, frozen: int, birth: Birth, factory: StateFactory, settings: Settings) -> StateLostError:
@@ -224,12 +225,21 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
         reach("start.state.acquired")
 
 
-def _demand_not_ahead(name: str, report: StoreReport, frozen: int, settings: Settings) -> None:
+def _demand_not_ahead(
+    name: str, report: StoreReport, frozen: int, settings: Settings, lacking: tuple[int, int] | None = None
+) -> None:
     ahead = max((txid for g in report.groups for txid in (g.marker, g.opened) if txid is not None), default=0)
     if ahead > frozen:
         raise StateAheadError(
             f"state {name!r} stands at txid {ahead}, but the log {settings.log_at} froze only up to {frozen}: the "
             f"log is an old copy. Restore the newest log, or {settings.way_out}"
+        )
+    if lacking is not None and ahead > lacking[0]:
+        txid, stage = lacking
+        raise StateAheadError(
+            f"state {name!r} stands at txid {ahead}, but the log {settings.log_at} lacks stage {stage} of batch "
+            f"{txid}: it is an old copy, or that stage is new in this topology. Restore the newest log, or start the "
+            f"former code once, or {settings.way_out}"
         )
 
 

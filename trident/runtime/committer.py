@@ -110,9 +110,10 @@ class Committer:
         turn = Turn()
         given: dict[Node, pa.Table] = {}
         leaving: list[tuple[Sink, Result]] = []
-        for stage in self.group.stages:
+        stages = self.group.passed(lambda state: self.births[state].txid < txid)
+        for stage in stages:
             results = self._results(stage, txid, first if stage.number == 1 else None, given, turn)
-            given |= self._apply(stage, txid, results, turn.states, self._feeds(stage, txid))
+            given |= self._apply(stage, txid, results, turn.states, self._awaited(stages[stage.number :], txid))
             turn.dead |= {
                 o.step.source.step: _rows(results[o.name])
                 for o in stage.updates
@@ -255,30 +256,33 @@ class Committer:
         time = self._frozen.time(txid) if state in self._lives else None
         return AsOf(self.stores[state], txid - 1, partial(self.heal, state, txid - 1), time)
 
-    def _feeds(self, stage: Stage, txid: int) -> bool:
-        """Whether a later stage is still to be computed. If not, the states may be at later batches already (a power
-        loss takes a COMMITTED from the log, not from a server), where this batch's values cannot be read any more."""
-        later = (s.number for s in self.group.stages if s.number > stage.number)
-        return any(self.log.frozen(self.group.name, txid, number) is None for number in later)
+    def _awaited(self, later: tuple[Stage, ...], txid: int) -> set[Node]:
+        """What later stages start from, if one of them is still to be computed. If not, the states may be at later
+        batches already (a power loss takes a COMMITTED from the log, not from a server), where this batch's values
+        cannot be read any more."""
+        if all(self.log.frozen(self.group.name, txid, stage.number) is not None for stage in later):
+            return set()
+        return {node for stage in later for node in stage.reads}
 
     def _apply(
-        self, stage: Stage, txid: int, results: Mapping[str, Result], written: dict[str, Written], feeds: bool
+        self, stage: Stage, txid: int, results: Mapping[str, Result], written: dict[str, Written], awaited: set[Node]
     ) -> dict[Node, pa.Table]:
-        """Write the stage's states side by side and read for its queries; gives what the next stage starts from, if it
-        feeds one."""
+        """Write the stage's states side by side and read for its queries; gives what later stages start from, if they
+        await anything."""
         demand_known(results, stage, self.births, txid)
-        later = {node for s in self.group.stages for node in s.reads} if feeds else set[Node]()
         given: dict[Node, pa.Table] = {}
-        tables = {name: self._frozen.whole(result) for name, result in results.items() if feeds or name in self.stores}
-        queries = [o for o in stage.outputs if feeds and isinstance(o.step, StateQuery)]
+        tables = {
+            name: self._frozen.whole(result) for name, result in results.items() if awaited or name in self.stores
+        }
+        queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery)]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
             given[output.step] = self._answer(output, tables[output.name], txid, written)
         for output in stage.frozen:
-            if feeds and output.carried:  # without it only what feeds a state that was born after this batch
+            if awaited and output.carried:  # without it only what feeds a state that was born after this batch
                 given[output.step] = tables.get(output.name, output.schema.empty_table())
         writes = [o for o in stage.frozen if isinstance(o.step, StateWriter)]
         futures = [
-            (o, self.side_by_side.submit(self._write, o, txid, tables.get(o.name), self._asks_values(o, later)))
+            (o, self.side_by_side.submit(self._write, o, txid, tables.get(o.name), self._asks_values(o, awaited)))
             for o in writes
         ]
         failures: list[BaseException] = []
@@ -304,9 +308,9 @@ class Committer:
             raise failures[0]
         return given
 
-    def _asks_values(self, output: Output, later: set[Node]) -> bool:
+    def _asks_values(self, output: Output, awaited: set[Node]) -> bool:
         """Whether a store is to tell the values after its update; those of a StateUpdate are known."""
-        return output.step in later and not isinstance(output.step, StateUpdate)
+        return output.step in awaited and not isinstance(output.step, StateUpdate)
 
     def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, Written]) -> pa.Table:
         """A query sees the batches before this one, and of this one what earlier stages wrote."""
