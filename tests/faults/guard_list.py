@@ -189,6 +189,14 @@ GUARDS = [
         "tests/runtime/test_recovery.py -k lacks_a_later_stage",
     ),
     Guard(
+        "a new stage, batches before it",
+        "a commit that is repeated waits for what a new stage would need of a state that is beyond it, for ever",
+        "trident/runtime/committer.py",
+        "        stages = self.group.passed(lambda state: self.births[state].txid < txid)",
+        "        stages = self.group.stages",
+        "tests/runtime/test_recovery.py -k new_after_a_power_loss",
+    ),
+    Guard(
         "update, frozen",
         "what a user's code made of a state is made again, of a state that was written in parts",
         "trident/runtime/committer.py",
