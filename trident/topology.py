@@ -168,20 +168,36 @@ class TridentTopology(Beginnings, Meetings):
         options |= {key: value for key, value in given.items() if value is not None}
         return start(self, spark, **options)
 
-    def reset(self, name: str, checkpointLocation: str | Path | None = None, *, log: "RedisLog | None" = None) -> None:
+    def reset(
+        self,
+        name: str,
+        checkpointLocation: str | Path | None = None,
+        *,
+        log: "RedisLog | None" = None,
+        force: bool = False,
+    ) -> None:
         """Drop the transaction log of `name` and every state that this topology declares, together. Say where they
-        are as `start` was told.
+        are as `start` was told. Warns of states that the log knows and this topology does not declare: those on a
+        server stay.
+
+        Parameters
+        ----------
+        force
+            Drop the states though there is no log at that place.
 
         Raises
         ------
+        LogError
+            There is no log at that place, and states of the topology stand: the place may be a slip. Nothing was
+            touched.
         TopologyActiveError
             While it runs in this process.
         StateOwnedError
-            Where a state's place holds another topology's state; that is not touched.
+            Where a state's place holds another topology's state. Nothing was touched.
         """
         from trident.runtime.reset import reset
 
-        reset(self, name, checkpointLocation, log)
+        reset(self, name, checkpointLocation, log, force)
 
     # --- looking at it --------------------------------------------------------------------------------------------
 

@@ -18,6 +18,11 @@ from trident.base.errors import SnapshotMovedError, StateValueError, TridentErro
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident_state.store import Combine
 
+NO_ROOM = (
+    "It stays frozen: give up log and states (topology.reset), and declare a wider type for the aggregator's output"
+)
+"""The way on for a batch that can never be applied, because a value does not fit its type."""
+
 Merge = Callable[[pa.Array, pa.Array], pa.Array]
 
 
@@ -48,7 +53,7 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
         raise StateValueError(
             f"{where}: {combine.name} of the stored {stored[row].as_py()!r} and the batch's {deltas[row].as_py()!r} "
             f"does not fit its type {type_name(deltas.type)}; nothing of the batch was applied. "
-            f"Declare a wider type for the aggregator's output"
+            f"{NO_ROOM}"
         ) from None
 
 

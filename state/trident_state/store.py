@@ -101,6 +101,11 @@ class StoreReport(msgspec.Struct, frozen=True):
         """Nothing of ours is there."""
         return self.identity is None and all(g.marker is None and g.lease is None for g in self.groups)
 
+    @property
+    def reached(self) -> int:
+        """The last batch that is in it, or was begun; 0 for none."""
+        return max((txid for g in self.groups for txid in (g.marker, g.opened) if txid is not None), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Update:

@@ -216,6 +216,25 @@ def test_what_is_left_of_a_state_is_dropped_with_its_url_alone(
             assert dict(counts.items()) == {"c": 1}
 
 
+def test_a_state_that_is_declared_elsewhere_is_dropped_as_the_refusal_says(
+    tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    """It lies where it was, which is not where the topology looks for it now."""
+    on_server, in_memory = RedisMapState.opaque(shared_redis.url), MemoryMapState.opaque()
+    counted(counting(fixed(["a"], ["b"]), on_server), checkpointLocation=tmp_path)
+    with pytest.raises(StateLostError, match=r"dropState\(.*, url= or factory= \(where it lies\)\) and force=True"):
+        counted(counting(fixed(["a"], ["b"], ["c"]), in_memory), checkpointLocation=tmp_path)
+    dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
+    assert shared_redis.client.dbsize() == 0
+    counted(counting(fixed(["a"], ["b"], ["c"]), in_memory), checkpointLocation=tmp_path)
+    with pytest.raises(StateLostError, match=r"dropState\('wc', 'counts', checkpointLocation='[^']*'\); or"):
+        counted(counting(fixed(["a"], ["b"], ["c"], ["d"]), on_server), checkpointLocation=tmp_path)
+    dropState("wc", "counts", tmp_path)
+    counted(counting(fixed(["a"], ["b"], ["c"], ["d"]), on_server), checkpointLocation=tmp_path)
+    with openState("wc", "counts", url=shared_redis.url) as counts:
+        assert dict(counts.items()) == {"d": 1}
+
+
 @pytest.mark.parametrize("step", ["drop", "forget"])
 def test_a_drop_that_was_interrupted_is_done_by_the_next_one(
     tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, step: str

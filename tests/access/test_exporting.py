@@ -31,6 +31,22 @@ def test_all_of_a_state_is_in_the_file(tmp_path: Path, form: str) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_binary_is_base64_in_text(tmp_path: Path, form: str) -> None:
+    topology = TridentTopology()
+    rows = topology.newStream("rows", fixed([(b"\xff\x00", 2)], [(b"\x01", 1)], fields="k binary, n long"))
+    rows.groupBy("k").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sums")
+    counted(topology, checkpointLocation=tmp_path)
+    with openState("wc", "sums", tmp_path) as sums:
+        export_state(sums, tmp_path / f"sums.{form}")
+    lines = (tmp_path / f"sums.{form}").read_text().splitlines()
+    told = {
+        "csv": {'"k","value"', '"/wA=",2', '"AQ==",1'},
+        "jsonl": {'{"k": "/wA=", "value": 2}', '{"k": "AQ==", "value": 1}'},
+    }
+    assert set(lines) == told[form]
+
+
 def test_what_a_format_cannot_hold_leaves_no_file(tmp_path: Path) -> None:
     topology = TridentTopology()
     rows = topology.newStream("rows", fixed([({"a": 1}, 2)], fields="k struct<a: int>, n long"))

@@ -86,8 +86,17 @@ def _write_lines(table: pa.Table, path: Path) -> None:
             file.writelines(line + "\n" for line in json_lines(pa.Table.from_batches([page])))
 
 
+def _with_text(table: pa.Table) -> pa.Table:
+    """CSV is text: binary in base64, as in JSON."""
+    for at, field in enumerate(table.schema):
+        if pa.types.is_binary(field.type):
+            column = [None if value is None else _plain(value) for value in table.column(at).to_pylist()]
+            table = table.set_column(at, field.name, pa.array(column, pa.string()))
+    return table
+
+
 _WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
     "parquet": lambda table, path: pyarrow.parquet.write_table(table, path),
-    "csv": lambda table, path: pyarrow.csv.write_csv(table, path),
+    "csv": lambda table, path: pyarrow.csv.write_csv(_with_text(table), path),
     "jsonl": _write_lines,
 }

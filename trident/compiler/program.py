@@ -68,6 +68,10 @@ class Output:
             return (self.step.window.state.name,)
         return (self.step.source.state.name,) if isinstance(self.step, Emitted) else self.updates
 
+    def missed(self, there: Callable[[str], bool]) -> bool:
+        """Whether a batch passes it by, because none of its states was `there` before the batch."""
+        return bool(self.states) and not any(map(there, self.states))
+
 
 @dataclass(frozen=True, eq=False)
 class Stage:

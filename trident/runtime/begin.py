@@ -176,10 +176,12 @@ def _births(
                     f"{group.name!r}, whose txids are others; give it another name=, or {settings.way_out}"
                 )
             if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
-                raise _lost(name, frozen, birth, step.state.factory, settings)
+                raise _lost(name, frozen, birth, step.state.factory, bool(log.manifest(name)), settings)
             if birth is not None and frozen > birth.txid:
                 demand_this_life(name, report, birth, settings)
-            _demand_not_ahead(name, report, frozen, settings, lacking)
+            _demand_not_ahead(name, report, frozen, settings)
+            if birth is not None and lacking is not None:
+                _demand_not_beyond(name, report, birth, lacking, settings)
             births[name] = birth or Birth(group.name, frozen, lease.epoch)
     return births
 
@@ -197,13 +199,16 @@ def _lacking(
     return None
 
 
-def _lost(name: str, frozen: int, birth: Birth, factory: StateFactory, settings: Settings) -> StateLostError:
-    force = " and force=True" if factory.survives == "server" else ""
+def _lost(
+    name: str, frozen: int, birth: Birth, factory: StateFactory, in_memory: bool, settings: Settings
+) -> StateLostError:
+    """`in_memory`: whether the log knows snapshots of it; what is declared now may be another place."""
+    way = settings.drop(name, "checkpoint") if in_memory else f"{settings.drop(name, 'server')} and force=True"
     return StateLostError(
         f"state {name!r} is gone or in parts gone from {factory!r}, and the log at txid {frozen} knows that it was "
         f"born at {birth.txid}. If it lies elsewhere (another server, database, prefix, kind of store), declare it so; "
         f"else restore the store from a copy; or let it begin anew from the next batch with "
-        f"{settings.drop(name, factory.survives)}{force}; or {settings.way_out}"
+        f"{way}; or {settings.way_out}"
     )
 
 
@@ -225,21 +230,24 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
         reach("start.state.acquired")
 
 
-def _demand_not_ahead(
-    name: str, report: StoreReport, frozen: int, settings: Settings, lacking: tuple[int, int] | None = None
-) -> None:
-    ahead = max((txid for g in report.groups for txid in (g.marker, g.opened) if txid is not None), default=0)
-    if ahead > frozen:
+def _demand_not_ahead(name: str, report: StoreReport, frozen: int, settings: Settings) -> None:
+    if report.reached > frozen:
         raise StateAheadError(
-            f"state {name!r} stands at txid {ahead}, but the log {settings.log_at} froze only up to {frozen}: the "
-            f"log is an old copy. Restore the newest log, or {settings.way_out}"
+            f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} froze only up to {frozen}: "
+            f"the log is an old copy. Restore the newest log, or {settings.way_out}"
         )
-    if lacking is not None and ahead > lacking[0]:
-        txid, stage = lacking
+
+
+def _demand_not_beyond(
+    name: str, report: StoreReport, birth: Birth, lacking: tuple[int, int], settings: Settings
+) -> None:
+    """As `_lacking` gives it. A state that was founded since stands at its birth."""
+    txid, stage = lacking
+    if report.reached > max(txid, birth.txid):
         raise StateAheadError(
-            f"state {name!r} stands at txid {ahead}, but the log {settings.log_at} lacks stage {stage} of batch "
-            f"{txid}: it is an old copy, or that stage is new in this topology. Restore the newest log, or start the "
-            f"former code once, or {settings.way_out}"
+            f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} lacks stage {stage} of "
+            f"batch {txid}: it is an old copy, or that stage is new in this topology. Restore the newest log, or start "
+            f"the former code once, or {settings.way_out}"
         )
 
 

@@ -110,7 +110,7 @@ class Committer:
         turn = Turn()
         given: dict[Node, pa.Table] = {}
         leaving: list[tuple[Sink, Result]] = []
-        stages = self.group.passed(lambda state: self.births[state].txid < txid)
+        stages = self.group.passed(self._there(txid))
         for stage in stages:
             results = self._results(stage, txid, first if stage.number == 1 else None, given, turn)
             given |= self._apply(stage, txid, results, turn.states, self._awaited(stages[stage.number :], txid))
@@ -170,8 +170,9 @@ class Committer:
             return found
         raise CodeChangedError(
             f"state {state!r} stands before batch {txid} of group {self.group.name!r}, which was made by a topology "
-            f"without it: what it missed cannot be known. Give it another name=, or give up log and states with "
-            f"topology.reset(name, checkpointLocation)"
+            f"without it: what it missed cannot be known. Give it another name=, let it begin anew from the next batch "
+            f"with dropState(name, {state!r}, ...), or give up log and states with topology.reset(name, "
+            f"checkpointLocation)"
         )
 
     # --- the stages ------------------------------------------------------------------------------------------
@@ -216,8 +217,8 @@ class Committer:
         results: dict[str, pa.Table] = {}
         for output in stage.updates:
             step = output.step
-            if any(self.births[state].txid >= txid for state in output.states):
-                continue  # a state that was born after this batch gets nothing of it
+            if output.missed(self._there(txid)):
+                continue
             if isinstance(step, Sink):
                 results[output.name] = conform(given[step.source], output.schema)
             elif isinstance(step, LateTuples):
@@ -268,17 +269,18 @@ class Committer:
         self, stage: Stage, txid: int, results: Mapping[str, Result], written: dict[str, Written], awaited: set[Node]
     ) -> dict[Node, pa.Table]:
         """Write the stage's states side by side and read for its queries; gives what later stages start from, if they
-        await anything."""
+        await anything. A state that was born after this batch gets nothing of it, though it may be frozen: by a state
+        of its name that was dropped since."""
         demand_known(results, stage, self.births, txid)
         given: dict[Node, pa.Table] = {}
-        tables = {
-            name: self._frozen.whole(result) for name, result in results.items() if awaited or name in self.stores
-        }
+        missed = {output.name for output in stage.frozen if output.missed(self._there(txid))}
+        wanted = {name for name in results if awaited or name in self.stores} - missed
+        tables = {name: self._frozen.whole(results[name]) for name in wanted}
         queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery)]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
             given[output.step] = self._answer(output, tables[output.name], txid, written)
         for output in stage.frozen:
-            if awaited and output.carried:  # without it only what feeds a state that was born after this batch
+            if awaited and output.carried:
                 given[output.step] = tables.get(output.name, output.schema.empty_table())
         writes = [o for o in stage.frozen if isinstance(o.step, StateWriter)]
         futures = [
@@ -313,10 +315,13 @@ class Committer:
         return output.step in awaited and not isinstance(output.step, StateUpdate)
 
     def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, Written]) -> pa.Table:
-        """A query sees the batches before this one, and of this one what earlier stages wrote."""
+        """A query sees the batches before this one, and of this one what earlier stages wrote; of a state that was born
+        later nothing, as it was at its birth."""
         assert isinstance(output.step, StateQuery)
         state = output.step.updated.state.name
         as_of = txid if state in written else txid - 1
+        if state in self.births:
+            as_of = max(as_of, self.births[state].txid)
         try:
             return self.answer(output.step, table, as_of)
         except StateRecoveringError:
@@ -327,7 +332,7 @@ class Committer:
 
     def _write(self, output: Output, txid: int, table: pa.Table | None, values: bool) -> Applied:
         """One state's part of the batch, healing the store first if it is behind."""
-        if table is None:  # the state was born after this batch was frozen
+        if table is None:
             return Applied(None, 0, 0)
         store = self.stores[output.name]
         update = self._frozen.update(txid, table)
@@ -344,6 +349,10 @@ class Committer:
         return applied
 
     # --- small things ----------------------------------------------------------------------------------------
+
+    def _there(self, txid: int) -> Callable[[str], bool]:
+        """Whether a state was there before this batch."""
+        return lambda state: self.births[state].txid < txid
 
     def living(self, results: Mapping[str, Result]) -> dict[str, Result]:
         """Results that are about to be frozen, with how long each state's values live."""

@@ -37,8 +37,8 @@ def demand_known(results: Mapping[str, Result], stage: Stage, births: Mapping[st
                 f"({_shown(known[name].schema)}); start the former code once so that it commits, or reset"
             )
     for name, output in known.items():
-        born_later = bool(output.states) and all(births[state].txid >= txid for state in output.states)
-        if name not in results and not born_later and not output.optional:
+        missed = output.missed(lambda state: births[state].txid < txid)
+        if name not in results and not missed and not output.optional:
             raise CodeChangedError(f"batch {txid} was frozen without {name!r}; start the former code once, or reset")
 
 

@@ -252,7 +252,8 @@ class BackingStore:
         if meta.values != self._form:
             raise StateShapeError(
                 f"{self._where} was created with values={meta.values}, and is declared with values={self._form}; "
-                f"declare it as it was, or reset the topology"
+                f"declare it as it was, or give the new one another name=, or let it begin anew (dropState), or reset "
+                f"the topology; to keep its values, export them first"
             )
 
     def _demand_newest(self, meta: Meta, lease: Lease) -> None:

@@ -14,6 +14,8 @@ from redis.retry import Retry
 SCHEMES = ("redis://", "rediss://", "unix://")
 SOURCES = ("env:", "file:")
 
+_FILES = frozenset({"ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile"})
+
 Endpoint = tuple[str, int]
 
 
@@ -32,7 +34,8 @@ class Address:
     endpoint: Endpoint | None = None
 
     def connection(self) -> Any:
-        """A new connection, not opened yet. ValueError where the url cannot be had or read."""
+        """A new connection, not opened yet. ValueError where the url cannot be had or read, or names what is not
+        there."""
         pool = redis.ConnectionPool.from_url(
             url_at(self.url),
             protocol=2,
@@ -47,7 +50,17 @@ class Address:
             if pool.connection_kwargs.pop("path", None) is not None:  # a socket file led to the cluster
                 pool.connection_class = redis.Connection
             pool.connection_kwargs.update(host=self.endpoint[0], port=self.endpoint[1])
-        return pool.make_connection()
+        for option in _FILES & pool.connection_kwargs.keys():
+            file = pool.connection_kwargs[option]
+            if file and not Path(file).exists():
+                raise ValueError(f"{option}={file} in the url: there is no such file")
+        try:
+            return pool.make_connection()
+        except TypeError as error:
+            unknown = re.search(r"keyword argument '(\w+)'", str(error))
+            if unknown is None:
+                raise
+            raise ValueError(f"the url has an option {unknown[1]!r} that redis-py does not know") from None
 
     def seeds(self) -> list["Address"]:
         """The servers that the url names, one by one."""

@@ -26,7 +26,7 @@ class Connection:
         self._size = 0
         try:
             self._raw: Any = server.connection()
-        except (TypeError, ValueError) as error:  # TypeError: an option in the url that nobody knows
+        except (TypeError, ValueError) as error:  # TypeError: an option in the url that means nothing there
             raise StateError(f"{where}: {error}") from error
         try:
             self._raw.connect()

@@ -6,7 +6,7 @@ from typing import Literal, TypedDict, Unpack
 from trident_state.expiry import check_ttl
 from trident_state.records.forms import ValueForm
 from trident_state.redis.address import Address, check_url, redacted
-from trident_state.redis.layout import Layout
+from trident_state.redis.layout import PREFIX, Layout
 from trident_state.redis.store import RedisStore
 from trident_state.store import Home, StateIdentity, StateKind, StateShape
 
@@ -51,6 +51,8 @@ class RedisMapState:
         if not isinstance(self.kind, StateKind):
             raise TypeError("say the kind: RedisMapState.opaque(url), .transactional(url) or .nonTransactional(url)")
         check_url(self.url)
+        if not isinstance(self.prefix, str) or not PREFIX.fullmatch(self.prefix):
+            raise ValueError(f"prefix={self.prefix!r}: expected letters, digits, '-', '_', '.' and ':'")
         if self.layout != "hash":
             raise ValueError(f"layout={self.layout!r}: expected 'hash'")
         if self.values not in ("packed", "json"):
@@ -67,8 +69,8 @@ class RedisMapState:
         fits = whole and 1 <= self.groups <= self.buckets < 2**20
         hint = f", such as buckets={-(-self.buckets // self.groups) * self.groups}" if fits else ""
         raise ValueError(
-            f"buckets={self.buckets!r}, groups={self.groups!r}: expected at most 1048576 buckets, "
-            f"a multiple of the number of groups{hint}"
+            f"buckets={self.buckets!r}, groups={self.groups!r}: expected whole numbers, at least 1 and "
+            f"at most 1048576 buckets, a multiple of the number of groups{hint}"
         )
 
     @classmethod

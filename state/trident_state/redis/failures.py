@@ -14,7 +14,7 @@ _MOVING = frozenset({redis.exceptions.MovedError, redis.exceptions.AskError, red
 _DEPOSED = (redis.exceptions.ReadOnlyError, redis.exceptions.ClusterDownError)
 _UNAVAILABLE = {"READONLY", "LOADING", "MASTERDOWN", "BUSY", "NOREPLICAS"}
 _FULL = {"OOM", "MISCONF"}
-_REFUSED = {"NOAUTH", "WRONGPASS", "NOPERM"}
+_REFUSED = {"NOAUTH", "WRONGPASS"}
 
 
 def demand(reply: Reply, where: str, address: Address) -> Reply:
@@ -89,9 +89,13 @@ def failure(where: str, address: Address, error: redis.RedisError) -> StateError
             f"{where}: a key of this state's place at {address.shown} is not ours ({said}). "
             f"Choose another prefix, or move the foreign key away"
         )
-    if words & _REFUSED or isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError):
+    if "NOPERM" in words or isinstance(error, redis.exceptions.NoPermissionError):
         return StateError(
-            f"{where}: the server at {address.shown} refuses us ({said}). "
-            f"Check user and password in the url, and that the user may run scripts on this prefix"
+            f"{where}: the server at {address.shown} refuses us ({said}). Give the user that permission; the guide to "
+            f"state lists what a topology needs, what a reader does, and what lists states"
+        )
+    if words & _REFUSED or isinstance(error, redis.AuthenticationError):
+        return StateError(
+            f"{where}: the server at {address.shown} refuses us ({said}). Check user and password in the url"
         )
     return StateError(f"{where}: the server at {address.shown} answered {said}")

@@ -112,7 +112,8 @@ class Findings:
         if stored != declared:
             raise StateShapeError(
                 f"{self._where} was created with {option}={stored}, and is declared with {option}={declared}; "
-                f"declare it as it was, or reset the topology"
+                f"declare it as it was, or give the new one another name=, or let it begin anew (dropState), or reset "
+                f"the topology; to keep its values, export them first"
             )
 
     def _demand_empty(self, there: set[bytes]) -> None:

@@ -21,7 +21,7 @@ LEGEND = b""
 """The one field of a bucket that is no key (legend.lua): no key is encoded as nothing."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
+PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         names = (self.identity.topology, self.identity.name)
-        if not (_PREFIX.fullmatch(self.prefix) and all(map(_NAME.fullmatch, names))):
+        if not (PREFIX.fullmatch(self.prefix) and all(map(_NAME.fullmatch, names))):
             raise TopologyError(
                 f"{self.prefix!r}, {names[0]!r} and {names[1]!r} cannot name a state in Redis: "
                 f"letters, digits, '-', '_' and '.' are accepted (and ':' in the prefix)"

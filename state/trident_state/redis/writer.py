@@ -27,7 +27,7 @@ from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
 from trident_state.redis.verdicts import Answer, refusal
 from trident_state.redis.wire import Arguments, Blob, call, hmget
-from trident_state.rules import combined
+from trident_state.rules import NO_ROOM, combined
 from trident_state.store import StateKind, StateShape
 
 _MAX_RECORD = 256 * 1024 * 1024
@@ -148,7 +148,7 @@ class Writer:
             raise StateValueError(
                 f"{self._where}: {self._shape.combine.name} of the stored value and the batch's {delta!r} does not fit "
                 f"its type {type_name(self._shape.value)}; the batch is not committed. "
-                f"Declare a wider type for the aggregator's output"
+                f"{NO_ROOM}"
             )
         return self._accepted(task, reply)
 

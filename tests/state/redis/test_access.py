@@ -114,7 +114,7 @@ def test_a_reader_reads_what_is_committed_and_can_do_nothing_else(redis_server: 
                 lambda: reader.create(SECOND, 0),
                 reader.drop,
             ):
-                with pytest.raises(StateError, match="refuses us.*Check user and password.*may run scripts"):
+                with pytest.raises(StateError, match="refuses us.*Give the user that permission; the guide"):
                     write()
         client = redis_server.connect(username="reader", password="secret")
         before = {name: redis_server.client.dump(name) for name in redis_server.client.keys("*")}

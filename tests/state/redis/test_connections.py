@@ -10,7 +10,7 @@ import pytest
 from tests.state.redis.states import LEASE, contents, opened, started, update
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer
-from trident.base.errors import StateUnavailableError
+from trident.base.errors import StateError, StateUnavailableError
 from trident_state.redis.address import Address
 
 
@@ -42,6 +42,18 @@ def test_rediss_speaks_tls_and_demands_a_certificate_it_can_trust(
             assert contents(store, 1) == {f"w{n}": n for n in range(3_000)}
         with opened(url) as store, pytest.raises(StateUnavailableError, match="does not answer.*(?i:certificate)"):
             store.report()
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("ssl_ca_certs=/nowhere.pem", "ssl_ca_certs=/nowhere.pem in the url: there is no such file"),
+        ("foo=bar", "the url has an option 'foo' that redis-py does not know"),
+    ],
+)
+def test_what_a_url_names_and_is_not_there_is_no_matter_of_the_server(query: str, message: str) -> None:
+    with opened(f"rediss://127.0.0.1:1/0?{query}") as store, pytest.raises(StateError, match=message):
+        store.report()
 
 
 def test_a_server_may_ask_for_a_certificate_too(shared_redis: RedisServer, certificate: tuple[Path, Path]) -> None:

@@ -57,7 +57,11 @@ def test_a_factory_is_frozen_equal_picklable_and_tells_no_secret(make: Any, kind
         ({"url": "env:"}, "url 'env:': expected .* env:NAME"),
         ({"buckets": 0}, "buckets=0"),
         ({"groups": 0}, "groups=0"),
+        ({"buckets": 16.0}, "buckets=16.0, groups=1: expected whole numbers"),
         ({"socketTimeout": 0}, "expected seconds"),
+        ({"prefix": ""}, "prefix='': expected letters"),
+        ({"prefix": "a{b}"}, "prefix='a{b}': expected letters"),
+        ({"prefix": 5}, "prefix=5: expected letters"),
     ],
 )
 def test_options_that_mean_nothing_are_refused_where_they_are_written(options: dict[str, Any], message: str) -> None:

@@ -1,0 +1,98 @@
+"""A reset drops a topology's states and log together, and nothing where it may be a slip."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import trident
+from tests.state.backing.maps import LeastMap
+from tests.support.server import RedisServer
+from trident import Count, TridentTopology, listStates
+from trident.base.errors import LogError, StateOwnedError
+from trident.log import RedisLog
+from trident.spouts import FixedBatchSpout
+from trident.state import BackingMapState, MemoryMapState, RedisMapState
+from trident.testing.local import start_local
+
+WORDS = FixedBatchSpout("word string", [["a", "b"], ["a"]])
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    yield
+    for running in trident.active():
+        running.stop()
+
+
+def counting(**states: Any) -> TridentTopology:
+    topology = TridentTopology()
+    words = topology.newStream("words", WORDS).groupBy("word")
+    for name, state in states.items():
+        words.persistentAggregate(state, Count(), "count", name=name)
+    return topology
+
+
+def run(topology: TridentTopology, name: str, checkpoint: Path | None, **options: Any) -> dict[Any, Any]:
+    with start_local(topology, name=name, checkpointLocation=checkpoint, **options) as running:
+        running.processAllAvailable(timeout=20)
+        return dict(running.state("counts").items())
+
+
+def held(server: RedisServer, prefix: str) -> dict[bytes, Any]:
+    with redis.Redis.from_url(server.url) as client:
+        return {key: client.dump(key) for key in client.scan_iter(f"{prefix}*")}
+
+
+def test_where_no_log_is_a_state_that_stands_is_not_dropped(tmp_path: Path, shared_redis: RedisServer) -> None:
+    topology = counting(counts=RedisMapState.opaque(shared_redis.url, prefix=tmp_path.name))
+    counts = run(topology, "wc", tmp_path / "ckpt")
+    before = held(shared_redis, tmp_path.name)
+    with pytest.raises(LogError, match=r"no log of topology 'wc' is in .*ckptt.wc, and states .*: counts\. .*Nothing"):
+        topology.reset("wc", tmp_path / "ckptt")
+    assert held(shared_redis, tmp_path.name) == before
+    assert run(topology, "wc", tmp_path / "ckpt") == counts == {"a": 2, "b": 1}
+    topology.reset("wc", tmp_path / "ckptt", force=True)
+    assert not held(shared_redis, tmp_path.name)
+
+
+def test_so_it_is_with_a_log_in_redis(tmp_path: Path, redis_server: RedisServer) -> None:
+    topology = counting(counts=RedisMapState.opaque(redis_server.url))
+    log = RedisLog(redis_server.url)
+    counts = run(topology, "wc", None, log=log)
+    with pytest.raises(LogError, match=r"no log of topology 'wc' is at RedisLog\(.*prefix='other'"):
+        topology.reset("wc", log=RedisLog(redis_server.url, prefix="other"))
+    assert run(topology, "wc", None, log=log) == counts
+    topology.reset("wc", log=log)
+    assert not listStates(url=redis_server.url) and not held(redis_server, "")
+
+
+def test_it_warns_of_states_on_a_server_that_it_does_not_declare(tmp_path: Path, shared_redis: RedisServer) -> None:
+    state = RedisMapState.opaque(shared_redis.url, prefix=tmp_path.name)
+    run(counting(counts=state, other=state, small=MemoryMapState.opaque()), "wc", tmp_path)
+    with pytest.warns(RuntimeWarning) as told:
+        counting(counts=state).reset("wc", tmp_path)
+    assert [str(each.message).partition(", which")[0] for each in told] == ["reset: the log knew a state 'other'"]
+    assert told[0].filename == __file__
+    left = held(shared_redis, tmp_path.name)
+    assert left and all(b"wc/other" in key for key in left)
+    trident.dropState("wc", "other", url=shared_redis.url, prefix=tmp_path.name, force=True)  # as the warning says
+    assert not held(shared_redis, tmp_path.name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run(counting(counts=state), "wc", tmp_path) == {"a": 2, "b": 1}
+
+
+def test_where_one_place_is_another_topologys_nothing_is_dropped(tmp_path: Path) -> None:
+    entries: dict[bytes, bytes] = {}
+    place = BackingMapState.opaque(lambda identity: LeastMap(entries))  # the same for every state
+    with start_local(counting(counts=place), name="theirs", checkpointLocation=tmp_path / "theirs") as running:
+        running.processAllAvailable(timeout=20)
+    ours = counting(counts=MemoryMapState.opaque())
+    run(ours, "ours", tmp_path / "ours")
+    with pytest.raises(StateOwnedError, match="holds the state 'counts' of topology 'theirs'; nothing was touched"):
+        counting(counts=MemoryMapState.opaque(), more=place).reset("ours", tmp_path / "ours")
+    assert (tmp_path / "ours" / "ours" / "log.sqlite").exists()
