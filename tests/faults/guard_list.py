@@ -192,7 +192,7 @@ GUARDS = [
         "a new stage, batches before it",
         "a commit that is repeated waits for what a new stage would need of a state that is beyond it, for ever",
         "trident/runtime/committer.py",
-        "        stages = self.group.passed(self._there(txid))",
+        "        stages = self.group.passed(there_before(self.births, txid))",
         "        stages = self.group.stages",
         "tests/runtime/test_recovery.py -k new_after_a_power_loss",
     ),

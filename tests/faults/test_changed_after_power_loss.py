@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from tests.support.server import RedisServer
 from trident import Count, MapGet, TridentTopology
@@ -48,11 +47,6 @@ def counted(topology: TridentTopology, folder: Path) -> dict[Any, Any]:
         return dict(running.state("counts").items())
 
 
-def held(server: RedisServer, prefix: str) -> dict[bytes, Any]:
-    with redis.Redis.from_url(server.url) as client:
-        return {key: client.dump(key) for key in client.scan_iter(f"*{prefix}*")}
-
-
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.filterwarnings("ignore:state .* is new:RuntimeWarning")
 def test_whatever_the_log_lost_and_whatever_is_new_it_is_exact_or_refused(
@@ -74,13 +68,13 @@ def test_whatever_the_log_lost_and_whatever_is_new_it_is_exact_or_refused(
             whole = chance.randint(len(batches) - uncommitted, len(batches))
             log.execute("DELETE FROM frozen WHERE stage > 1 AND txid > ?", (whole,))
     log.close()
-    before, more = held(shared_redis, prefix), [*batches, ["a", "z"]]
+    before, more = shared_redis.held(prefix), [*batches, ["a", "z"]]
     assert before
     expected = Counter(word for batch in more for word in batch)
     try:
         assert counted(words(now, state, more), cut) == expected
     except (CodeChangedError, StateAheadError):
-        assert held(shared_redis, prefix) == before
+        assert shared_redis.held(prefix) == before
         shutil.rmtree(cut)
         copy.rename(cut)
         assert counted(words(former, state, more), cut) == expected

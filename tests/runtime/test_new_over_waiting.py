@@ -2,13 +2,11 @@
 gets nothing of it, and gives nothing on. What was there before counts as if they were not."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import trident
 from tests.support.server import RedisServer
 from trident import Count, MapGet, TridentTopology, dropState
 from trident.base.errors import StateUnavailableError
@@ -19,14 +17,10 @@ from trident.testing.local import start_local
 
 BATCHES = [["a", "b"], ["a"], ["c", "a"]]
 COUNTS = {"a": 3, "b": 1, "c": 1}
-pytestmark = pytest.mark.filterwarnings("ignore:state .* is new:RuntimeWarning")
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
+pytestmark = [
+    pytest.mark.usefixtures("nothing_left_running"),
+    pytest.mark.filterwarnings("ignore:state .* is new:RuntimeWarning"),
+]
 
 
 @pytest.fixture(params=["memory", "redis"])

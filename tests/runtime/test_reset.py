@@ -1,12 +1,10 @@
 """A reset drops a topology's states and log together, and nothing where it may be a slip."""
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 import trident
 from tests.state.backing.maps import LeastMap
@@ -18,14 +16,8 @@ from trident.spouts import FixedBatchSpout
 from trident.state import BackingMapState, MemoryMapState, RedisMapState
 from trident.testing.local import start_local
 
+pytestmark = pytest.mark.usefixtures("nothing_left_running")
 WORDS = FixedBatchSpout("word string", [["a", "b"], ["a"]])
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_running() -> Iterator[None]:
-    yield
-    for running in trident.active():
-        running.stop()
 
 
 def counting(**states: Any) -> TridentTopology:
@@ -42,21 +34,16 @@ def run(topology: TridentTopology, name: str, checkpoint: Path | None, **options
         return dict(running.state("counts").items())
 
 
-def held(server: RedisServer, prefix: str) -> dict[bytes, Any]:
-    with redis.Redis.from_url(server.url) as client:
-        return {key: client.dump(key) for key in client.scan_iter(f"{prefix}*")}
-
-
 def test_where_no_log_is_a_state_that_stands_is_not_dropped(tmp_path: Path, shared_redis: RedisServer) -> None:
     topology = counting(counts=RedisMapState.opaque(shared_redis.url, prefix=tmp_path.name))
     counts = run(topology, "wc", tmp_path / "ckpt")
-    before = held(shared_redis, tmp_path.name)
+    before = shared_redis.held(tmp_path.name)
     with pytest.raises(LogError, match=r"no log of topology 'wc' is in .*ckptt.wc, and states .*: counts\. .*Nothing"):
         topology.reset("wc", tmp_path / "ckptt")
-    assert held(shared_redis, tmp_path.name) == before
+    assert shared_redis.held(tmp_path.name) == before
     assert run(topology, "wc", tmp_path / "ckpt") == counts == {"a": 2, "b": 1}
     topology.reset("wc", tmp_path / "ckptt", force=True)
-    assert not held(shared_redis, tmp_path.name)
+    assert not shared_redis.held(tmp_path.name)
 
 
 def test_so_it_is_with_a_log_in_redis(tmp_path: Path, redis_server: RedisServer) -> None:
@@ -67,7 +54,7 @@ def test_so_it_is_with_a_log_in_redis(tmp_path: Path, redis_server: RedisServer)
         topology.reset("wc", log=RedisLog(redis_server.url, prefix="other"))
     assert run(topology, "wc", None, log=log) == counts
     topology.reset("wc", log=log)
-    assert not listStates(url=redis_server.url) and not held(redis_server, "")
+    assert not listStates(url=redis_server.url) and not redis_server.held("")
 
 
 def test_it_warns_of_states_on_a_server_that_it_does_not_declare(tmp_path: Path, shared_redis: RedisServer) -> None:
@@ -77,10 +64,10 @@ def test_it_warns_of_states_on_a_server_that_it_does_not_declare(tmp_path: Path,
         counting(counts=state).reset("wc", tmp_path)
     assert [str(each.message).partition(", which")[0] for each in told] == ["reset: the log knew a state 'other'"]
     assert told[0].filename == __file__
-    left = held(shared_redis, tmp_path.name)
+    left = shared_redis.held(tmp_path.name)
     assert left and all(b"wc/other" in key for key in left)
     trident.dropState("wc", "other", url=shared_redis.url, prefix=tmp_path.name, force=True)  # as the warning says
-    assert not held(shared_redis, tmp_path.name)
+    assert not shared_redis.held(tmp_path.name)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert run(counting(counts=state), "wc", tmp_path) == {"a": 2, "b": 1}

@@ -96,6 +96,10 @@ class RedisServer:
         """A new client that never sends a command twice on its own."""
         return redis.Redis.from_url(self.url, **{"retry": Retry(NoBackoff(), 0), "socket_timeout": 20, **options})
 
+    def held(self, prefix: str = "") -> dict[bytes, Any]:
+        """All that stands under names that begin so, byte for byte."""
+        return {name: self.client.dump(name) for name in self.client.scan_iter(f"{prefix}*")}
+
     def start(self) -> Self:
         """Start on this port and folder, and return when it answers (an AOF has been read then)."""
         assert not self.running, "the server is running already"

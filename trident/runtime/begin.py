@@ -25,7 +25,7 @@ from trident.runtime.crash import reach
 from trident.runtime.fitting import demand_fitting
 from trident.runtime.home import LogHome
 from trident.runtime.lives import demand_this_life, of_another_life
-from trident.runtime.log import Birth, TransactionLog
+from trident.runtime.log import Birth, TransactionLog, there_before
 from trident.runtime.same_shape import demand_same_shape
 from trident.runtime.settings import Settings
 from trident_state.store import StateFactory, StateIdentity, Store, StoreReport
@@ -192,8 +192,7 @@ def _lacking(
     """The first batch that is not whole, and the stage of it that is not frozen. No state can stand beyond it: one is
     written when all stages of the batch before are frozen."""
     for txid in history.frozen:
-        there = {state for state, birth in births.items() if birth.txid < txid}
-        for stage in group.passed(there.__contains__)[1:]:
+        for stage in group.passed(there_before(births, txid))[1:]:
             if log.frozen(group.name, txid, stage.number) is None:
                 return txid, stage.number
     return None

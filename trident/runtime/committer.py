@@ -45,7 +45,7 @@ from trident.runtime.frozen import freeze, with_life, with_skipped, without_skip
 from trident.runtime.frozen_batches import FrozenBatches
 from trident.runtime.hottest import Hottest, hottest_of
 from trident.runtime.lives import demand_this_log, of_another_life
-from trident.runtime.log import Birth, TransactionLog
+from trident.runtime.log import Birth, TransactionLog, there_before
 from trident.runtime.sinks import HandOver, no_sinks
 from trident.runtime.stored import AsOf
 from trident.runtime.threads import Threads
@@ -110,7 +110,7 @@ class Committer:
         turn = Turn()
         given: dict[Node, pa.Table] = {}
         leaving: list[tuple[Sink, Result]] = []
-        stages = self.group.passed(self._there(txid))
+        stages = self.group.passed(there_before(self.births, txid))
         for stage in stages:
             results = self._results(stage, txid, first if stage.number == 1 else None, given, turn)
             given |= self._apply(stage, txid, results, turn.states, self._awaited(stages[stage.number :], txid))
@@ -217,7 +217,7 @@ class Committer:
         results: dict[str, pa.Table] = {}
         for output in stage.updates:
             step = output.step
-            if output.missed(self._there(txid)):
+            if output.missed(there_before(self.births, txid)):
                 continue
             if isinstance(step, Sink):
                 results[output.name] = conform(given[step.source], output.schema)
@@ -273,7 +273,7 @@ class Committer:
         of its name that was dropped since."""
         demand_known(results, stage, self.births, txid)
         given: dict[Node, pa.Table] = {}
-        missed = {output.name for output in stage.frozen if output.missed(self._there(txid))}
+        missed = {output.name for output in stage.frozen if output.missed(there_before(self.births, txid))}
         wanted = {name for name in results if awaited or name in self.stores} - missed
         tables = {name: self._frozen.whole(results[name]) for name in wanted}
         queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery)]
@@ -349,10 +349,6 @@ class Committer:
         return applied
 
     # --- small things ----------------------------------------------------------------------------------------
-
-    def _there(self, txid: int) -> Callable[[str], bool]:
-        """Whether a state was there before this batch."""
-        return lambda state: self.births[state].txid < txid
 
     def living(self, results: Mapping[str, Result]) -> dict[str, Result]:
         """Results that are about to be frozen, with how long each state's values live."""

@@ -9,7 +9,7 @@ from trident.base.types import same_types
 from trident.compiler.engine import Result
 from trident.compiler.program import Group, Stage
 from trident.runtime.frozen import thaw, without_skipped
-from trident.runtime.log import Birth, TransactionLog
+from trident.runtime.log import Birth, TransactionLog, there_before
 
 
 def demand_fitting(group: Group, log: TransactionLog, births: Mapping[str, Birth], txid: int) -> None:
@@ -37,7 +37,7 @@ def demand_known(results: Mapping[str, Result], stage: Stage, births: Mapping[st
                 f"({_shown(known[name].schema)}); start the former code once so that it commits, or reset"
             )
     for name, output in known.items():
-        missed = output.missed(lambda state: births[state].txid < txid)
+        missed = output.missed(there_before(births, txid))
         if name not in results and not missed and not output.optional:
             raise CodeChangedError(f"batch {txid} was frozen without {name!r}; start the former code once, or reset")
 

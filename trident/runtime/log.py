@@ -1,6 +1,6 @@
 """What the runtime asks of a transaction log: the one durable record of what each batch is and how far it came."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,6 +18,11 @@ class Birth:
     group: str
     txid: int
     epoch: int = field(default=0, compare=False)
+
+
+def there_before(births: Mapping[str, Birth], txid: int) -> Callable[[str], bool]:
+    """Whether a state was there before this batch; what was born after it gets nothing of it."""
+    return lambda state: state in births and births[state].txid < txid
 
 
 class LogReading(Protocol):
