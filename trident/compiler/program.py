@@ -4,17 +4,15 @@ Stage 1 reads the spouts and no state. A stage ends where state steps begin: its
 them, and these are what is frozen. Stage k+1 starts from what the state steps of stage k give.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 
+from trident.compiler.outline import Outline, outline_of
 from trident.plan.nodes import (
     Debug,
-    Emitted,
     LateTuples,
-    LettersOf,
     Node,
     RequestSource,
     Sink,
@@ -41,36 +39,17 @@ class Output:
     For a Sink: the tuples that enter it; what already is a table there is handed on by the driver.
     For any other node: its own tuples, carried over because a later stage reads them beside a state's new values
     (``join(stream, counts.newValuesStream())``), or because a state update does; the table enters that stage as it is.
-    `updates` are then the states of the updates that alone read it; of their fields, only what these need is carried.
+    Where updates alone read it, only the fields that these need are carried.
     """
 
     name: str
     step: Node
     schema: pa.Schema
-    updates: tuple[str, ...] = ()
 
     @property
     def carried(self) -> bool:
         """Whether these tuples enter no state step, but only a later stage."""
         return not isinstance(self.step, StateStep | Sink)
-
-    @property
-    def optional(self) -> bool:
-        """Whether nothing of it means that it is empty."""
-        return isinstance(self.step, LettersOf)
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """The states without which nobody would make this output; () for one that is made in any case."""
-        if isinstance(self.step, StateWriter):
-            return (self.step.state.name,)
-        if isinstance(self.step, LateTuples):
-            return (self.step.window.state.name,)
-        return (self.step.source.state.name,) if isinstance(self.step, Emitted) else self.updates
-
-    def missed(self, there: Callable[[str], bool]) -> bool:
-        """Whether a batch passes it by, because none of its states was `there` before the batch."""
-        return bool(self.states) and not any(map(there, self.states))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,11 +86,6 @@ class Stage:
         """Whether there is anything for an engine to do."""
         return bool(self.outputs or self.debugs or self.effects)
 
-    def leaves(self, there: Callable[[str], bool]) -> bool:
-        """Whether anything of a batch stays or goes out here, in a state that was `there` before it or elsewhere."""
-        out = self.debugs or self.effects or any(isinstance(o.step, Sink) for o in self.frozen)
-        return bool(out) or any(there(step.state.name) for step in self.states)
-
     @cached_property
     def reads(self) -> tuple[Node, ...]:
         """What it needs of earlier stages, and the spouts in stage 1."""
@@ -122,8 +96,8 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Spouts that share txids, because merge, join or a common state connects them. `name` is stable over restarts:
-    the first spout's stream name in alphabetical order."""
+    """Spouts that share txids, because merge, join or a common state connects them. `name`: the first spout's stream
+    name in alphabetical order; in a run, the name under which the log knows the group, which stays."""
 
     name: str
     spouts: tuple[SpoutSource, ...]
@@ -139,10 +113,10 @@ class Group:
         """What leaves the topology, in stage order."""
         return tuple(o for s in self.stages for o in s.frozen if isinstance(o.step, Sink))
 
-    def passed(self, there: Callable[[str], bool]) -> tuple[Stage, ...]:
-        """The stages that a batch goes through: without the last ones, where they are new, and all their states younger
-        than the batch. `there`: whether a state was there before it."""
-        return self.stages[: max((s.number for s in self.stages if s.leaves(there)), default=1)]
+    @cached_property
+    def outline(self) -> Outline:
+        """What each of its frozen outputs is: a batch is frozen with it."""
+        return outline_of(self.stages)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -240,7 +240,7 @@ def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:
     needed = {field for update in updates for field in update_fields(update)}
     kept = [field for field in node.schema.names if field in needed] or node.schema.names[:1]
     schema = nullable(arrow_schema(select(node.schema, kept)))
-    return Output(name, node, schema, tuple(update.state.name for update in updates))
+    return Output(name, node, schema)
 
 
 def update_fields(update: StateUpdate) -> tuple[str, ...]:

@@ -1,11 +1,15 @@
 """How a run begins: the log is taken first, then every state, and only then is read what each of them holds.
 
-Whatever does not fit is refused before anything is written to a store, with the way out.
+Whatever does not fit is refused before anything is written to a store, with the way out. Who may refuse what:
+
+- `membership`: streams, states and outputs that met, parted, were renamed or got another source;
+- `program_check`: another program than the one that froze the batches which wait to be committed;
+- this module: states that are another topology's or log's, lost, ahead of the log, or declared otherwise.
 """
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trident.base.attempt import Lease
 from trident.base.errors import (
@@ -22,10 +26,11 @@ from trident.plan.nodes import StateWriter
 from trident.runtime.alone import explaining
 from trident.runtime.coordinator import History
 from trident.runtime.crash import reach
-from trident.runtime.fitting import demand_fitting
 from trident.runtime.home import LogHome
 from trident.runtime.lives import demand_this_life, of_another_life
-from trident.runtime.log import Birth, TransactionLog, there_before
+from trident.runtime.log import AttemptRecord, Birth, TransactionLog
+from trident.runtime.membership import Membership, join_log
+from trident.runtime.program_check import Names, waiting_names
 from trident.runtime.same_shape import demand_same_shape
 from trident.runtime.settings import Settings
 from trident_state.store import StateFactory, StateIdentity, Store, StoreReport
@@ -33,28 +38,34 @@ from trident_state.store import StateFactory, StateIdentity, Store, StoreReport
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a run starts from: its lease, its acquired states, and how far each group came."""
+    """What a run starts from: its program, whose groups have the log's names; its lease, its acquired states, how far
+    each group came, and what the outputs of waiting batches are called in this program."""
 
+    program: Program
     lease: Lease
     stores: dict[str, Store]
     births: dict[str, Birth]
     histories: dict[str, History]
+    waiting: dict[str, dict[int, Names]]
 
 
 def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
     """Take the log, then the states. Raises FencedError, StateError and LogError as DESIGN's start rules say."""
     before, lease = log.lease(), None
-    stores = open_stores(program, log, settings)
+    joined = join_log(program, log, settings)
+    stores = open_stores(joined.program, log, settings)
     try:
         with explaining(log, before):
             for name, store in stores.items():
                 report = store.report()
-                _demand_ours(name, report, _step(program, name), program, log, settings)
+                _demand_ours(name, report, _step(joined.program, name), joined.program, log, settings)
                 _demand_our_drivers(name, report, before, log, settings)
         lease = log.take()
         reach("start.log.taken")
         with explaining(log, lease):
-            return _begun(program, log, settings, stores, lease)
+            if join_log(program, log, settings).members != joined.members:
+                raise LogError(f"another driver changed the log {settings.log_at} during this start; start again")
+            return _begun(joined, log, settings, stores, lease, before)
     except BaseException as error:
         close_all(stores)
         if lease is not None and isinstance(error, Exception):
@@ -63,17 +74,42 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
         raise
 
 
-def _begun(program: Program, log: TransactionLog, settings: Settings, stores: dict[str, Store], lease: Lease) -> Begun:
+def _begun(
+    joined: Membership,
+    log: TransactionLog,
+    settings: Settings,
+    stores: dict[str, Store],
+    lease: Lease,
+    before: Lease | None,
+) -> Begun:
     """Take every state, now that the log is ours."""
+    program = joined.program
     histories = {group.name: log.history(group.name) for group in program.groups}
+    histories |= {name: History(txid) for name, txid in joined.members.founded.items()}
     births = _births(program, stores, log, lease, histories, settings)
     _demand_groups_known(program, log)
-    for group in program.groups:
-        for txid in histories[group.name].frozen:
-            demand_fitting(group, log, births, txid)
+    waiting = {
+        group.name: waiting_names(group, histories[group.name].frozen, log, births, settings.way_out)
+        for group in program.groups
+    }
+    if joined.changed:
+        log.enroll(lease, joined.members)
     _acquire(stores, births, log, lease)
+    for group in program.groups:
+        histories[group.name] = _with_attempts(log.history(group.name), log.attempts(group.name), before)
     reach("start.done")
-    return Begun(lease, stores, births, histories)
+    return Begun(program, lease, stores, births, histories, waiting)
+
+
+def _with_attempts(history: History, attempts: Mapping[int, AttemptRecord], before: Lease | None) -> History:
+    """Add what earlier drivers attempted. One that gave the log back did not die; then nobody's death counts."""
+    held = before is not None and before.token != ""
+    deaths = {
+        txid: attempt.deaths + int(before is not None and attempt.epoch == before.epoch)
+        for txid, attempt in attempts.items()
+        if held
+    }
+    return replace(history, attempts={txid: attempt.number for txid, attempt in attempts.items()}, deaths=deaths)
 
 
 def open_stores(program: Program, log: TransactionLog, settings: Settings) -> dict[str, Store]:
@@ -160,7 +196,7 @@ def _births(
     births: dict[str, Birth] = {}
     for group in program.groups:
         frozen = histories[group.name].last_frozen
-        lacking = _lacking(group, histories[group.name], log, known)
+        furthest = _furthest(group, histories[group.name], log)
         for step in group.states:
             name = step.state.name
             report = stores[name].report()
@@ -170,32 +206,28 @@ def _births(
                     f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old "
                     f"copy. Restore the newest log, or {settings.way_out}"
                 )
-            if birth is not None and birth.group != group.name:
-                raise CodeChangedError(
-                    f"state {name!r} was written by the batch group {birth.group!r}, this topology writes it from "
-                    f"{group.name!r}, whose txids are others; give it another name=, or {settings.way_out}"
-                )
             if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
                 raise _lost(name, frozen, birth, step.state.factory, bool(log.manifest(name)), settings)
             if birth is not None and frozen > birth.txid:
                 demand_this_life(name, report, birth, settings)
             _demand_not_ahead(name, report, frozen, settings)
-            if birth is not None and lacking is not None:
-                _demand_not_beyond(name, report, birth, lacking, settings)
+            if birth is not None and report.reached > max(furthest, birth.txid):  # one founded since is at its birth
+                raise StateAheadError(
+                    f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} lacks a later "
+                    f"stage of batch {furthest}: it is an old copy, or that stage is new in this topology. Restore the "
+                    f"newest log, or start the former code once, or {settings.way_out}"
+                )
             births[name] = birth or Birth(group.name, frozen, lease.epoch)
     return births
 
 
-def _lacking(
-    group: Group, history: History, log: TransactionLog, births: Mapping[str, Birth]
-) -> tuple[int, int] | None:
-    """The first batch that is not whole, and the stage of it that is not frozen. No state can stand beyond it: one is
-    written when all stages of the batch before are frozen."""
+def _furthest(group: Group, history: History, log: TransactionLog) -> int:
+    """Return the last batch that a state of the group can have reached: none is written before all stages of the batch
+    before are frozen."""
     for txid in history.frozen:
-        for stage in group.passed(there_before(births, txid))[1:]:
-            if log.frozen(group.name, txid, stage.number) is None:
-                return txid, stage.number
-    return None
+        if any(log.frozen(group.name, txid, stage.number) is None for stage in group.stages):
+            return txid
+    return history.last_frozen
 
 
 def _lost(
@@ -237,19 +269,6 @@ def _demand_not_ahead(name: str, report: StoreReport, frozen: int, settings: Set
         )
 
 
-def _demand_not_beyond(
-    name: str, report: StoreReport, birth: Birth, lacking: tuple[int, int], settings: Settings
-) -> None:
-    """As `_lacking` gives it. A state that was founded since stands at its birth."""
-    txid, stage = lacking
-    if report.reached > max(txid, birth.txid):
-        raise StateAheadError(
-            f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} lacks stage {stage} of "
-            f"batch {txid}: it is an old copy, or that stage is new in this topology. Restore the newest log, or start "
-            f"the former code once, or {settings.way_out}"
-        )
-
-
 def _demand_groups_known(program: Program, log: TransactionLog) -> None:
     """A group that this topology lacks must not wait with a frozen batch."""
     ours = {group.name for group in program.groups}
@@ -258,5 +277,6 @@ def _demand_groups_known(program: Program, log: TransactionLog) -> None:
         if name not in ours and waiting:
             raise CodeChangedError(
                 f"batch {waiting[0]} of the batch group {name!r} is frozen and not committed, and this topology has no "
-                f"such group (it has {', '.join(sorted(ours))}); start the former code once so that it commits"
+                f"such group (it has {', '.join(sorted(ours))}); start the former program once, so that it commits. "
+                f"Nothing was written"
             )

@@ -40,12 +40,12 @@ from trident.plan.nodes import (
     WindowUpdate,
 )
 from trident.runtime.crash import reach
-from trident.runtime.fitting import demand_known
 from trident.runtime.frozen import freeze, with_life, with_skipped, without_skipped
 from trident.runtime.frozen_batches import FrozenBatches
 from trident.runtime.hottest import Hottest, hottest_of
 from trident.runtime.lives import demand_this_log, of_another_life
-from trident.runtime.log import Birth, TransactionLog, there_before
+from trident.runtime.log import Birth, TransactionLog
+from trident.runtime.program_check import Names
 from trident.runtime.sinks import HandOver, no_sinks
 from trident.runtime.stored import AsOf
 from trident.runtime.threads import Threads
@@ -84,7 +84,8 @@ class Turn:
 
 @dataclass
 class Committer:
-    """Commits one group's batches. `stores` are acquired under `lease`; `births` is what the log knows of them."""
+    """Commits one group's batches. `stores` are acquired under `lease`; `births` is what the log knows of them.
+    `waiting` tells what the outputs of batches that an earlier run froze are called in this program."""
 
     group: Group
     log: TransactionLog
@@ -96,6 +97,7 @@ class Committer:
     run_stage: RunStage
     answer: AnswerQuery
     hand_over: HandOver = no_sinks
+    waiting: Mapping[int, Names] = field(default_factory=dict)
     healed: list[tuple[str, int, int]] = field(default_factory=list)
     _updates: dict[StateUpdate, RunUpdate] = field(default_factory=dict)
     _windows: dict[WindowUpdate, RunWindow] = field(default_factory=dict)
@@ -110,10 +112,9 @@ class Committer:
         turn = Turn()
         given: dict[Node, pa.Table] = {}
         leaving: list[tuple[Sink, Result]] = []
-        stages = self.group.passed(there_before(self.births, txid))
-        for stage in stages:
+        for stage in self.group.stages:
             results = self._results(stage, txid, first if stage.number == 1 else None, given, turn)
-            given |= self._apply(stage, txid, results, turn.states, self._awaited(stages[stage.number :], txid))
+            given |= self._apply(stage, txid, results, turn.states, self._awaited(stage, txid))
             turn.dead |= {
                 o.step.source.step: _rows(results[o.name])
                 for o in stage.updates
@@ -192,7 +193,8 @@ class Committer:
         if frozen is not None:
             results, skipped = without_skipped(frozen)
             turn.skipped.update(skipped)
-            return results
+            names = self.waiting.get(txid)
+            return results if names is None else {names[name]: r for name, r in results.items() if name in names}
         if stage.number == 1:
             raise self._lacking(txid)
         reach("commit.stage.before")
@@ -214,16 +216,15 @@ class Committer:
     def _updated(self, stage: Stage, txid: int, given: Mapping[Node, pa.Table]) -> dict[str, pa.Table]:
         """What the stage's updates make of their states, from these as the batch before left them."""
         emitting = {o.step.source: o.name for o in stage.updates if isinstance(o.step, Emitted)}
+        unborn = self._unborn(txid)
         results: dict[str, pa.Table] = {}
         for output in stage.updates:
             step = output.step
-            if output.missed(there_before(self.births, txid)):
-                continue
             if isinstance(step, Sink):
                 results[output.name] = conform(given[step.source], output.schema)
-            elif isinstance(step, LateTuples):
+            elif isinstance(step, LateTuples) and step.window.state.name not in unborn:
                 results[output.name] = self._late_tuples(step, given[step.source], txid)
-            if not isinstance(step, StateUpdate):
+            if not isinstance(step, StateUpdate) or step.state.name in unborn:
                 continue
             made = self._made(step, given[step.source], txid)
             results[output.name] = made.puts
@@ -257,10 +258,16 @@ class Committer:
         time = self._frozen.time(txid) if state in self._lives else None
         return AsOf(self.stores[state], txid - 1, partial(self.heal, state, txid - 1), time)
 
-    def _awaited(self, later: tuple[Stage, ...], txid: int) -> set[Node]:
-        """What later stages start from, if one of them is still to be computed. If not, the states may be at later
-        batches already (a power loss takes a COMMITTED from the log, not from a server), where this batch's values
-        cannot be read any more."""
+    def _unborn(self, txid: int) -> set[str]:
+        """Return the states that were born after this batch. Each was dropped since: it gets nothing of the batch, and
+        gives nothing on."""
+        return {state for state, birth in self.births.items() if birth.txid >= txid}
+
+    def _awaited(self, stage: Stage, txid: int) -> set[Node]:
+        """Return what later stages start from, if one of them is still to be computed. If not, the states may be at
+        later batches already (a power loss takes a COMMITTED from the log, not from a server), where this batch's
+        values cannot be read any more."""
+        later = [other for other in self.group.stages if other.number > stage.number]
         if all(self.log.frozen(self.group.name, txid, stage.number) is not None for stage in later):
             return set()
         return {node for stage in later for node in stage.reads}
@@ -268,24 +275,25 @@ class Committer:
     def _apply(
         self, stage: Stage, txid: int, results: Mapping[str, Result], written: dict[str, Written], awaited: set[Node]
     ) -> dict[Node, pa.Table]:
-        """Write the stage's states side by side and read for its queries; gives what later stages start from, if they
-        await anything. A state that was born after this batch gets nothing of it, though it may be frozen: by a state
-        of its name that was dropped since."""
-        demand_known(results, stage, self.births, txid)
+        """Write the stage's states side by side and read for its queries. Return what later stages start from, if they
+        await anything."""
         given: dict[Node, pa.Table] = {}
-        missed = {output.name for output in stage.frozen if output.missed(there_before(self.births, txid))}
-        wanted = {name for name in results if awaited or name in self.stores} - missed
+        unborn = self._unborn(txid)
+        wanted = {name for name in results if (awaited or name in self.stores) and name not in unborn}
         tables = {name: self._frozen.whole(results[name]) for name in wanted}
         queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery)]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
-            given[output.step] = self._answer(output, tables[output.name], txid, written)
+            asking = tables.get(output.name, output.schema.empty_table())
+            given[output.step] = self._answer(output, asking, txid, written)
         for output in stage.frozen:
             if awaited and output.carried:
                 given[output.step] = tables.get(output.name, output.schema.empty_table())
         writes = [o for o in stage.frozen if isinstance(o.step, StateWriter)]
+        given |= {o.step: o.schema.empty_table() for o in writes if o.name in unborn}
         futures = [
-            (o, self.side_by_side.submit(self._write, o, txid, tables.get(o.name), self._asks_values(o, awaited)))
+            (o, self.side_by_side.submit(self._write, o, txid, tables[o.name], self._asks_values(o, awaited)))
             for o in writes
+            if o.name not in unborn
         ]
         failures: list[BaseException] = []
         for output, future in futures:
@@ -293,15 +301,11 @@ class Committer:
             if error is not None:
                 failures.append(error)
                 continue
-            applied = future.result()
-            table = tables.get(output.name)
-            if table is None:
-                written[output.name] = Written(0, applied.written)
-            else:
-                assert isinstance(output.step, StateWriter)
-                written[output.name] = Written(table.num_rows, applied.written, hottest_of(output.step, table))
-            if table is None or isinstance(output.step, StateUpdate):  # nothing, or the new values themselves
-                given[output.step] = output.schema.empty_table() if table is None else table
+            applied, table = future.result(), tables[output.name]
+            assert isinstance(output.step, StateWriter)
+            written[output.name] = Written(table.num_rows, applied.written, hottest_of(output.step, table))
+            if isinstance(output.step, StateUpdate):  # these are the new values themselves
+                given[output.step] = table
             elif applied.values is not None:
                 given[output.step] = table.set_column(
                     table.num_columns - 1, table.schema.field(table.num_columns - 1), applied.values
@@ -330,10 +334,8 @@ class Committer:
             self.heal(state, as_of)
             return self.answer(output.step, table, as_of)
 
-    def _write(self, output: Output, txid: int, table: pa.Table | None, values: bool) -> Applied:
-        """One state's part of the batch, healing the store first if it is behind."""
-        if table is None:
-            return Applied(None, 0, 0)
+    def _write(self, output: Output, txid: int, table: pa.Table, values: bool) -> Applied:
+        """Write one state's part of the batch, healing the store first if it is behind."""
         store = self.stores[output.name]
         update = self._frozen.update(txid, table)
         reach("commit.state.before")

@@ -14,14 +14,14 @@ and stale failures closed.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, TridentError
 from trident.runtime import events as on
-from trident.runtime.events import Action, BatchPlan, Event, Positions
+from trident.runtime.events import Action, BatchPlan, Event, Positions, positions_after
 
 
 class Status(enum.Enum):
@@ -72,13 +72,15 @@ class History:
 
     committed: the last committed txid. positions: where the spouts stand after the last frozen one.
     frozen: txids that are frozen and not committed, in order.
-    planned: attempt number and plan of the txids after these, in order, without gaps.
+    attempts: the number of the last attempt at each txid after these, where earlier runs made one.
+    deaths: how many drivers in a row died while an attempt at such a txid was under way.
     """
 
     committed: int = 0
     positions: Positions = field(default_factory=dict)
     frozen: tuple[int, ...] = ()
-    planned: tuple[tuple[int, BatchPlan], ...] = ()
+    attempts: Mapping[int, int] = field(default_factory=dict)
+    deaths: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def last_frozen(self) -> int:
@@ -97,7 +99,7 @@ class Coordinator:
         self.positions = history.positions
         self._history = history
         self._batches: dict[int, Batch] = {}
-        self._attempts: dict[int, int] = {}
+        self._attempts = dict(history.attempts)
         self._failures: dict[int, int] = {}
         self._actions: list[Action] = []
         self._succeeding = False
@@ -114,16 +116,11 @@ class Coordinator:
     # --- in and out ------------------------------------------------------------------------------------------
 
     def start(self) -> list[Action]:
-        """Take up what an earlier run left: repeat the last success, commit what is frozen, run what is planned."""
+        """Take up what an earlier run left: repeat the last success, commit what is frozen. Batches of which nothing
+        was frozen are planned anew: nobody outside has seen them."""
         for txid in self._history.frozen:
             attempt = TransactionAttempt(txid, 0, self._epoch)
             self._batches[txid] = Batch(attempt, Status.FROZEN, {})
-        previous = self.positions
-        for offset, (number, plan) in enumerate(self._history.planned):
-            txid = self.frozen + 1 + offset
-            self._attempts[txid] = number
-            self._batches[txid] = Batch(self._next_attempt(txid), Status.PLANNING, previous, plan)
-            previous = _moved(previous, plan)
         if self.committed:
             self._succeeding = True
             self._do(on.Succeed(self.committed))
@@ -152,7 +149,7 @@ class Coordinator:
         if batch.plan is not None and batch.plan != event.plan:
             self._discard_after(event.attempt.txid)
         batch.plan = event.plan
-        batch.after = _moved(batch.previous, event.plan)
+        batch.after = positions_after(batch.previous, event.plan)
         self._run(batch)
 
     def _nothing_there(self, event: on.NothingThere) -> None:
@@ -287,7 +284,12 @@ class Coordinator:
             return
         txid = max(self._batches, default=self.committed) + 1
         previous = self._position_before(txid)
-        if previous is not None:
+        if previous is None:
+            return
+        deaths = self._history.deaths.get(txid, 0)
+        if deaths >= self._rules.maxAttempts:
+            self._stop(_deadly(txid, deaths))
+        else:
             self._batches[txid] = Batch(self._next_attempt(txid), Status.PLANNING, previous)
             self._plan(self._batches[txid])
 
@@ -299,7 +301,7 @@ class Coordinator:
 
     def _plan(self, batch: Batch) -> None:
         if batch.plan is not None and not self._rules.replans:
-            batch.after = _moved(batch.previous, batch.plan)
+            batch.after = positions_after(batch.previous, batch.plan)
             self._run(batch)
             self._plan_next()
             return
@@ -378,9 +380,12 @@ class Coordinator:
         return batch if batch is not None and batch.attempt == attempt and batch.status is status else None
 
 
-def _moved(before: Positions, plan: BatchPlan) -> Positions:
-    """Positions after a batch, as far as its plan tells: a spout that had nothing stays where it was."""
-    return {**before, **{stream: metadata for stream, metadata in plan.items() if metadata is not None}}
+def _deadly(txid: int, deaths: int) -> BatchFailedError:
+    return BatchFailedError(
+        f"the driver died {deaths} times in a row while batch {txid} was under way (maxAttempts={deaths}): too little "
+        f"memory, perhaps, or code that ends the process. Nothing of the batch was written. This run stops; the next "
+        f"start tries it again"
+    )
 
 
 _HANDLERS: dict[type, Callable[[Coordinator, Any], None]] = {

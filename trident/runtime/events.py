@@ -12,11 +12,19 @@ Positions = dict[str, Metadata]
 """Where each spout stands after a batch: what its next plan starts from."""
 
 
+def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | None = None) -> Positions:
+    """Return where the spouts stand after a batch: where `emitted` says, for those that only know it after emission,
+    else at the batch's own metadata; a spout that had nothing stays."""
+    told = emitted or {}
+    moved = {stream: metadata if told.get(stream) is None else told[stream] for stream, metadata in plan.items()}
+    return {**previous, **{stream: position for stream, position in moved.items() if position is not None}}
+
+
 # --- events: what happened ---------------------------------------------------------------------------------------
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """The batch is named, and the log holds it."""
+    """The batch is named."""
 
     attempt: TransactionAttempt
     plan: BatchPlan
@@ -110,7 +118,7 @@ Event = (
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Name the batch and log the name. `kept`: the plan of an earlier attempt, of which the spouts that replay
+    """Name the batch. `kept`: the plan of an earlier attempt, of which the spouts that replay
     exactly keep their part. Answer: Planned, NothingThere or PlanFailed."""
 
     attempt: TransactionAttempt

@@ -51,10 +51,10 @@ class FrozenBatches:
 
     def time(self, txid: int) -> float:
         """When a batch was planned: logged with its plan, hence the same at every replay."""
-        planned = self.log.plan(self.group, txid)
-        if planned is None:
+        batch = self.log.batch(self.group, txid)
+        if batch is None:
             raise LogCorruptError(f"group {self.group!r} lacks the plan of batch {txid}")
-        return planned[1]
+        return batch.time
 
     def whole(self, result: Result) -> pa.Table:
         """All rows of a result, from its files where it has some."""

@@ -34,12 +34,13 @@ from trident.compiler.program import Group
 from trident.plan.nodes import Node
 from trident.runtime import events as on
 from trident.runtime.alone import explained
+from trident.runtime.attempts import Attempts
 from trident.runtime.committer import Committer, Turn
 from trident.runtime.coordinator import Coordinator, History, Rules, Status
 from trident.runtime.crash import reach
 from trident.runtime.deadlines import Deadlines
 from trident.runtime.frozen import FrozenOutput, freeze, with_skipped
-from trident.runtime.log import TransactionLog
+from trident.runtime.log import BatchRecord, TransactionLog
 from trident.runtime.reading import CommitGate
 from trident.runtime.settings import Settings
 from trident.runtime.slots import Slots
@@ -69,6 +70,7 @@ class _Held(msgspec.Struct, frozen=True):
     results: Mapping[str, Result]
     outputs: dict[str, FrozenOutput]
     positions: on.Positions
+    batch: BatchRecord
 
 
 class GroupRun:
@@ -118,6 +120,10 @@ class GroupRun:
         self._at_hand: dict[int, Mapping[str, Result]] = {}
         """What was frozen, until it is committed: of the very attempt that froze, whichever others end late."""
         self._plans: dict[int, on.BatchPlan] = {}
+        self._times: dict[int, float] = {}
+        """When each batch was planned."""
+        self._outline = group.outline.encode()
+        self._attempts = Attempts(group, log, lease, history)
         self._dead: set[TransactionAttempt] = set()
         self.gate = CommitGate(lambda: self.committed)
         self._rest = threading.Condition()
@@ -251,12 +257,9 @@ class GroupRun:
                 return
             reach("plan.made")
             if plan is None:
-                if action.kept is not None:
-                    self._log.unplanned(self._lease, self.group.name, attempt.txid)
                 self.post(on.NothingThere(attempt))
                 return
-            self._log.planned(self._lease, self.group.name, attempt, plan, time)
-            reach("plan.logged")
+            self._times[attempt.txid] = time
             self._trace.began(self.group.name, attempt, began)
             self._trace.phase(self.group.name, attempt.txid, "plan", self._clock.monotonic() - began)
             self.post(on.Planned(attempt, plan))
@@ -279,9 +282,11 @@ class GroupRun:
             return
         try:
             self._trace.began(self.group.name, attempt, began)
+            self._attempts.begin(attempt)
             reach("emit.before")
             emissions = self._sources.emit(attempt, action.plan)
             reach("emit.after")
+            self._attempts.check(attempt, action.plan, emissions)
             if self._over(attempt):
                 return
             self._queue.put(lambda: self._deadlines.begin(attempt, self._clock.monotonic()))
@@ -293,7 +298,8 @@ class GroupRun:
             reach("run.after")
             outputs = {name: freeze(r) for name, r in with_skipped(results, result.skipped).items()}
             positions = self._sources.after(action.previous, action.plan, emissions)
-            self._held[attempt] = _Held(results, outputs, positions)
+            batch = BatchRecord(action.plan, self._times[attempt.txid], self._outline)
+            self._held[attempt] = _Held(results, outputs, positions, batch)
             if self._over(attempt):
                 self._held.pop(attempt, None)
                 return
@@ -326,7 +332,8 @@ class GroupRun:
         attempt, held, began = action.attempt, self._held[action.attempt], self._clock.monotonic()
         try:
             reach("freeze.before")
-            self._log.freeze(self._lease, self.group.name, attempt, held.positions, held.outputs)
+            txid = attempt.txid
+            self._log.freeze(self._lease, self.group.name, txid, held.batch, held.positions, held.outputs)
             reach("freeze.after")
         except BaseException as error:
             self._queue.put(on.Broken(error))
@@ -378,6 +385,7 @@ class GroupRun:
 
     def _finish_batch(self, txid: int, turn: Turn, began: float) -> None:
         self._at_hand.pop(txid, None)
+        self._times.pop(txid, None)
         self._queue.put(lambda: self._forget(txid))
         self._trace.phase(self.group.name, txid, "commit", self._clock.monotonic() - began)
         self._trace.committed(self.group.name, txid, turn)
@@ -398,8 +406,8 @@ class GroupRun:
             reach("success.before")
             plan = self._plans.pop(txid, None)
             if plan is None:
-                logged = self._log.plan(self.group.name, txid)
-                plan = logged[0] if logged else {}
+                batch = self._log.batch(self.group.name, txid)
+                plan = batch.plan if batch else {}
             self._sources.success(txid, plan)
             reach("success.after")
             self._trimming.after(self.committed)

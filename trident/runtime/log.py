@@ -1,13 +1,14 @@
-"""What the runtime asks of a transaction log: the one durable record of what each batch is and how far it came."""
+"""The transaction log as the runtime sees it: the one durable record of what each batch is and how far it came."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.attempt import Lease
 from trident.runtime.coordinator import History
 from trident.runtime.events import BatchPlan, Positions
 from trident.runtime.frozen import FrozenOutput
+from trident_spouts.executor import Metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +21,54 @@ class Birth:
     epoch: int = field(default=0, compare=False)
 
 
-def there_before(births: Mapping[str, Birth], txid: int) -> Callable[[str], bool]:
-    """Whether a state was there before this batch; what was born after it gets nothing of it."""
-    return lambda state: state in births and births[state].txid < txid
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
+    """A stream that the log knows: the group that last had it, and its spout's position after that group's last frozen
+    batch.
+
+    `source` names the kind of spout ("" where it is not known). `active`: the last program that started had it.
+    """
+
+    group: str
+    position: Metadata = None
+    source: str = ""
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Every stream and every output that the log knows, with the group that has it, and the groups that are new.
+
+    `founded` are groups without a batch yet, each with the txid that its first batch follows.
+    """
+
+    streams: Mapping[str, StreamRecord] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    founded: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """What a frozen batch is, beside its content. `time`: when it was planned, in seconds since 1970. `outline`: the
+    program that froze it (`trident.compiler.outline`)."""
+
+    plan: BatchPlan
+    time: float
+    outline: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """The last attempt at a batch of which nothing is frozen yet.
+
+    `epoch`: of the driver that made it. `deaths`: how many drivers in a row died, before that one, with an attempt at
+    it under way. `digests`: of what each transactional stream emitted for it (`trident.runtime.replay_check`).
+    """
+
+    number: int
+    epoch: int
+    deaths: int = 0
+    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 class LogReading(Protocol):
@@ -38,15 +84,23 @@ class LogReading(Protocol):
         ...
 
     def groups(self) -> list[str]:
-        """The groups that ever froze a batch."""
+        """The groups there are: each one a sequence of txids."""
         ...
 
     def history(self, group: str) -> History:
         """How far this group came."""
         ...
 
-    def plan(self, group: str, txid: int) -> tuple[BatchPlan, float] | None:
-        """The plan and the time of a batch, while it is kept."""
+    def members(self) -> Members:
+        """The streams and outputs that ever were started."""
+        ...
+
+    def attempts(self, group: str) -> dict[int, AttemptRecord]:
+        """The batches after the last frozen one that were attempted."""
+        ...
+
+    def batch(self, group: str, txid: int) -> BatchRecord | None:
+        """What a frozen batch is, while it is kept."""
         ...
 
     def frozen(self, group: str, txid: int, stage: int) -> dict[str, FrozenOutput] | None:
@@ -71,8 +125,8 @@ class LogReading(Protocol):
 class TransactionLog(LogReading, Protocol):
     """One topology's log. Every write is refused with FencedError unless the lease is the one last given out.
 
-    Durable before it returns: `freeze`, `freeze_stage`, `born`, `forget`, `publish`, `sync`. The others survive a
-    killed process at once, and a power loss with the next durable write.
+    Durable before it returns: `enroll`, `freeze`, `freeze_stage`, `born`, `forget`, `publish`, `sync`. The others
+    survive a killed process at once, and a power loss with the next durable write.
     """
 
     def take(self) -> Lease:
@@ -83,23 +137,25 @@ class TransactionLog(LogReading, Protocol):
         """The driver is done: nobody has this log until the next `take`."""
         ...
 
-    def planned(self, lease: Lease, group: str, attempt: TransactionAttempt, plan: BatchPlan, time: float) -> None:
-        """Record a plan. Another plan than the one recorded for this txid voids the plans of later ones."""
+    def enroll(self, lease: Lease, members: Members) -> None:
+        """Make these the streams and outputs that the log knows, and found the groups that are new."""
         ...
 
-    def unplanned(self, lease: Lease, group: str, txid: int) -> None:
-        """Forget the plans from `txid` on (none of them is frozen)."""
+    def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
+        """Record an attempt at a batch, before anything of it is emitted. Survives a killed process."""
         ...
 
     def freeze(
         self,
         lease: Lease,
         group: str,
-        attempt: TransactionAttempt,
+        txid: int,
+        batch: BatchRecord,
         positions: Positions,
         outputs: Mapping[str, FrozenOutput],
     ) -> None:
-        """The first stage's results of the batch after the last frozen one. Refused for any other txid."""
+        """Record the first stage's results of the batch after the last frozen one, and where its streams stand after
+        it. Refused for any other txid. The record of its attempts goes."""
         ...
 
     def freeze_stage(

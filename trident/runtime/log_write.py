@@ -6,6 +6,9 @@ from trident.base.attempt import Lease
 from trident.runtime.log_server import WRITE
 from trident_state.redis.wire import bulks, call
 
+_MOST_WORDS = 4_000
+"""Words that the script hands to one command: Lua's stack takes twice as many."""
+
 
 class Write:
     """One write while it is put together."""
@@ -21,23 +24,24 @@ class Write:
         return self
 
     def set(self, key: bytes, fields: Mapping[str, bytes | str | int]) -> "Write":
-        if fields:
-            words = [word for name, value in fields.items() for word in (name.encode(), _bytes(value))]
-            self._deeds += [b"set", self._place(key), b"%d" % len(words), *words]
-        return self
+        words = [word for name, value in fields.items() for word in (name.encode(), _bytes(value))]
+        return self._deed(b"set", key, words)
 
     def drop(self, key: bytes, fields: Iterable[str]) -> "Write":
-        words = [field.encode() for field in fields]
-        if words:
-            self._deeds += [b"drop", self._place(key), b"%d" % len(words), *words]
+        return self._deed(b"drop", key, [field.encode() for field in fields])
+
+    def _deed(self, verb: bytes, key: bytes, words: list[bytes]) -> "Write":
+        for at in range(0, len(words), _MOST_WORDS):
+            some = words[at : at + _MOST_WORDS]
+            self._deeds += [verb, self._place(key), b"%d" % len(some), *some]
         return self
 
     def delete(self, key: bytes) -> "Write":
         self._deeds += [b"delete", self._place(key), b"0"]
         return self
 
-    def packed(self, lease: Lease, name: str) -> bytes:
-        fence = (lease.token.encode(), b"%d" % lease.epoch, name.encode(), b"%d" % self._must_count)
+    def packed(self, lease: Lease, number: int) -> bytes:
+        fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % number, b"%d" % self._must_count)
         return call(WRITE, [bulks([key]) for key in self._keys], *fence, *self._musts, *self._deeds)
 
     def _place(self, key: bytes) -> bytes:

@@ -2,36 +2,39 @@
 
 Under one hash tag, so that a cluster keeps all of it on one server::
 
-    prefix:{topology}:log:m                 format, uuid, lease, the last write's name, the groups
-    prefix:{topology}:log:g:<group>         committed, frozen, kept, positions, plans (p:<txid>), sizes (s:<txid>)
+    prefix:{topology}:log:m                 format, uuid, lease, the last write's number, the groups
+    prefix:{topology}:log:t                 streams (stream:<name>, position:<name>) and outputs (output:<name>)
+    prefix:{topology}:log:g:<group>         committed, frozen, kept, batches (b:<txid>), attempts (a:<txid>),
+                                            sizes (s:<txid>:<stage>)
     prefix:{topology}:log:f:<group>:<txid>  what a batch froze: an index a stage (<stage>), a body an output
     prefix:{topology}:log:s                 the states' births and manifests
 
-Every write is one script: refused under another lease, or where a field is not what this driver knows it to be, done
-as a whole else, and done once however often it is sent. The server writes and fsyncs it before it answers.
+Every write is one script. It is refused under another lease, or where a field is not what this driver knows it to be;
+else it is done as a whole. Writes are numbered under each lease: one that arrives twice, or late, after newer ones,
+changes nothing. The server writes and fsyncs it before it answers.
 """
 
 import json
 import secrets
 import threading
 import uuid
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.base.names import check_name
 from trident.runtime.coordinator import History
-from trident.runtime.events import BatchPlan, Positions
+from trident.runtime.events import Positions
 from trident.runtime.frozen import FrozenOutput, folder_of
-from trident.runtime.log import Birth
+from trident.runtime.log import AttemptRecord, BatchRecord, Birth, Members, StreamRecord
+from trident.runtime.log_migration import FORMER_REDIS, VERSION, batch_checksum, check_nothing_waits, migrated_group
 from trident.runtime.log_server import FOUND, TAKE, LogServer
 from trident.runtime.log_write import Write
 from trident_state.redis.address import Address
 from trident_state.redis.wire import bulks, call, command
 
-FORMAT = "trident log 1"
+FORMAT = "trident log 2"
 MOST_BYTES = 256 << 20
 """What one batch may freeze; a server takes 512 MB in one argument, and holds a write twice while it does it."""
 
@@ -54,11 +57,11 @@ class RedisTransactionLog:
         check_name("topology", topology)
         self._where = f"the log of topology {topology!r}"
         self._base = f"{prefix}:{{{topology}}}:log"
-        self._meta, self._states = self._key("m"), self._key("s")
+        self._meta, self._states, self._members = self._key("m"), self._key("s"), self._key("t")
         self._lock = threading.RLock()
         self._reading = reading
-        self._images: dict[str, Fields] = {}
-        """What stands in the hash of each group, as this driver wrote it."""
+        self._frozen_upto: dict[str, int] = {}
+        """The last frozen txid of each group, as this driver knows it."""
         self._writes = 0
         self._server = LogServer(address, self._where, reading)
         try:
@@ -75,7 +78,25 @@ class RedisTransactionLog:
     def _found(self, topology: str) -> str:
         fields = [word.encode() for word in (FORMAT, topology, uuid.uuid4().hex)]
         (found,) = self._server.ask(call(FOUND, [bulks([self._meta])], *fields))
+        if found[0] == FORMER_REDIS.encode():
+            self._migrate()
+            found = [FORMAT.encode(), *found[1:]]
         return self._checked(found, topology)
+
+    def _migrate(self) -> None:
+        """Bring a log of version 0.1.0 into today's format, in one write under whatever lease is in force."""
+        lease, hashes = self.lease(), {group: self._all(self._group(group)) for group in self.groups()}
+        stands = [
+            (g, self._number(fields, "committed"), self._number(fields, "frozen")) for g, fields in hashes.items()
+        ]
+        check_nothing_waits(self._where, stands)
+        write = Write(self._meta).set(self._meta, {"format": FORMAT})
+        for group, fields in hashes.items():
+            key = self._group(group)
+            write.must(key, "frozen", fields["frozen"])
+            streams, new, gone = migrated_group(group, fields)
+            write.drop(key, gone).set(key, new).set(self._members, streams)
+        self._write(lease or Lease(0, ""), write)
 
     def _look(self, topology: str) -> str:
         (found,) = self._server.ask(command(b"HMGET", self._meta, b"format", b"topology", b"uuid"))
@@ -84,6 +105,11 @@ class RedisTransactionLog:
         return self._checked(found, topology)
 
     def _checked(self, found: Sequence[bytes], topology: str) -> str:
+        if found[0] == FORMER_REDIS.encode():
+            raise LogError(
+                f"{self._where} was written by version {VERSION}: start its topology once with this version, which "
+                f"brings it into today's format"
+            )
         if list(found[:2]) != [FORMAT.encode(), topology.encode()] or not found[2]:
             raise self._corrupt(f"{self._meta.decode()} is not its beginning (this version reads {FORMAT!r})")
         return str(found[2], "ascii")
@@ -96,7 +122,6 @@ class RedisTransactionLog:
         token = secrets.token_hex(8)
         self._demand_writing()
         with self._lock:
-            self._images.clear()
             (told,) = self._server.ask(call(TAKE, [bulks([self._meta])], token.encode(), self._uuid.encode()))
         if told[0] != b"OK":
             raise LogError(f"{self._where} is gone from its server, or another one stands there; start again")
@@ -121,86 +146,93 @@ class RedisTransactionLog:
     def history(self, group: str) -> History:
         fields = self._all(self._group(group))
         committed, frozen = self._number(fields, "committed"), self._number(fields, "frozen")
-        planned: list[tuple[int, BatchPlan]] = []
-        for txid in sorted(txid for txid in _txids(fields, "p:") if txid > frozen):
-            if txid != frozen + 1 + len(planned):
-                raise self._corrupt(f"group {group!r} lacks the plan of batch {frozen + 1 + len(planned)}")
-            attempt, plan, _ = self._plan_of(group, txid, fields[f"p:{txid}"])
-            planned.append((attempt, plan))
         waiting = tuple(range(committed + 1, frozen + 1))
         there = self._server.ask(*[command(b"HEXISTS", self._frozen(group, txid), b"1") for txid in waiting])
         missing = [txid for txid, found in zip(waiting, there, strict=True) if not found]
         if missing:
             raise self._corrupt(f"group {group!r} lacks the frozen content of batch {missing[0]}")
-        return History(committed, self._json(fields.get("positions", b"{}")), waiting, tuple(planned))
+        self._frozen_upto[group] = frozen
+        streams = self.members().streams.items()
+        positions = {name: stream.position for name, stream in streams if stream.group == group and stream.active}
+        return History(committed, positions, waiting)
 
-    def planned(self, lease: Lease, group: str, attempt: TransactionAttempt, plan: BatchPlan, time: float) -> None:
-        text, txid, key = json.dumps(plan, separators=(",", ":")), attempt.txid, self._group(group)
-        record = json.dumps([attempt.attempt, text, time, _plan_checksum(txid, text, time)]).encode()
-        with self._lock:
-            image = self._image(group)
-            write, old = Write(self._meta), image.get(f"p:{txid}", b"")
-            write.must(key, "frozen", image.get("frozen", b""))  # in one that fell back it would stand behind a gap
-            write.must(key, f"p:{txid}", old).set(key, {f"p:{txid}": record})
-            void = set[int]()
-            if old and self._plan_of(group, txid, old)[1] != plan:  # as the coordinator compares: order means nothing
-                void = {later for later in _txids(image, "p:") if later > txid}
-            self._write(lease, write.drop(key, [f"p:{later}" for later in void]))
-            image[f"p:{txid}"] = record
-            for later in void:
-                del image[f"p:{later}"]
+    def members(self) -> Members:
+        fields = self._all(self._members)
+        streams = dict[str, StreamRecord]()
+        for name in _names(fields, "stream:"):
+            group, source, active = self._json(fields[f"stream:{name}"])
+            position = self._json(fields.get(f"position:{name}", b"null"))
+            streams[name] = StreamRecord(group, position, source, active)
+        return Members(streams, {name: fields[f"output:{name}"].decode() for name in _names(fields, "output:")})
 
-    def unplanned(self, lease: Lease, group: str, txid: int) -> None:
-        with self._lock:
-            image, key = self._image(group), self._group(group)
-            void = [f"p:{later}" for later in _txids(image, "p:") if later >= txid]
-            self._write(lease, Write(self._meta).drop(key, void))
-            for field in void:
-                del image[field]
+    def enroll(self, lease: Lease, members: Members) -> None:
+        fields = dict[str, bytes | str | int]()
+        for name, stream in members.streams.items():
+            fields[f"stream:{name}"] = _text([stream.group, stream.source, stream.active])
+            fields[f"position:{name}"] = _text(stream.position)
+        fields |= {f"output:{name}": group for name, group in members.outputs.items()}
+        write = Write(self._meta).delete(self._members).set(self._members, fields)
+        known = self.groups()
+        for group, txid in members.founded.items():
+            if group not in known:
+                write.set(self._group(group), {"committed": txid, "frozen": txid, "kept": txid})
+                write.set(self._meta, {f"group:{group}": 1})
+                self._frozen_upto[group] = txid
+        self._write(lease, write)
 
-    def plan(self, group: str, txid: int) -> tuple[BatchPlan, float] | None:
-        (found,) = self._server.ask(command(b"HGET", self._group(group), b"p:%d" % txid))
-        return None if found is None else self._plan_of(group, txid, found)[1:]
+    def attempts(self, group: str) -> dict[int, AttemptRecord]:
+        fields = self._all(self._group(group))
+        return {txid: AttemptRecord(*self._json(fields[f"a:{txid}"])) for txid in _txids(fields, "a:")}
+
+    def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
+        text = _text([record.number, record.epoch, record.deaths, dict(record.digests)])
+        self._write(lease, Write(self._meta).set(self._group(group), {f"a:{txid}": text}))
+
+    def batch(self, group: str, txid: int) -> BatchRecord | None:
+        (found,) = self._server.ask(command(b"HGET", self._group(group), b"b:%d" % txid))
+        if found is None:
+            return None
+        try:
+            plan, time, outline, checksum = self._json(found)
+        except (TypeError, ValueError):
+            raise self._corrupt(f"group {group!r}: the plan of batch {txid} is no plan") from None
+        if batch_checksum(txid, plan, time, outline) != checksum:
+            raise self._corrupt(f"group {group!r}: the checksum of the plan of batch {txid} does not fit")
+        return BatchRecord(self._json(plan), time, outline)
 
     def freeze(
         self,
         lease: Lease,
         group: str,
-        attempt: TransactionAttempt,
+        txid: int,
+        batch: BatchRecord,
         positions: Positions,
         outputs: Mapping[str, FrozenOutput],
     ) -> None:
-        txid, key = attempt.txid, self._group(group)
+        key = self._group(group)
         with self._lock:
-            image = self._image(group)
-            if self._number(image, "frozen") != txid - 1:
+            if self._frozen_upto.get(group) != txid - 1:
                 self.sync(lease)
                 raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
-            fields = {
-                "frozen": b"%d" % txid,
-                "positions": json.dumps(positions, separators=(",", ":")).encode(),
-                f"s:{txid}": _size_record(outputs),
-            }
-            write = Write(self._meta).must(key, "frozen", image.get("frozen", b""))
-            write.set(self._frozen(group, txid), self._content(group, txid, 1, outputs)).set(key, fields)
-            self._write(lease, write.set(self._meta, {f"group:{group}": 1}))
-            image.update(fields)
+            write = Write(self._meta).must(key, "frozen", b"%d" % (txid - 1))
+            write.set(self._frozen(group, txid), self._content(group, txid, 1, outputs))
+            fields = {"frozen": txid, f"b:{txid}": _batch_text(txid, batch), f"s:{txid}:1": _size_text(outputs)}
+            write.set(key, fields).drop(key, [f"a:{txid}"])
+            at = {f"position:{name}": _text(position) for name, position in positions.items()}
+            self._write(lease, write.set(self._members, at))
+            self._frozen_upto[group] = txid
 
     def freeze_stage(
         self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
     ) -> None:
-        place, key = self._frozen(group, txid), self._group(group)
+        place = self._frozen(group, txid)
         with self._lock:
             if self._server.ask(command(b"HEXISTS", place, b"%d" % stage))[0]:
                 self.sync(lease)
                 return
-            image = self._image(group)
-            old = image.get(f"s:{txid}", b"[0,[]]")
-            fields = {f"s:{txid}": _size_record(outputs, self._json(old))}
             write = Write(self._meta).must(place, str(stage), b"")
-            write.set(place, self._content(group, txid, stage, outputs)).set(key, fields)
-            self._write(lease, write)
-            image.update(fields)
+            write.set(place, self._content(group, txid, stage, outputs))
+            self._write(lease, write.set(self._group(group), {f"s:{txid}:{stage}": _size_text(outputs)}))
 
     def _content(
         self, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
@@ -235,14 +267,13 @@ class RedisTransactionLog:
     def committed(self, lease: Lease, group: str, txid: int) -> None:
         key = self._group(group)
         with self._lock:
-            image = self._image(group)
-            if self._number(image, "committed") != txid - 1 or self._number(image, "frozen") < txid:
+            (stood,) = self._server.ask(command(b"HGET", key, b"committed"))
+            frozen = self._frozen_upto.get(group, 0)
+            if stood != b"%d" % (txid - 1) or frozen < txid:
                 self.sync(lease)
                 raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
-            write = Write(self._meta).must(key, "committed", image.get("committed", b""))
-            write.must(key, "frozen", image["frozen"])
+            write = Write(self._meta).must(key, "committed", stood).must(key, "frozen", b"%d" % frozen)
             self._write(lease, write.set(key, {"committed": txid}))
-            image["committed"] = b"%d" % txid
 
     # --- states ------------------------------------------------------------------------------------------------
 
@@ -277,35 +308,40 @@ class RedisTransactionLog:
     def trim(self, lease: Lease, group: str, needed: int, keep_batches: int, keep_bytes: int) -> list[str]:
         key = self._group(group)
         with self._lock:
-            image = self._image(group)
-            txids = sorted((txid for txid in _txids(image, "s:") if txid <= needed), reverse=True)
-            records = {txid: self._json(image[f"s:{txid}"]) for txid in txids}
-            until, total = needed - min(keep_batches, len(txids)), 0
-            for txid in txids[:keep_batches]:
-                total += records[txid][0]
+            fields = self._all(key)
+            sizes = dict[int, int]()
+            folders = dict[int, list[str]]()
+            for txid, (size, names) in self._sizes(fields):
+                sizes[txid] = sizes.get(txid, 0) + size
+                folders.setdefault(txid, []).extend(names)
+            newest = sorted((txid for txid in sizes if txid <= needed), reverse=True)
+            until, total = needed - min(keep_batches, len(newest)), 0
+            for txid in newest[:keep_batches]:
+                total += sizes[txid]
                 if total > keep_bytes:
                     until = max(until, txid)
                     break
-            kept = max(self._number(image, "kept"), until)
-            gone = sorted(txid for txid in txids if txid <= until)
-            plans = [txid for txid in _txids(image, "p:") if txid < until]
-            for at in range(0, max(1, len(gone), len(plans)), _AT_ONCE):
+            gone = sorted(txid for txid in newest if txid <= until)
+            batches = [txid for txid in _txids(fields, "b:") if txid < until]
+            kept = max(self._number(fields, "kept"), until)
+            for at in range(0, max(1, len(gone), len(batches)), _AT_ONCE):
                 now = gone[at : at + _AT_ONCE]
-                fields = [f"s:{txid}" for txid in now] + [f"p:{txid}" for txid in plans[at : at + _AT_ONCE]]
-                write = Write(self._meta).set(key, {"kept": kept}) if self._known(image) else Write(self._meta)
-                write.drop(key, fields)
+                write = Write(self._meta).set(key, {"kept": kept} if "frozen" in fields else {})
+                write.drop(key, [name for name in fields for txid in now if name.startswith(f"s:{txid}:")])
+                write.drop(key, [f"b:{txid}" for txid in batches[at : at + _AT_ONCE]])
                 for txid in now:
                     write.delete(self._frozen(group, txid))
                 self._write(lease, write)
-                for field in fields:
-                    del image[field]
-            if self._known(image):
-                image["kept"] = b"%d" % kept
-        return [folder for txid in gone for folder in records[txid][1]]
+        return [folder for txid in gone for folder in folders[txid]]
 
     def folders(self, group: str) -> set[str]:
-        fields = self._all(self._group(group))
-        return {folder for txid in _txids(fields, "s:") for folder in self._json(fields[f"s:{txid}"])[1]}
+        return {folder for _, (_, folders) in self._sizes(self._all(self._group(group))) for folder in folders}
+
+    def _sizes(self, fields: Fields) -> Iterator[tuple[int, tuple[int, list[str]]]]:
+        """Yield what the stages of batches froze: txid, bytes and folders."""
+        for name, text in fields.items():
+            if name.startswith("s:"):
+                yield int(name.split(":")[1]), self._json(text)
 
     def kept_since(self, group: str) -> int:
         return self._number(self._all(self._group(group)), "kept")
@@ -319,12 +355,13 @@ class RedisTransactionLog:
         with self._lock:
             for group in self.groups():
                 key = self._group(group)
-                names = [self._frozen(group, txid) for txid in sorted(_txids(self._all(key), "s:"))]
+                names = [
+                    self._frozen(group, txid) for txid in sorted({txid for txid, _ in self._sizes(self._all(key))})
+                ]
                 for at in range(0, len(names), _AT_ONCE):
                     self._server.ask(command(b"UNLINK", *names[at : at + _AT_ONCE]))
                 self._server.ask(command(b"UNLINK", key))
-            self._server.ask(command(b"UNLINK", self._states), command(b"UNLINK", self._meta))
-            self._images.clear()
+            self._server.ask(*[command(b"UNLINK", each) for each in (self._members, self._states, self._meta)])
 
     def close(self) -> None:
         self._server.close()
@@ -336,12 +373,8 @@ class RedisTransactionLog:
         self._demand_writing()
         with self._lock:
             self._writes += 1
-            try:
-                (told,) = self._server.ask(write.packed(lease, f"{lease.token}.{self._writes}"))
-                self._demand(lease, told)
-            except BaseException:
-                self._images.clear()  # whether it was done is not known
-                raise
+            (told,) = self._server.ask(write.packed(lease, self._writes))
+            self._demand(lease, told)
 
     def _demand_writing(self) -> None:
         if self._reading:
@@ -363,18 +396,9 @@ class RedisTransactionLog:
                 f"whether the states can go on, else restore a newer copy of the log"
             )
 
-    def _image(self, group: str) -> Fields:
-        if group not in self._images:
-            self._images[group] = self._all(self._group(group))
-        return self._images[group]
-
     def _all(self, key: bytes) -> Fields:
         (found,) = self._server.ask(command(b"HGETALL", key))
         return {str(name, "utf-8"): value for name, value in zip(found[::2], found[1::2], strict=True)}
-
-    @staticmethod
-    def _known(image: Fields) -> bool:
-        return "frozen" in image
 
     def _key(self, part: str) -> bytes:
         return f"{self._base}:{part}".encode()
@@ -390,15 +414,6 @@ class RedisTransactionLog:
         if not value.isdigit():
             raise self._corrupt(f"{field} is no number")
         return int(value)
-
-    def _plan_of(self, group: str, txid: int, record: bytes) -> tuple[int, BatchPlan, float]:
-        try:
-            attempt, text, time, checksum = self._json(record)
-        except (TypeError, ValueError):
-            raise self._corrupt(f"group {group!r}: the plan of batch {txid} is no plan") from None
-        if _plan_checksum(txid, text, time) != checksum:
-            raise self._corrupt(f"group {group!r}: the checksum of the plan of batch {txid} does not fit")
-        return attempt, self._json(text), time
 
     def _json(self, text: bytes | str) -> Any:
         try:
@@ -419,16 +434,24 @@ class RedisTransactionLog:
         )
 
 
+def _names(fields: Fields, prefix: str) -> list[str]:
+    return [name.removeprefix(prefix) for name in fields if name.startswith(prefix)]
+
+
 def _txids(fields: Fields, prefix: str) -> set[int]:
-    return {int(name.removeprefix(prefix)) for name in fields if name.startswith(prefix)}
+    return {int(name) for name in _names(fields, prefix)}
 
 
-def _size_record(outputs: Mapping[str, FrozenOutput], before: Sequence[Any] = (0, ())) -> bytes:
-    """How many bytes a batch froze, and the folders of its files."""
-    size = before[0] + sum(output.size for output in outputs.values())
-    folders = [*before[1], *(folder_of(output) for output in outputs.values() if output.files)]
-    return json.dumps([size, folders], separators=(",", ":")).encode()
+def _text(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _plan_checksum(txid: int, plan: str, time: float) -> int:
-    return zlib.crc32(f"{txid}|{time!r}|{plan}".encode())
+def _size_text(outputs: Mapping[str, FrozenOutput]) -> bytes:
+    """Return how many bytes a stage froze, and the folders of its files."""
+    size = sum(output.size for output in outputs.values())
+    return _text([size, [folder_of(output) for output in outputs.values() if output.files]])
+
+
+def _batch_text(txid: int, batch: BatchRecord) -> bytes:
+    plan = json.dumps(batch.plan, separators=(",", ":"))
+    return _text([plan, batch.time, batch.outline, batch_checksum(txid, plan, batch.time, batch.outline)])

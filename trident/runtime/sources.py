@@ -7,7 +7,7 @@ import threading
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident.plan.nodes import Node, SpoutSource
-from trident.runtime.events import BatchPlan, Positions
+from trident.runtime.events import BatchPlan, Positions, positions_after
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 
 logger = logging.getLogger(__name__)
@@ -60,14 +60,10 @@ class Sources:
         return emissions
 
     def after(self, previous: Positions, plan: BatchPlan, emissions: dict[Node, Emission | None]) -> Positions:
-        """Where the spouts stand after an emitted batch."""
-        positions = dict(previous)
-        for stream, node in self._nodes.items():
-            emission = emissions[node]
-            if emission is not None:
-                after = self._json(stream, emission.after)
-                positions[stream] = plan[stream] if after is None else after
-        return positions
+        """Return where the spouts stand after an emitted batch."""
+        given = {stream: emissions[node] for stream, node in self._nodes.items()}
+        emitted = {stream: self._json(stream, emission.after) for stream, emission in given.items() if emission}
+        return positions_after(previous, plan, emitted)
 
     def success(self, txid: int, plan: BatchPlan) -> None:
         """Everything up to `txid` is committed. A spout that raises here is reported and asked again next time."""

@@ -1,6 +1,6 @@
 """The transaction log as one SQLite file: WAL, one fsync a frozen batch.
 
-PLANNED and COMMITTED are written with synchronous=NORMAL (in the operating system's hands, so a killed process loses
+Attempts and COMMITTED are written with synchronous=NORMAL (in the operating system's hands, so a killed process loses
 nothing) and become durable with the next FROZEN, which is written with synchronous=FULL.
 """
 
@@ -11,32 +11,36 @@ import secrets
 import sqlite3
 import threading
 import uuid
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.runtime.coordinator import History
-from trident.runtime.events import BatchPlan, Positions
+from trident.runtime.events import Positions
 from trident.runtime.frozen import FrozenOutput
-from trident.runtime.log import Birth
+from trident.runtime.log import AttemptRecord, BatchRecord, Birth, Members, StreamRecord
+from trident.runtime.log_migration import FORMER_SQLITE, VERSION, batch_checksum, migrate
 
-FORMAT = "trident log 2"
+FORMAT = "trident log 3"
 _CHECK_UP_TO = 64 << 20
 """A file up to this size (bytes) is checked page by page when it is opened; a larger one row by row as it is read."""
 
 _NO_OUTPUT = ""
 """The row of a stage that froze nothing (it only had effects), so that the batch is known to be frozen."""
 
-_TABLES = """
+TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
   token TEXT NOT NULL);
-CREATE TABLE groups (name TEXT PRIMARY KEY, committed INTEGER NOT NULL, frozen INTEGER NOT NULL,
-  positions TEXT NOT NULL, kept INTEGER NOT NULL);
-CREATE TABLE batches (grp TEXT NOT NULL, txid INTEGER NOT NULL, attempt INTEGER NOT NULL, plan TEXT NOT NULL,
-  time REAL NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid));
+CREATE TABLE groups (name TEXT PRIMARY KEY, committed INTEGER NOT NULL, frozen INTEGER NOT NULL, kept INTEGER NOT NULL);
+CREATE TABLE streams (name TEXT PRIMARY KEY, grp TEXT NOT NULL, position TEXT NOT NULL, source TEXT NOT NULL,
+  active INTEGER NOT NULL);
+CREATE TABLE outputs (name TEXT PRIMARY KEY, grp TEXT NOT NULL);
+CREATE TABLE attempts (grp TEXT NOT NULL, txid INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL,
+  deaths INTEGER NOT NULL, digests TEXT NOT NULL, PRIMARY KEY (grp, txid));
+CREATE TABLE batches (grp TEXT NOT NULL, txid INTEGER NOT NULL, plan TEXT NOT NULL, time REAL NOT NULL,
+  outline TEXT NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid));
 CREATE TABLE frozen (grp TEXT NOT NULL, txid INTEGER NOT NULL, stage INTEGER NOT NULL, output TEXT NOT NULL,
   body BLOB NOT NULL, files INTEGER NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
   checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid, stage, output));
@@ -69,6 +73,7 @@ class SqliteLog:
             self._db.execute("PRAGMA synchronous = FULL")
             self._sync_full = True
             self._found(topology)
+        self._file = _file_identity(path)
 
     # --- identity and lease ------------------------------------------------------------------------------------
 
@@ -82,9 +87,11 @@ class SqliteLog:
         try:
             tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not tables:
-                for statement in _TABLES.split(";"):
+                for statement in TABLES.split(";"):
                     self._db.execute(statement)
                 self._db.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '')", (FORMAT, topology, uuid.uuid4().hex))
+            elif "batches" in tables and "streams" not in tables:
+                migrate(self._db, f"the log {self._path}", TABLES, FORMAT)
             self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")
@@ -97,6 +104,11 @@ class SqliteLog:
         if "meta" not in tables:
             raise self._corrupt("it is a SQLite file, but not a log of ours")
         row = next(iter(self._rows("SELECT format, topology, uuid FROM meta")), None)
+        if row is not None and row[0] == FORMER_SQLITE:
+            raise LogError(
+                f"the log {self._path} was written by version {VERSION}: start its topology once with this version, "
+                f"which brings it into today's format"
+            )
         if row is None or row[0] != FORMAT:
             raise self._corrupt(f"its format is {row and row[0]!r}, this version reads {FORMAT!r}")
         if row[1] != topology:
@@ -114,6 +126,11 @@ class SqliteLog:
         return Lease(epoch, token)
 
     def lease(self) -> Lease | None:
+        if not self._reading and _file_identity(self._path) != self._file:
+            raise LogError(
+                f"the log {self._path} was removed or replaced while this driver runs: what it writes would be lost. "
+                f"It stops; put the checkpoint back, or give up log and states with topology.reset(name, ...)"
+            )
         epoch, token = self._rows("SELECT epoch, token FROM meta")[0]
         return Lease(epoch, token) if epoch else None
 
@@ -127,60 +144,78 @@ class SqliteLog:
         return [row[0] for row in self._rows("SELECT name FROM groups ORDER BY name")]
 
     def history(self, group: str) -> History:
-        rows = self._rows("SELECT committed, frozen, positions FROM groups WHERE name = ?", group)
-        committed, frozen, positions = rows[0] if rows else (0, 0, "{}")
-        planned: list[tuple[int, BatchPlan]] = []
-        for txid, attempt, plan, time, checksum in self._rows(
-            "SELECT txid, attempt, plan, time, checksum FROM batches WHERE grp = ? AND txid > ? ORDER BY txid",
-            group,
-            frozen,
-        ):
-            if txid != frozen + 1 + len(planned):
-                raise self._corrupt(f"group {group!r} lacks the plan of batch {frozen + 1 + len(planned)}")
-            planned.append((attempt, self._plan_of(group, txid, plan, time, checksum)))
+        rows = self._rows("SELECT committed, frozen FROM groups WHERE name = ?", group)
+        committed, frozen = rows[0] if rows else (0, 0)
         kept = {row[0] for row in self._rows("SELECT txid FROM frozen WHERE grp = ? AND txid > ?", group, committed)}
         waiting = tuple(range(committed + 1, frozen + 1))
         missing = [txid for txid in waiting if txid not in kept]
         if missing:
             raise self._corrupt(f"group {group!r} lacks the frozen content of batch {missing[0]}")
-        return History(committed, self._json(positions), waiting, tuple(planned))
+        rows = self._rows("SELECT name, position FROM streams WHERE grp = ? AND active", group)
+        return History(committed, {name: self._json(position) for name, position in rows}, waiting)
 
-    def planned(self, lease: Lease, group: str, attempt: TransactionAttempt, plan: BatchPlan, time: float) -> None:
-        text = json.dumps(plan, separators=(",", ":"))
+    def members(self) -> Members:
+        rows = self._rows("SELECT name, grp, position, source, active FROM streams")
+        streams = {
+            name: StreamRecord(group, self._json(position), source, bool(active))
+            for name, group, position, source, active in rows
+        }
+        return Members(streams, dict(self._rows("SELECT name, grp FROM outputs")))
+
+    def enroll(self, lease: Lease, members: Members) -> None:
+        with self._write(lease, durable=True) as db:
+            db.execute("DELETE FROM streams")
+            db.execute("DELETE FROM outputs")
+            rows = [(name, s.group, _text(s.position), s.source, int(s.active)) for name, s in members.streams.items()]
+            db.executemany("INSERT INTO streams VALUES (?, ?, ?, ?, ?)", rows)
+            db.executemany("INSERT INTO outputs VALUES (?, ?)", members.outputs.items())
+            founded = [(name, txid, txid, txid) for name, txid in members.founded.items()]
+            db.executemany("INSERT OR IGNORE INTO groups VALUES (?, ?, ?, ?)", founded)
+
+    def attempts(self, group: str) -> dict[int, AttemptRecord]:
+        rows = self._rows("SELECT txid, number, epoch, deaths, digests FROM attempts WHERE grp = ?", group)
+        return {
+            txid: AttemptRecord(number, epoch, deaths, self._json(digests))
+            for txid, number, epoch, deaths, digests in rows
+        }
+
+    def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
+        row = (group, txid, record.number, record.epoch, record.deaths, _text(dict(record.digests)))
         with self._write(lease) as db:
-            old = db.execute("SELECT plan FROM batches WHERE grp = ? AND txid = ?", (group, attempt.txid)).fetchone()
-            if old is not None and self._json(old[0]) != plan:  # as the coordinator compares: order means nothing
-                db.execute("DELETE FROM batches WHERE grp = ? AND txid > ?", (group, attempt.txid))
-            db.execute(
-                "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?, ?, ?)",
-                (group, attempt.txid, attempt.attempt, text, time, _plan_checksum(attempt.txid, text, time)),
-            )
+            db.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?)", row)
 
-    def unplanned(self, lease: Lease, group: str, txid: int) -> None:
-        with self._write(lease) as db:
-            db.execute("DELETE FROM batches WHERE grp = ? AND txid >= ?", (group, txid))
-
-    def plan(self, group: str, txid: int) -> tuple[BatchPlan, float] | None:
-        rows = self._rows("SELECT plan, time, checksum FROM batches WHERE grp = ? AND txid = ?", group, txid)
-        return (self._plan_of(group, txid, *rows[0]), rows[0][1]) if rows else None
+    def batch(self, group: str, txid: int) -> BatchRecord | None:
+        query = "SELECT plan, time, outline, checksum FROM batches WHERE grp = ? AND txid = ?"
+        rows = self._rows(query, group, txid)
+        if not rows:
+            return None
+        plan, time, outline, checksum = rows[0]
+        if batch_checksum(txid, plan, time, outline) != checksum:
+            raise self._corrupt(f"group {group!r}: the checksum of the plan of batch {txid} does not fit")
+        return BatchRecord(self._json(plan), time, outline)
 
     def freeze(
         self,
         lease: Lease,
         group: str,
-        attempt: TransactionAttempt,
+        txid: int,
+        batch: BatchRecord,
         positions: Positions,
         outputs: Mapping[str, FrozenOutput],
     ) -> None:
+        plan = _text(batch.plan)
+        row = (group, txid, plan, batch.time, batch.outline, batch_checksum(txid, plan, batch.time, batch.outline))
         with self._write(lease, durable=True) as db:
-            db.execute("INSERT OR IGNORE INTO groups VALUES (?, 0, 0, '{}', 0)", (group,))
             moved = db.execute(
-                "UPDATE groups SET frozen = ?, positions = ? WHERE name = ? AND frozen = ?",
-                (attempt.txid, json.dumps(positions, separators=(",", ":")), group, attempt.txid - 1),
-            )
-            if moved.rowcount != 1:
-                raise LogError(f"group {group!r}: batch {attempt.txid} cannot freeze, it does not follow the last one")
-            self._insert(db, group, attempt.txid, 1, outputs)
+                "UPDATE groups SET frozen = ? WHERE name = ? AND frozen = ?", (txid, group, txid - 1)
+            ).rowcount
+            if moved != 1:
+                raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
+            at = [(_text(position), name, group) for name, position in positions.items()]
+            db.executemany("UPDATE streams SET position = ? WHERE name = ? AND grp = ?", at)
+            db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
+            db.execute("DELETE FROM attempts WHERE grp = ? AND txid <= ?", (group, txid))
+            self._insert(db, group, txid, 1, outputs)
 
     def freeze_stage(
         self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
@@ -331,12 +366,6 @@ class SqliteLog:
             f"or give up log and states together with topology.reset(name, checkpointLocation)"
         )
 
-    def _plan_of(self, group: str, txid: int, plan: str, time: float, checksum: int) -> BatchPlan:
-        if _plan_checksum(txid, plan, time) != checksum:
-            raise self._corrupt(f"group {group!r}: the checksum of the plan of batch {txid} does not fit")
-        found: BatchPlan = self._json(plan)
-        return found
-
     def _json(self, text: str) -> Any:
         try:
             return json.loads(text)
@@ -367,5 +396,14 @@ def _stand(path: Path) -> tuple[int, int]:
     return stat.st_mtime_ns, stat.st_size
 
 
-def _plan_checksum(txid: int, plan: str, time: float) -> int:
-    return zlib.crc32(f"{txid}|{time!r}|{plan}".encode())
+def _text(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells this file from another one at the same path; None where there is none."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_dev, stat.st_ino

@@ -5,7 +5,7 @@ import functools
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,10 +136,11 @@ def _start(
         undo.append(log.close)
         demand_own_folder(settings, log.uuid)
         begun = begin(program, log, settings)
+        program = begun.program
         shutil.rmtree(settings.folder / SCRATCH, ignore_errors=True)
         undo.append(functools.partial(_give_back, log, begun.lease))
         undo.append(lambda: close_all(begun.stores))
-        _tell_warnings(begun, program, settings)
+        _tell_warnings(begun, settings)
         statics = open_statics(program)
         undo.append(lambda: close_statics(statics))
         engine = engine_of(settings)
@@ -210,7 +211,17 @@ def _group_run(
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
     answers = _answers(stores, statics or {})
     committer = Committer(
-        group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, answers, outlets
+        group,
+        log,
+        begun.lease,
+        stores,
+        begun.births,
+        settings.folder,
+        pool,
+        slots.run,
+        answers,
+        outlets,
+        begun.waiting[group.name],
     )
     history = begun.histories[group.name]
     committer.sweep()
@@ -258,7 +269,7 @@ def _give_back(log: TransactionLog, lease: Lease) -> None:
         log.give_back(lease)
 
 
-def _tell_warnings(begun: Begun, program: Program, settings: Settings) -> None:
+def _tell_warnings(begun: Begun, settings: Settings) -> None:
     """What may surprise later, once a start, to whoever starts it."""
     told = [text for store in begun.stores.values() for text in getattr(store, "warnings", ())]
     if begun.stores and not settings.lasting and settings.log is None:
@@ -272,21 +283,8 @@ def _tell_warnings(begun: Begun, program: Program, settings: Settings) -> None:
                 f"state {state!r} is new, and its stream stands at txid {birth.txid}: the batches up to there are not "
                 f"in it. To have them in it too, {settings.way_out}"
             )
-    told += [text for group in program.groups for text in _streams_told(group, begun, settings)]
     for text in dict.fromkeys(told):
         warnings.warn(text, RuntimeWarning, stacklevel=user_level())
-
-
-def _streams_told(group: Group, begun: Begun, settings: Settings) -> Iterator[str]:
-    """A stream of another name than before is another stream, and reads its source from the start."""
-    streams, positions = {spout.stream for spout in group.spouts}, begun.histories[group.name].positions
-    gone, new = sorted(positions.keys() - streams), sorted(streams - positions.keys())
-    if gone and new:
-        yield (
-            f"group {group.name!r}: the log knows where {', '.join(map(repr, gone))} stood, and this topology has no "
-            f"such stream; {', '.join(map(repr, new))} begins at its start. If it was only renamed, its tuples count a "
-            f"second time: give it its former name, or {settings.way_out}"
-        )
 
 
 def _demand_lasting(program: Program, location: str | Path | None, log: "RedisLog | None") -> None:

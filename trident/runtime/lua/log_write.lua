@@ -1,13 +1,16 @@
 -- Every write of a log: refused under another lease, or where a field is not what it must be; else done as a whole.
--- ARGV: token, epoch, the write's own name, how many fields must be something, (key, field, what) of each, and what is
+-- ARGV: token, epoch, the write's number under this lease, how many fields must be something, (key, field, what) of each, and what is
 -- done, each as (verb, key, number of words, words): 'set' fields and values, 'drop' fields, 'delete' the key. Keys
--- are named by their place in KEYS. A write that is sent again changes nothing; '' stands for what is not there.
+-- are named by their place in KEYS; '' stands for what is not there. A write that is sent again changes nothing, and so
+-- does one that arrives after a newer one: a copy that was under way while its driver had sent it again and gone on.
 local meta = redis.call('HMGET', KEYS[1], 'token', 'epoch', 'last')
 if not meta[2] then return {'GONE', ''} end
 if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then
   return {tonumber(meta[2]) < tonumber(ARGV[2]) and 'REWOUND' or 'FENCED', meta[2]}
 end
-if meta[3] == ARGV[3] then return {'OK', 'again'} end
+local number, last = tonumber(ARGV[3]), tonumber(meta[3]) or 0
+if number == last then return {'OK', 'again'} end
+if number < last then return {'LATE', meta[3]} end
 local at = 5
 for _ = 1, tonumber(ARGV[4]) do
   local found = redis.call('HGET', KEYS[tonumber(ARGV[at])], ARGV[at + 1]) or ''

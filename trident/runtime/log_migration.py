@@ -1,0 +1,80 @@
+"""Logs of earlier versions, brought into today's format when they are opened to be written."""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trident.base.errors import LogError
+
+VERSION = "0.1.0"
+"""The version that wrote the former formats."""
+FORMER_SQLITE, FORMER_REDIS = "trident log 2", "trident log 1"
+
+
+def check_nothing_waits(where: str, groups: Sequence[tuple[str, int, int]]) -> None:
+    """Raise LogError where a group (name, committed, frozen) has batches that wait to be committed: the former format
+    does not tell which program froze them."""
+    for group, committed, frozen in groups:
+        if frozen > committed:
+            raise LogError(
+                f"{where} was written by version {VERSION}, and batch {committed + 1} of group {group!r} is frozen and "
+                f"not committed: start the topology once with that version, so that it commits, then with this one. "
+                f"Nothing was written"
+            )
+
+
+def batch_checksum(txid: int, plan: str, time: float, outline: str) -> int:
+    """Return the checksum of a batch's record."""
+    return zlib.crc32(f"{txid}|{time!r}|{plan}|{outline}".encode())
+
+
+def migrate(db: sqlite3.Connection, where: str, tables: str, format: str) -> None:
+    """Bring a SQLite log of version 0.1.0 into today's format, within the transaction that is open.
+
+    Positions, which stood by group, stand by stream; the plans of batches of which nothing was frozen go.
+    """
+    groups = db.execute("SELECT name, committed, frozen, positions, kept FROM groups").fetchall()
+    check_nothing_waits(where, [row[:3] for row in groups])
+    frozen = {row[0]: row[2] for row in groups}
+    batches = db.execute("SELECT grp, txid, plan, time FROM batches").fetchall()
+    for table in ("groups", "batches"):
+        db.execute(f"DROP TABLE {table}")
+    for statement in tables.split(";"):
+        name = statement.partition("CREATE TABLE ")[2].partition(" ")[0]
+        if name in ("groups", "batches", "streams", "outputs", "attempts"):
+            db.execute(statement)
+    db.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", [(row[0], row[1], row[2], row[4]) for row in groups])
+    db.executemany("INSERT OR REPLACE INTO streams VALUES (?, ?, ?, '', 1)", _streams(groups))
+    kept = [row for row in batches if row[1] <= frozen.get(row[0], 0)]
+    rows = [(group, txid, plan, time, "", batch_checksum(txid, plan, time, "")) for group, txid, plan, time in kept]
+    db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", rows)
+    db.execute("UPDATE meta SET format = ?", (format,))
+
+
+def _streams(groups: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, str]]:
+    return [
+        (stream, row[0], json.dumps(position, separators=(",", ":")))
+        for row in groups
+        for stream, position in json.loads(row[3]).items()
+    ]
+
+
+def migrated_group(
+    group: str, fields: Mapping[str, bytes]
+) -> tuple[dict[str, bytes | str | int], dict[str, bytes | str | int], list[str]]:
+    """Return what the hash of a group of version 0.1.0 becomes in Redis: the streams' fields, the group's new fields,
+    and those that go."""
+    frozen = int(fields["frozen"])
+    streams, new = dict[str, bytes | str | int](), dict[str, bytes | str | int]()
+    for stream, position in json.loads(fields.get("positions", b"{}")).items():
+        streams |= {f"stream:{stream}": json.dumps([group, "", True]), f"position:{stream}": json.dumps(position)}
+    for name, text in fields.items():
+        prefix, _, txid = name.partition(":")
+        if prefix == "s":
+            new[f"s:{txid}:1"] = text
+        elif prefix == "p" and int(txid) <= frozen:
+            _, plan, time, _ = json.loads(text)
+            new[f"b:{txid}"] = json.dumps([plan, time, "", batch_checksum(int(txid), plan, time, "")])
+    return streams, new, [name for name in fields if name.partition(":")[0] in ("positions", "p", "s")]
