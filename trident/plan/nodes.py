@@ -39,10 +39,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpoutSource(Node):
-    """The tuples of a spout's batch."""
+    """The tuples of a spout's batch. `formerly`: the name that the stream had in earlier programs; `anew`: whether it
+    may begin at its source's start where the log cannot tell how it goes on."""
 
     stream: str
     spout: Spout
+    formerly: str | None = None
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,7 @@
-"""The record of attempts in the log: their numbers go on over restarts, and a source that replays must give the same."""
+"""The record of attempts in the log: their numbers go on over restarts, and a replay must have the same tuples."""
 
 import json
+import threading
 import zlib
 from collections.abc import Mapping
 
@@ -9,30 +10,44 @@ from trident.base.errors import SpoutContractError
 from trident.compiler.program import Group
 from trident.plan.nodes import Node
 from trident.runtime.coordinator import History
-from trident.runtime.events import BatchPlan
-from trident.runtime.log import AttemptRecord, TransactionLog
+from trident.runtime.events import AttemptRecord, BatchPlan
+from trident.runtime.log import TransactionLog
 from trident_spouts.executor import Emission, Metadata, SpoutKind
 
 
 class Attempts:
-    """Records the attempts of one group's batches. Any thread, one at a time for each batch."""
+    """Records the attempts of one group's batches. Any thread."""
 
     def __init__(self, group: Group, log: TransactionLog, lease: Lease, history: History) -> None:
-        self._group, self._log, self._lease, self._deaths = group, log, lease, history.deaths
-        self._digests = {txid: dict(record.digests) for txid, record in log.attempts(group.name).items()}
+        self._group, self._log, self._lease = group, log, lease
+        self._deaths = {txid: last.deaths for txid, last in history.attempts.items()}
+        self._digests = {txid: dict(last.digests) for txid, last in history.attempts.items()}
         """By txid and stream: the metadata that named a batch, and what was emitted for it, as one digest."""
+        self._begun = dict[int, int]()
+        """The newest attempt at each batch: one that was cancelled may still come by."""
+        self._lock = threading.Lock()
 
     def begin(self, attempt: TransactionAttempt) -> None:
         """Record an attempt before anything of it is emitted: the next one has another number, also after a crash."""
-        for done in [txid for txid in self._digests if txid < attempt.txid - 100]:
-            self._digests.pop(done, None)
-        self._record(attempt)
+        with self._lock:
+            self._record(attempt)
+
+    def forget(self, txid: int) -> None:
+        """Let go of the batches up to `txid`, which are committed."""
+        with self._lock:
+            for kept in (self._digests, self._begun):
+                for done in [each for each in kept if each <= txid]:
+                    del kept[done]
 
     def check(self, attempt: TransactionAttempt, plan: BatchPlan, emissions: Mapping[Node, Emission | None]) -> None:
         """Record what transactional spouts emitted by value.
 
         Raises SpoutContractError where one gave other tuples under the same metadata before.
         """
+        with self._lock:
+            self._check(attempt, plan, emissions)
+
+    def _check(self, attempt: TransactionAttempt, plan: BatchPlan, emissions: Mapping[Node, Emission | None]) -> None:
         known = self._digests.setdefault(attempt.txid, {})
         new = False
         for spout in self._group.spouts:
@@ -56,6 +71,9 @@ class Attempts:
 
     def _record(self, attempt: TransactionAttempt) -> None:
         txid, digests = attempt.txid, self._digests.get(attempt.txid, {})
+        if attempt.attempt < self._begun.get(txid, 0):
+            return
+        self._begun[txid] = attempt.attempt
         record = AttemptRecord(attempt.attempt, attempt.epoch, self._deaths.get(txid, 0), digests)
         self._log.attempted(self._lease, self._group.name, txid, record)
 

@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from msgspec.structs import replace as replace_fields
+
 from trident.base.attempt import Lease
 from trident.base.errors import (
     CodeChangedError,
@@ -26,9 +28,10 @@ from trident.plan.nodes import StateWriter
 from trident.runtime.alone import explaining
 from trident.runtime.coordinator import History
 from trident.runtime.crash import reach
+from trident.runtime.events import AttemptRecord
 from trident.runtime.home import LogHome
 from trident.runtime.lives import demand_this_life, of_another_life
-from trident.runtime.log import AttemptRecord, Birth, TransactionLog
+from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.membership import Membership, join_log
 from trident.runtime.program_check import Names, waiting_names
 from trident.runtime.same_shape import demand_same_shape
@@ -102,14 +105,14 @@ def _begun(
 
 
 def _with_attempts(history: History, attempts: Mapping[int, AttemptRecord], before: Lease | None) -> History:
-    """Add what earlier drivers attempted. One that gave the log back did not die; then nobody's death counts."""
-    held = before is not None and before.token != ""
-    deaths = {
-        txid: attempt.deaths + int(before is not None and attempt.epoch == before.epoch)
-        for txid, attempt in attempts.items()
-        if held
-    }
-    return replace(history, attempts={txid: attempt.number for txid, attempt in attempts.items()}, deaths=deaths)
+    """Add what earlier drivers attempted. Where the last one gave the log back, it did not die: of what was attempted
+    only the numbers count then."""
+    if before is None or not before.token:
+        records = {txid: AttemptRecord(last.number) for txid, last in attempts.items()}
+    else:
+        deaths = {txid: last.deaths + int(last.epoch == before.epoch) for txid, last in attempts.items()}
+        records = {txid: replace_fields(last, deaths=deaths[txid]) for txid, last in attempts.items()}
+    return replace(history, attempts=records)
 
 
 def open_stores(program: Program, log: TransactionLog, settings: Settings) -> dict[str, Store]:

@@ -21,7 +21,7 @@ from typing import Any
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, TridentError
 from trident.runtime import events as on
-from trident.runtime.events import Action, BatchPlan, Event, Positions, positions_after
+from trident.runtime.events import Action, AttemptRecord, BatchPlan, Event, Positions, positions_after
 
 
 class Status(enum.Enum):
@@ -72,15 +72,13 @@ class History:
 
     committed: the last committed txid. positions: where the spouts stand after the last frozen one.
     frozen: txids that are frozen and not committed, in order.
-    attempts: the number of the last attempt at each txid after these, where earlier runs made one.
-    deaths: how many drivers in a row died while an attempt at such a txid was under way.
+    attempts: the last attempt at each txid after these, where earlier runs made one.
     """
 
     committed: int = 0
     positions: Positions = field(default_factory=dict)
     frozen: tuple[int, ...] = ()
-    attempts: Mapping[int, int] = field(default_factory=dict)
-    deaths: Mapping[int, int] = field(default_factory=dict)
+    attempts: Mapping[int, AttemptRecord] = field(default_factory=dict)
 
     @property
     def last_frozen(self) -> int:
@@ -99,7 +97,7 @@ class Coordinator:
         self.positions = history.positions
         self._history = history
         self._batches: dict[int, Batch] = {}
-        self._attempts = dict(history.attempts)
+        self._attempts = {txid: last.number for txid, last in history.attempts.items()}
         self._failures: dict[int, int] = {}
         self._actions: list[Action] = []
         self._succeeding = False
@@ -286,7 +284,8 @@ class Coordinator:
         previous = self._position_before(txid)
         if previous is None:
             return
-        deaths = self._history.deaths.get(txid, 0)
+        last = self._history.attempts.get(txid)
+        deaths = 0 if last is None else last.deaths
         if deaths >= self._rules.maxAttempts:
             self._stop(_deadly(txid, deaths))
         else:

@@ -20,6 +20,19 @@ def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | N
     return {**previous, **{stream: position for stream, position in moved.items() if position is not None}}
 
 
+class AttemptRecord(msgspec.Struct, frozen=True):
+    """The last attempt at a batch of which nothing is frozen yet, as the log holds it.
+
+    `epoch`: of the driver that made it. `deaths`: how many drivers in a row died before it with the batch under way.
+    `digests`: what each transactional stream emitted for it (`trident.runtime.attempts`).
+    """
+
+    number: int
+    epoch: int = 0
+    deaths: int = 0
+    digests: dict[str, str] = {}
+
+
 # --- events: what happened ---------------------------------------------------------------------------------------
 
 

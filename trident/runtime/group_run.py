@@ -305,6 +305,8 @@ class GroupRun:
                 return
             self._trace.ran(self.group.name, attempt, result, self._clock.monotonic() - began)
             self.post(on.Ran(attempt))
+        except (FencedError, LogError) as error:
+            self._break(error)
         except BaseException as error:
             self._run_failed(attempt, error)
 
@@ -392,6 +394,7 @@ class GroupRun:
 
     def _forget(self, txid: int) -> None:
         """Nothing of the attempts up to `txid` matters any more."""
+        self._attempts.forget(txid)
         self._dead = {attempt for attempt in self._dead if attempt.txid > txid}
         for attempt in [a for a in list(self._held) if a.txid <= txid]:
             self._held.pop(attempt, None)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from trident.base.attempt import Lease
 from trident.runtime.coordinator import History
-from trident.runtime.events import BatchPlan, Positions
+from trident.runtime.events import AttemptRecord, BatchPlan, Positions
 from trident.runtime.frozen import FrozenOutput
 from trident_spouts.executor import Metadata
 
@@ -55,20 +55,6 @@ class BatchRecord:
     plan: BatchPlan
     time: float
     outline: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRecord:
-    """The last attempt at a batch of which nothing is frozen yet.
-
-    `epoch`: of the driver that made it. `deaths`: how many drivers in a row died, before that one, with an attempt at
-    it under way. `digests`: of what each transactional stream emitted for it (`trident.runtime.replay_check`).
-    """
-
-    number: int
-    epoch: int
-    deaths: int = 0
-    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 class LogReading(Protocol):

@@ -25,9 +25,9 @@ from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.base.names import check_name
 from trident.runtime.coordinator import History
-from trident.runtime.events import Positions
+from trident.runtime.events import AttemptRecord, Positions
 from trident.runtime.frozen import FrozenOutput, folder_of
-from trident.runtime.log import AttemptRecord, BatchRecord, Birth, Members, StreamRecord
+from trident.runtime.log import BatchRecord, Birth, Members, StreamRecord
 from trident.runtime.log_migration import FORMER_REDIS, VERSION, batch_checksum, check_nothing_waits, migrated_group
 from trident.runtime.log_server import FOUND, TAKE, LogServer
 from trident.runtime.log_write import Write
@@ -216,10 +216,12 @@ class RedisTransactionLog:
                 raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
             write = Write(self._meta).must(key, "frozen", b"%d" % (txid - 1))
             write.set(self._frozen(group, txid), self._content(group, txid, 1, outputs))
+            fields: dict[str, bytes | str | int]
             fields = {"frozen": txid, f"b:{txid}": _batch_text(txid, batch), f"s:{txid}:1": _size_text(outputs)}
             write.set(key, fields).drop(key, [f"a:{txid}"])
-            at = {f"position:{name}": _text(position) for name, position in positions.items()}
-            self._write(lease, write.set(self._members, at))
+            for name, position in positions.items():
+                write.set(self._members, {f"position:{name}": _text(position)})
+            self._write(lease, write)
             self._frozen_upto[group] = txid
 
     def freeze_stage(

@@ -18,9 +18,9 @@ from typing import Any
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.runtime.coordinator import History
-from trident.runtime.events import Positions
+from trident.runtime.events import AttemptRecord, Positions
 from trident.runtime.frozen import FrozenOutput
-from trident.runtime.log import AttemptRecord, BatchRecord, Birth, Members, StreamRecord
+from trident.runtime.log import BatchRecord, Birth, Members, StreamRecord
 from trident.runtime.log_migration import FORMER_SQLITE, VERSION, batch_checksum, migrate
 
 FORMAT = "trident log 3"

@@ -28,17 +28,40 @@ class Beginnings(Shown):
 
     _register: Register
 
-    def newStream(self, name: str, spout: "Spout | UserContract") -> Stream:
+    def newStream(
+        self, name: str, spout: "Spout | UserContract", *, formerly: str | None = None, anew: bool = False
+    ) -> Stream:
         """Begin a stream with the batches of a spout: one of `trident.spouts`, or an object of your own that extends
         `BatchSpout`, `TridentSpout`, `PartitionedSpout` or `OpaquePartitionedSpout`.
 
-        `name` is the stream's identity in the transaction log, so it must stay the same over restarts: letters, digits,
-        ``-``, ``_`` and ``.``. Meaning: ``org.apache.storm.trident.TridentTopology.newStream``.
+        `name` is the stream's identity in the transaction log, which knows by it where the source stands: letters,
+        digits, ``-``, ``_`` and ``.``. Meaning: ``org.apache.storm.trident.TridentTopology.newStream``.
+
+        Parameters
+        ----------
+        name : str
+            The stream's name.
+        spout : Spout or one of the four contracts
+            The source.
+        formerly : str, optional
+            The name that this stream had in earlier programs: it goes on where that one stood. It may stay in the code;
+            once the log knows `name`, it means nothing.
+        anew : bool
+            Let the stream begin at its source's start where a start would be refused, because it is not clear how it
+            goes on: the log knows another kind of source under its name, or streams of other names disappear in the
+            same start. It may stay in the code; a stream that the log knows with this source goes on.
 
         Raises
         ------
         DuplicateNameError
             Where a stream of this name begins already.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> TridentTopology().newStream("orders", FixedBatchSpout("id long", [[1]]), formerly="sales")
+        Stream(orders/0:newStream(FixedBatchSpout): id bigint)
         """
         step = Step(f"{name}/0:newStream" if isinstance(name, str) else "newStream", caller("newStream"))
         if isinstance(spout, str) and not isinstance(name, str):
@@ -49,7 +72,9 @@ class Beginnings(Shown):
             adapted = as_spout(spout)
         except TopologyError as error:
             raise step.error(type(error), str(error)) from None
-        node = SpoutSource(name, adapted, step=label, site=step.called, schema=adapted.schema)
+        if formerly is not None:
+            check_name("a stream", formerly)
+        node = SpoutSource(name, adapted, formerly, anew, step=label, site=step.called, schema=adapted.schema)
         self._register.add(name, node)
         return Stream(self._register, node, name)
 
