@@ -1,7 +1,6 @@
 """Changed code over an old state: refused with what has changed and what one can do, and each of these works."""
 
 import functools
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -199,21 +198,3 @@ def test_exported_values_go_on_in_another_shape(tmp_path: Path) -> None:
     with start_local(topology, name="t2", checkpointLocation=tmp_path / "c") as running:
         running.processAllAvailable(timeout=20)
         assert dict(running.state("counts").items()) == {"DOG": 4, "CAT": 1, "EMU": 1}
-
-
-def test_a_stream_that_was_renamed_beside_others_is_told_because_it_is_read_again(tmp_path: Path) -> None:
-    def merged(second: str) -> TridentTopology:
-        topology = TridentTopology()
-        first = topology.newStream("a", FixedBatchSpout("word string", [["x"]]))
-        other = topology.newStream(second, FixedBatchSpout("word string", [["y"]]))
-        words = topology.merge(first, other).groupBy("word")
-        words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-        return topology
-
-    with start_local(merged("b"), name="wc", checkpointLocation=tmp_path) as running:
-        running.processAllAvailable(timeout=20)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        start_local(merged("b"), name="wc", checkpointLocation=tmp_path).stop()
-    with pytest.warns(RuntimeWarning, match=r"where 'b' stood, .* 'c' begins at its start. If it was only renamed"):
-        start_local(merged("c"), name="wc", checkpointLocation=tmp_path).stop()

@@ -1,7 +1,7 @@
-"""States and steps that are new, or begin anew, while batches wait to be committed: a state that was born after a batch
-gets nothing of it, and gives nothing on. What was there before counts as if they were not."""
+"""A changed program over batches that wait to be committed: it goes on exactly, or is refused with a way out."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.server import RedisServer
 from trident import Count, MapGet, TridentTopology, dropState
-from trident.base.errors import StateUnavailableError
+from trident.base.errors import CodeChangedError, StateUnavailableError
 from trident.runtime.committer import Committer
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
@@ -70,69 +70,113 @@ def run(topology: TridentTopology, folder: Path, *states: str) -> list[dict[Any,
         return [dict(running.state(name).items()) for name in states]
 
 
-def test_a_state_that_was_founded_by_a_start_that_committed_nothing_is_not_ahead(
+def with_new_state(topology: TridentTopology, words: Any, counts: Any, state: Any) -> None:
+    words.groupBy("word").persistentAggregate(state, Count(), "n", name="other")
+
+
+def with_new_stage(topology: TridentTopology, words: Any, counts: Any, state: Any) -> None:
+    counts.newValuesStream().groupBy("count").persistentAggregate(state, Count(), "n", name="seen")
+
+
+def with_new_output(topology: TridentTopology, words: Any, counts: Any, state: Any) -> None:
+    words.foreachArrow(Out(), name="out")
+
+
+def with_new_query(topology: TridentTopology, words: Any, counts: Any, state: Any) -> None:
+    words.stateQuery(counts, "word", MapGet(), "n").foreachArrow(Out(), name="asked")
+
+
+NEW = [with_new_state, with_new_stage, with_new_output, with_new_query]
+
+
+@pytest.mark.parametrize("new", NEW)
+def test_what_is_new_over_waiting_batches_is_refused_until_the_former_program_has_committed_them(
+    new: Any, state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_waiting(counting(state, BATCHES)[0], tmp_path, monkeypatch, 3)
+    topology, words, counts = counting(state, BATCHES)
+    new(topology, words, counts, state)
+    with pytest.raises(CodeChangedError, match=r"batch 1 .*this program has .* Start the former program once"):
+        run(topology, tmp_path)
+    assert run(counting(state, BATCHES)[0], tmp_path, "counts") == [COUNTS]
+    assert run(topology, tmp_path, "counts") == [COUNTS]
+
+
+@pytest.mark.parametrize("new", NEW)
+def test_what_is_gone_over_waiting_batches_is_refused_but_an_output(
+    new: Any, state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topology, words, counts = counting(state, BATCHES)
+    new(topology, words, counts, state)
+    leave_waiting(topology, tmp_path, monkeypatch, 3)
+    if new in (with_new_state, with_new_stage):
+        with pytest.raises(CodeChangedError, match=r"batch 1 .*it froze .* Start the former program once"):
+            run(counting(state, BATCHES)[0], tmp_path)
+        run(topology, tmp_path)
+    assert run(counting(state, BATCHES)[0], tmp_path, "counts") == [COUNTS]
+
+
+def test_a_mended_function_goes_on_with_what_waits(state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def declared(split: Any) -> TridentTopology:
+        topology = TridentTopology()
+        lines = topology.newStream("words", FixedBatchSpout("line string", [["a b"], ["a"], ["c a"]]))
+        words = lines.each("line", split, "word string").groupBy("word")
+        words.persistentAggregate(state, Count(), "count", name="counts")
+        return topology
+
+    def split(line: str) -> Iterator[str]:
+        yield from line.split()
+
+    leave_waiting(declared(split), tmp_path, monkeypatch, 3)
+    assert run(declared(lambda line: (yield from line.split(" "))), tmp_path, "counts") == [COUNTS]
+
+
+def sides(state: Any, sides: list[str], out: dict[str, list[Any]]) -> TridentTopology:
+    """Two queries over one state, each of the words on one side, declared in this order."""
+    topology, words, counts = counting(state, BATCHES)
+
+    def side(name: str) -> None:
+        mine = words.filter("word", (lambda word: word == "a") if name == "left" else (lambda word: word != "a"))
+        answered = mine.stateQuery(counts, "word", MapGet(), "n")
+        answered.foreachArrow(lambda table, txid, attempt: out[name].extend(table["word"].to_pylist()), name=name)
+
+    for name in sides:
+        side(name)
+    return topology
+
+
+def test_frozen_tuples_that_wait_for_a_query_go_to_that_query_in_whatever_order_lines_stand(
     state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stands at its birth, past batches whose second stage is not there yet."""
-    out = Out()
+    out: dict[str, list[Any]] = {"left": [], "right": []}
+    leave_waiting(sides(state, ["left", "right"], out), tmp_path, monkeypatch, 3)
+    assert run(sides(state, ["right", "left"], out), tmp_path, "counts") == [COUNTS]
+    assert {name: sorted(words) for name, words in out.items()} == {"left": ["a", "a", "a"], "right": ["b", "c"]}
 
-    def declared(new: bool) -> TridentTopology:
+
+def test_queries_that_nothing_but_their_code_tells_apart_are_matched_by_it_or_refused(
+    state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both lead to one output, so neither names nor the graph tell which frozen tuples are whose."""
+    rows: list[tuple[str, str]] = []
+
+    def declared(order: list[int], mended: str = "") -> TridentTopology:
         topology, words, counts = counting(state, BATCHES)
-        if new:
-            counts.newValuesStream().foreachArrow(out, name="out")
-            words.groupBy("word").persistentAggregate(state, Count(), "n", name="other")
+        keeps = [lambda word: word == "a", lambda word: word != "a"]
+        marks = [lambda n: f"first{mended}", lambda n: f"second{mended}"]
+        answered = [
+            words.filter("word", keeps[at])
+            .stateQuery(counts, "word", MapGet(), "n")
+            .each("n", marks[at], "mark string")
+            for at in order
+        ]
+        both = topology.merge(*answered)
+        both.foreachArrow(lambda t, txid, attempt: rows.extend((r["word"], r["mark"]) for r in t.to_pylist()))
         return topology
 
-    leave_waiting(declared(new=False), tmp_path, monkeypatch, 3)
-    leave_waiting(declared(new=True), tmp_path, monkeypatch, 3)
-    assert run(declared(new=True), tmp_path, "counts", "other") == [COUNTS, {}]
-    assert {txid: len(rows) for txid, rows in out.rows.items()} == {1: 2, 2: 1, 3: 2}
-
-
-@pytest.mark.parametrize("waiting", [1, 3])
-def test_a_new_state_between_old_ones_gives_nothing_on_of_the_batches_before_it(
-    waiting: int, state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = Out()
-
-    def declared(new: bool, batches: list[list[str]]) -> TridentTopology:
-        topology, _, counts = counting(state, batches)
-        values = counts.newValuesStream()
-        told = values.project("count")
-        if new:
-            seen = values.groupBy("count").persistentAggregate(state, Count(), "n", name="seen").newValuesStream()
-            seen.foreachArrow(out, name="out")
-            told = topology.merge(told, seen.project("count"))
-        told.persistentAggregate(state, Count(), "z", name="told")
-        return topology
-
-    batches = BATCHES[:waiting]
-    leave_waiting(declared(False, batches), tmp_path, monkeypatch, waiting)
-    values = sum(len(batch) for batch in batches)
-    assert run(declared(True, batches), tmp_path, "seen", "told") == [{}, {(): values}]
-    assert out.rows == {txid + 1: [] for txid in range(waiting)}
-    assert run(declared(True, [*batches, ["z"]]), tmp_path, "seen", "told") == [{1: 1}, {(): values + 2}]
-
-
-def test_a_new_state_knows_nothing_when_it_is_asked_for_a_batch_before_it(
-    state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = Out()
-
-    def declared(new: bool) -> TridentTopology:
-        topology, _, counts = counting(state, BATCHES)
-        if new:
-            values = counts.newValuesStream()
-            seen = values.groupBy("count").persistentAggregate(state, Count(), "n", name="seen")
-            values.stateQuery(seen, "count", MapGet(), "n").project("word", "n").foreachArrow(out, name="asked")
-        return topology
-
-    leave_waiting(declared(new=False), tmp_path, monkeypatch, 3)
-    assert run(declared(new=True), tmp_path, "counts", "seen") == [COUNTS, {}]
-    asked = [
-        (row["word"], row["n"]) for txid in (1, 2, 3) for row in sorted(out.rows[txid], key=lambda row: row["word"])
-    ]
-    assert asked == [("a", None), ("b", None), ("a", None), ("a", None), ("c", None)]
+    leave_waiting(declared([0, 1]), tmp_path, monkeypatch, 3)
+    run(declared([1, 0]), tmp_path)
+    assert sorted(set(rows)) == [("a", "first"), ("b", "second"), ("c", "second")]
 
 
 @pytest.mark.parametrize("waiting", [1, 3])

@@ -252,7 +252,7 @@ def test_a_state_that_moves_to_another_batch_group_is_refused(tmp_path: Path) ->
     other = TridentTopology()
     stream = other.newStream("lines", FixedBatchSpout("word string", []))
     stream.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
-    with pytest.raises(CodeChangedError, match="'counts' was written by the batch group 'sentences'"):
+    with pytest.raises(CodeChangedError, match=r"where the streams 'sentences' stand, .* but 'lines'"):
         start_local(other, name="wc", checkpointLocation=tmp_path)
 
 

@@ -112,8 +112,9 @@ def test_a_value_that_can_name_no_folder_stops_the_run_and_another_partitionBy_i
         run(written(tmp_path, [("a" * 300, 1)], partitionBy="word", name="o"), tmp_path)
     assert not isinstance(caught.value, OutputUnavailableError)
     topology = TridentTopology()
-    stream = words(topology, [("a" * 300, 1)]).filter("n", lambda n: n > 0)
-    stream.writeParquet(tmp_path / "other", partitionBy="n", name="o")
+    words(topology, [("a" * 300, 1)]).filter("n", lambda n: n > 0).writeParquet(
+        tmp_path / "other", partitionBy="n", name="o"
+    )
     run(topology, tmp_path)
     assert rows(tmp_path / "other") == [("a" * 300, 1)]
 

@@ -21,7 +21,10 @@ from trident.plan.nodes import Node, Sink, StateSpec, StateWriter, sources_of, w
 if TYPE_CHECKING:
     from trident.compiler.program import Stage
 
-_NOT_SHAPE = {"step", "site", "function_site", "source", "sources", "onError", "path", "formerly", "anew"}
+_NOT_SHAPE = {
+    *("step", "site", "function_site", "source", "sources", "onError"),
+    *("path", "partitions", "formerly", "anew"),
+}
 """Fields of nodes that say nothing of which tuples flow where."""
 
 

@@ -89,12 +89,19 @@ def _begun(
     program = joined.program
     histories = {group.name: log.history(group.name) for group in program.groups}
     histories |= {name: History(txid) for name, txid in joined.members.founded.items()}
-    births = _births(program, stores, log, lease, histories, settings)
+    known = log.births()
+    births = {
+        step.state.name: known.get(step.state.name, Birth(group.name, histories[group.name].last_frozen, lease.epoch))
+        for group in program.groups
+        for step in group.states
+    }
     _demand_groups_known(program, log)
     waiting = {
-        group.name: waiting_names(group, histories[group.name].frozen, log, births, settings.way_out)
+        group.name: waiting_names(group, histories[group.name].frozen, log, known | births, settings.way_out)
         for group in program.groups
     }
+    for group in program.groups:
+        _check_states(group, stores, histories[group.name], log, known, settings)
     if joined.changed:
         log.enroll(lease, joined.members)
     _acquire(stores, births, log, lease)
@@ -186,42 +193,35 @@ def _demand_ours(
     demand_same_shape(name, report, program.shapes[name], step.state.factory, settings)
 
 
-def _births(
-    program: Program,
+def _check_states(
+    group: Group,
     stores: Mapping[str, Store],
+    history: History,
     log: TransactionLog,
-    lease: Lease,
-    histories: Mapping[str, History],
+    known: Mapping[str, Birth],
     settings: Settings,
-) -> dict[str, Birth]:
-    """When each state began, for new ones: now. Refuses those that are lost or ahead; writes nothing."""
-    known = log.births()
-    births: dict[str, Birth] = {}
-    for group in program.groups:
-        frozen = histories[group.name].last_frozen
-        furthest = _furthest(group, histories[group.name], log)
-        for step in group.states:
-            name = step.state.name
-            report = stores[name].report()
-            birth = known.get(name)
-            if birth is None and report.identity is not None:
-                raise StateAheadError(
-                    f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old "
-                    f"copy. Restore the newest log, or {settings.way_out}"
-                )
-            if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
-                raise _lost(name, frozen, birth, step.state.factory, bool(log.manifest(name)), settings)
-            if birth is not None and frozen > birth.txid:
-                demand_this_life(name, report, birth, settings)
-            _demand_not_ahead(name, report, frozen, settings)
-            if birth is not None and report.reached > max(furthest, birth.txid):  # one founded since is at its birth
-                raise StateAheadError(
-                    f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} lacks a later "
-                    f"stage of batch {furthest}: it is an old copy, or that stage is new in this topology. Restore the "
-                    f"newest log, or start the former code once, or {settings.way_out}"
-                )
-            births[name] = birth or Birth(group.name, frozen, lease.epoch)
-    return births
+) -> None:
+    """Refuse states that are lost, or that the log is behind of. Writes nothing."""
+    frozen, furthest = history.last_frozen, _furthest(group, history, log)
+    for step in group.states:
+        name = step.state.name
+        report, birth = stores[name].report(), known.get(name)
+        if birth is None and report.identity is not None:
+            raise StateAheadError(
+                f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old "
+                f"copy. Restore the newest log, or {settings.way_out}"
+            )
+        if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
+            raise _lost(name, frozen, birth, step.state.factory, bool(log.manifest(name)), settings)
+        if birth is not None and frozen > birth.txid:
+            demand_this_life(name, report, birth, settings)
+        _demand_not_ahead(name, report, frozen, settings)
+        if birth is not None and report.reached > max(furthest, birth.txid):  # one founded since is at its birth
+            raise StateAheadError(
+                f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} lacks a later "
+                f"stage of batch {furthest}: it is an old copy, or that stage is new in this topology. Restore the "
+                f"newest log, or start the former code once, or {settings.way_out}"
+            )
 
 
 def _furthest(group: Group, history: History, log: TransactionLog) -> int:

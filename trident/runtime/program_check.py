@@ -30,8 +30,8 @@ def _names(group: Group, txid: int, log: TransactionLog, births: Mapping[str, Bi
     then = Outline.decode(record.outline).parts if record is not None and record.outline else ()
     if then == group.outline.parts:
         return {part.name: part.name for part in then}
-    here = {lead for part in group.outline.parts for lead in part.leads}
-    gone = {lead for part in then for lead in part.leads if lead.startswith("output ") and lead not in here}
+    there = {lead for part in group.outline.parts for lead in part.leads}
+    gone = {lead for part in then for lead in part.leads if lead.startswith("output ") and lead not in there}
     gone |= {f"state {name}" for name in _states(then) if name not in births or births[name].txid >= txid}
     names, left = dict[str, str](), list(group.outline.parts)
     for part in then:
@@ -42,7 +42,9 @@ def _names(group: Group, txid: int, log: TransactionLog, births: Mapping[str, Bi
             names[part.name] = found[0].name
             left.remove(found[0])
         elif set(part.leads) - gone:
-            raise _changed(group, txid, f"it froze {_told(part)}, and this program has not the same", way_out)
+            other = next((each for each in left if each.name == part.name), None)
+            here = "nothing of that name" if other is None else _told(other)
+            raise _changed(group, txid, f"it froze {_told(part)}, and this program has {here}", way_out)
     for part in left:
         if set(part.leads) - gone:
             raise _changed(group, txid, f"this program has {_told(part)} beside what it froze", way_out)

@@ -1,0 +1,249 @@
+"""Streams that are removed, renamed, merged, parted, put back, or read another source between two starts: they go on
+exactly where they stood, or the start is refused with a way out that costs no other state."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trident import Count, TridentTopology, dropState
+from trident.base.errors import CodeChangedError, TopologyError
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
+
+pytestmark = [
+    pytest.mark.usefixtures("nothing_left_running"),
+    pytest.mark.filterwarnings("ignore:state .* is new:RuntimeWarning"),
+]
+Rows = dict[str, list[tuple[int, str]]]
+"""What each output was handed: txid and word."""
+
+
+class Program:
+    """A topology of word streams, each with an output of its own or counted into a state."""
+
+    def __init__(self, out: Rows | None = None) -> None:
+        self.topology = TridentTopology()
+        self.out: Rows = {} if out is None else out
+
+    def stream(self, name: str, batches: int, **how: Any) -> Any:
+        spout = how.pop("spout", None) or FixedBatchSpout("word string", [[f"{name[0]}{n}"] for n in range(batches)])
+        return self.topology.newStream(name, spout, **how)
+
+    def handed(self, stream: Any, name: str) -> "Program":
+        rows = self.out.setdefault(name, [])
+        stream.foreachArrow(lambda t, txid, attempt: rows.extend((txid, w) for w in t["word"].to_pylist()), name=name)
+        return self
+
+    def counted(self, stream: Any, name: str) -> "Program":
+        stream.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name=name)
+        return self
+
+    def run(self, folder: Path, *states: str) -> list[dict[Any, Any]]:
+        with start_local(self.topology, name="t", checkpointLocation=folder) as running:
+            running.processAllAvailable(timeout=20)
+            return [dict(running.state(name).items()) for name in states]
+
+
+def words(out: Rows) -> dict[str, list[str]]:
+    return {name: [word for _, word in rows] for name, rows in out.items()}
+
+
+# --- renamed ------------------------------------------------------------------------------------------------------
+
+
+def renamed(out: Rows, name: str, batches: int, **how: Any) -> Program:
+    program = Program(out)
+    spout = FixedBatchSpout("word string", [[f"w{n}"] for n in range(batches)])
+    return program.handed(program.stream(name, batches, spout=spout, **how), "out")
+
+
+def test_a_renamed_stream_is_refused_until_somebody_says_so_and_then_goes_on_where_it_stood(tmp_path: Path) -> None:
+    out: Rows = {}
+    renamed(out, "orders", 2).run(tmp_path)
+    with pytest.raises(CodeChangedError, match=r"'orders' stand, .* but 'sales'.*formerly='orders'.*anew=True"):
+        renamed(out, "sales", 3).run(tmp_path)
+    renamed(out, "sales", 3, formerly="orders").run(tmp_path)
+    assert out["out"] == [(1, "w0"), (2, "w1"), (3, "w2")], "the txids go on too"
+    renamed(out, "sales", 4, formerly="orders").run(tmp_path)
+    assert out["out"][3:] == [(4, "w3")], "it may stay in the code"
+
+
+def test_a_stream_that_is_really_new_begins_at_its_start_once(tmp_path: Path) -> None:
+    out: Rows = {}
+    renamed(out, "orders", 2).run(tmp_path)
+    renamed(out, "sales", 1, anew=True).run(tmp_path)
+    renamed(out, "sales", 2, anew=True).run(tmp_path)
+    assert out["out"] == [(1, "w0"), (2, "w1"), (3, "w0"), (4, "w1")]
+
+
+def test_a_stream_cannot_have_been_another_one_of_the_same_topology(tmp_path: Path) -> None:
+    program = Program()
+    program.handed(program.stream("a", 1), "a").handed(program.stream("b", 1, formerly="a"), "b")
+    with pytest.raises(TopologyError, match="formerly='a' is a stream of this topology too"):
+        program.run(tmp_path)
+
+
+# --- removed and put back -----------------------------------------------------------------------------------------
+
+
+def pair(out: Rows, batches: int, both: bool = True) -> Program:
+    program = Program(out)
+    streams = [program.stream("a", batches)] + ([program.stream("b", batches)] if both else [])
+    return program.handed(program.topology.merge(*streams) if both else streams[0], "out")
+
+
+def test_a_stream_that_is_removed_and_put_back_goes_on_where_it_stood(tmp_path: Path) -> None:
+    out: Rows = {}
+    pair(out, 2).run(tmp_path)
+    pair(out, 4, both=False).run(tmp_path)
+    pair(out, 5).run(tmp_path)
+    assert sorted(words(out)["out"]) == [f"{s}{n}" for s in "ab" for n in range(5)]
+
+
+def test_a_stream_that_is_removed_while_a_batch_of_it_is_under_way_loses_nothing(tmp_path: Path) -> None:
+    """A plain stop comes while a batch computes. Then the program runs once without that stream, and again with it."""
+    out: Rows = {}
+    program = Program(out)
+    merged = program.topology.merge(program.stream("a", 3), program.stream("b", 3))
+    running: list[Any] = []
+
+    def stopping(word: str) -> str:
+        if word == "b1":
+            running[0].stop()
+            raise ValueError("stopped in the middle")
+        return word
+
+    program.handed(merged.each("word", stopping, "seen string"), "out")
+    running.append(start_local(program.topology, name="t", checkpointLocation=tmp_path))
+    running[0].awaitTermination(timeout=20)
+    left = [word for word in (f"{s}{n}" for s in "ab" for n in range(3)) if word not in words(out)["out"]]
+    assert "b1" in left
+    pair(out, 3, both=False).run(tmp_path)
+    pair(out, 3).run(tmp_path)
+    assert sorted(words(out)["out"]) == sorted(f"{s}{n}" for s in "ab" for n in range(3))
+
+
+# --- merged and parted --------------------------------------------------------------------------------------------
+
+
+def two(out: Rows, batches: dict[str, int], merged: bool) -> Program:
+    program = Program(out)
+    streams = [program.stream(name, count) for name, count in batches.items()]
+    if merged:
+        return program.handed(program.topology.merge(*streams), "both")
+    for name, stream in zip(batches, streams, strict=True):
+        program.handed(stream, name)
+    return program
+
+
+def test_streams_that_are_merged_and_parted_again_go_on_and_no_output_sees_a_txid_twice(tmp_path: Path) -> None:
+    out: Rows = {}
+    two(out, {"orders": 2}, merged=False).run(tmp_path)
+    two(out, {"ads": 1, "orders": 3}, merged=True).run(tmp_path)
+    two(out, {"ads": 4, "orders": 4}, merged=False).run(tmp_path)
+    two(out, {"ads": 5, "orders": 6}, merged=True).run(tmp_path)
+    seen = sorted(word for rows in out.values() for _, word in rows)
+    assert seen == sorted([f"a{n}" for n in range(5)] + [f"o{n}" for n in range(6)])
+    for rows in out.values():
+        txids = [txid for txid, _ in rows]
+        assert len(dict.fromkeys(zip(txids, rows, strict=True))) == len(rows) and txids == sorted(txids)
+
+
+def test_adding_dead_letters_to_a_topology_does_not_read_other_streams_again(tmp_path: Path) -> None:
+    """A state for letters connects all streams that have letters, and their group is then another one."""
+    out: Rows = {}
+
+    def declared(letters: bool, batches: int) -> Program:
+        program = Program(out)
+        for name in ("ads", "orders"):
+            policy = {"onError": "deadLetter"} if letters else {}
+            program.handed(program.stream(name, batches).each("word", lambda word: word, "same string", **policy), name)
+        if letters:
+            program.topology.deadLetterState(MemoryMapState.opaque())
+        return program
+
+    declared(False, 2).run(tmp_path)
+    declared(True, 3).run(tmp_path)
+    assert {name: len(rows) for name, rows in out.items()} == {"ads": 3, "orders": 3}
+    assert words(out) == {"ads": ["a0", "a1", "a2"], "orders": ["o0", "o1", "o2"]}
+
+
+def counted_apart(batches: int, merged: bool) -> Program:
+    program = Program()
+    streams = {name: program.stream(name, batches) for name in ("ads", "orders")}
+    if merged:
+        program.counted(program.topology.merge(*streams.values()), "orders")
+    return program.counted(streams["ads"], "ads").counted(streams["orders"], "none" if merged else "orders")
+
+
+def test_states_whose_streams_meet_are_refused_and_one_side_may_begin_anew(tmp_path: Path) -> None:
+    counted_apart(2, merged=False).run(tmp_path)
+    met = counted_apart(3, merged=True)
+    with pytest.raises(CodeChangedError, match=r"written apart: .*txids are not the same ones.*dropState\('t', '"):
+        met.run(tmp_path)
+    assert counted_apart(2, merged=False).run(tmp_path, "ads", "orders")[0] == {"a0": 1, "a1": 1}
+    dropState("t", "orders", tmp_path)
+    assert met.run(tmp_path, "ads", "orders") == [{"a0": 1, "a1": 1, "a2": 1}, {"a2": 1, "o2": 1}]
+
+
+def test_states_whose_streams_part_are_refused_and_one_side_may_begin_anew(tmp_path: Path) -> None:
+    def declared(connected: bool, batches: int) -> Program:
+        program = Program()
+        streams = [program.stream(name, batches) for name in ("ads", "orders")]
+        program.counted(streams[0], "ads").counted(streams[1], "orders")
+        if connected:
+            program.handed(program.topology.merge(*streams), "both")
+        return program
+
+    declared(True, 2).run(tmp_path)
+    with pytest.raises(CodeChangedError, match=r"one batch group, 'ads', .*dropState\('t', '"):
+        declared(False, 3).run(tmp_path)
+    dropState("t", "orders", tmp_path)
+    found = declared(False, 3).run(tmp_path, "ads", "orders")
+    assert found == [{"a0": 1, "a1": 1, "a2": 1}, {"o2": 1}]
+
+
+def test_an_output_that_moves_to_a_group_with_lower_txids_is_refused(tmp_path: Path) -> None:
+    def declared(home: str, batches: int) -> Program:
+        program = Program()
+        program.counted(program.stream("slow", 1), "counts")
+        fast = program.stream("fast", batches)
+        program.handed(fast, "fast")
+        if home == "slow":
+            program = Program()
+            slow, fast = program.stream("slow", 1), program.stream("fast", batches)
+            program.counted(program.topology.merge(slow, fast), "counts")
+            program.handed(fast, "fast")
+        return program
+
+    declared("fast", 5).run(tmp_path)
+    with pytest.raises(CodeChangedError, match=r"output 'fast' had batches up to txid 5 .*Give it another name="):
+        declared("slow", 6).run(tmp_path)
+
+
+# --- another source -----------------------------------------------------------------------------------------------
+
+
+def test_another_source_under_a_streams_name_is_refused_and_may_begin_anew(tmp_path: Path) -> None:
+    def declared(spout: Callable[[], Any], **how: Any) -> Program:
+        program = Program()
+        stream = program.stream("words", 0, spout=spout(), **how)
+        return program.counted(stream, "counts")
+
+    def fixed() -> Any:
+        return FixedBatchSpout("word string", [["x"], ["y"]])
+
+    class Listed(FixedBatchSpout):
+        """Another kind of source, whose positions look the same."""
+
+    def listed() -> Any:
+        return Listed("word string", [["z"]])
+
+    declared(fixed).run(tmp_path)
+    with pytest.raises(CodeChangedError, match=r"a FixedBatchSpout stands under the name 'words'.*anew=True"):
+        declared(listed).run(tmp_path)
+    assert declared(listed, anew=True).run(tmp_path, "counts") == [{"x": 1, "y": 1, "z": 1}]
+    assert declared(listed, anew=True).run(tmp_path, "counts") == [{"x": 1, "y": 1, "z": 1}]
