@@ -36,7 +36,7 @@ def test_a_tuple_dies_once_whatever_kills_the_driver(point: str, zygote: Zygote,
 
 
 REPLAYS = (
-    "plan.logged:21",
+    "attempt.logged:21",
     "run.after:21",
     "freeze.after:21",
     "commit.stage.frozen:41",

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 TOTAL = 300
 DEATHS = [
-    "plan.logged:3",
+    "attempt.logged:3",
     "emit.after:2",
     "run.after:2",
     "freeze.before:2",

@@ -104,6 +104,7 @@ def _begun(
         _check_states(group, stores, histories[group.name], log, known, settings)
     if joined.changed:
         log.enroll(lease, joined.members)
+        reach("start.enrolled")
     _acquire(stores, births, log, lease)
     for group in program.groups:
         histories[group.name] = _with_attempts(log.history(group.name), log.attempts(group.name), before)

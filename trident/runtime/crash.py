@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 POINTS = (
     "start.log.taken",
+    "start.enrolled",
     "start.state.born",
     "start.state.created",
     "start.state.acquired",
     "start.done",
     "plan.before",
     "plan.made",
-    "plan.logged",
+    "attempt.logged",
     "emit.before",
     "emit.after",
     "run.before",

@@ -283,6 +283,7 @@ class GroupRun:
         try:
             self._trace.began(self.group.name, attempt, began)
             self._attempts.begin(attempt)
+            reach("attempt.logged")
             reach("emit.before")
             emissions = self._sources.emit(attempt, action.plan)
             reach("emit.after")
