@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import asdict
-from math import inf
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ from trident.runtime.crash import VARIABLE
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
-TOTAL = 300
+TOTAL = 150
 DEATHS = [
     "run.after:2",
     "commit.stage.frozen:2",
@@ -50,10 +49,10 @@ def test_a_driver_on_spark_that_dies_at_three_points_loses_and_doubles_nothing(
 def test_a_driver_on_spark_that_dies_at_points_drawn_at_random_loses_and_doubles_nothing(
     soak: Soak, tmp_path: Path, redis_server: RedisServer
 ) -> None:
-    for number, chance in enumerate(soak.draws(3)):
+    for number, chance in enumerate(soak.draws(6)):
         redis_server.client.flushall()
         case = Case("opaque", str(tmp_path / str(number)), redis_server.url, TOTAL, spark=True, mixed=True)
-        deaths = chance.sample(DEATHS, len(DEATHS) if soak.seconds == inf else 3)
+        deaths = chance.sample(DEATHS, 3)
         soak.tell(", ".join(deaths))
         for death in deaths:
             dies(case, death)
