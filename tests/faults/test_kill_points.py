@@ -1,7 +1,7 @@
 """SIGKILL of the driver at every numbered point of a batch's life, and once more while it recovers; then every count.
 
 The real log, the real states and a real server; the driver-side engine in Spark's place, for speed
-(test_kill_points_spark.py has the same on Spark).
+(test_kill_points_spark.py has the same on Spark, test_kill_points_drawn.py draws from all topologies and points).
 """
 
 import signal
@@ -13,7 +13,6 @@ from tests.faults.drive import Case
 from tests.faults.source import expected
 from tests.faults.zygotes import End, Zygote
 from tests.support.server import RedisServer
-from tests.support.soak import Soak
 from trident.runtime.crash import POINTS
 
 TOTAL = 600
@@ -30,19 +29,13 @@ def exact(end: End) -> None:
     assert end.result["letters"] == letters
 
 
-WAYS = [(kind, home) for kind in ("opaque", "transactional") for home in ("memory", "redis")]
-
-
-def can_be(point: str, home: str) -> bool:
-    """A state in Redis has no snapshots."""
-    return home == "memory" or not point.startswith("snapshot.")
-
-
 def once_each() -> list[tuple[str, str, str]]:
-    """Every point with an opaque spout, the homes in turn, and every fourth with a transactional one."""
-    cases = [(point, "opaque", WAYS[number % 2][1]) for number, point in enumerate(POINTS)]
-    cases += [(point, "transactional", WAYS[number % 2][1]) for number, point in enumerate(POINTS[::4])]
-    return [(point, kind, home if can_be(point, home) else "memory") for point, kind, home in cases]
+    """Every point with an opaque spout, and every fourth with a transactional one; the homes in turn."""
+    cases = [(point, "opaque") for point in POINTS] + [(point, "transactional") for point in POINTS[::4]]
+    return [
+        (point, kind, "memory" if number % 2 or point.startswith("snapshot.") else "redis")  # which has no snapshots
+        for number, (point, kind) in enumerate(cases)
+    ]
 
 
 @pytest.mark.parametrize(("point", "kind", "home"), once_each())
@@ -55,27 +48,6 @@ def test_a_driver_killed_at_this_point_loses_and_doubles_nothing(
     again = zygote.run(case, f"{point}:1")  # in the recovery too, where it is met there
     assert again.signal in (signal.SIGKILL, None), again.error
     exact(zygote.run(case))
-
-
-@pytest.mark.soak
-def test_drivers_killed_again_and_again_at_points_drawn_at_random_lose_and_double_nothing(
-    soak: Soak, zygote: Zygote, shared_redis: RedisServer, tmp_path: Path
-) -> None:
-    for number, chance in enumerate(soak.draws(200)):
-        shared_redis.client.flushall()
-        kind, home = chance.choice(WAYS)
-        deaths = [
-            f"{point}:{chance.randint(1, 1 if point in ONCE_A_RUN else 30)}"
-            for point in chance.choices([point for point in POINTS if can_be(point, home)], k=chance.randint(1, 4))
-        ]
-        case = Case(kind, str(tmp_path / str(number)), shared_redis.url if home == "redis" else None, TOTAL)
-        ends = [zygote.run(case, death) for death in deaths]
-        drawn = f"{kind} spout, states in {home}, {', '.join(deaths)}"
-        assert all(end.signal in (signal.SIGKILL, None) and end.error is None for end in ends), (drawn, ends)
-        try:
-            exact(zygote.run(case))
-        except AssertionError as error:
-            raise AssertionError(drawn) from error
 
 
 @pytest.mark.parametrize("home", ["memory", "redis"])
