@@ -76,7 +76,7 @@ def test_the_driver_side_engine_agrees_with_the_oracle_about_other_topologies(so
 def test_spark_agrees_with_the_oracle(spark: SparkSession) -> None:
     slots = OnSpark(spark)
     try:
-        _drawn(random.Random(7), slots, native=True, examples=30 if CONNECT else 60)
+        _drawn(random.Random(7), slots, native=True, examples=30 if CONNECT else 80)
     finally:
         slots.close()
 
