@@ -22,7 +22,7 @@ from trident.runtime.crash import VARIABLE
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
-TOTAL = 150
+TOTAL = 120
 DEATHS = [
     "run.after:2",
     "commit.stage.frozen:2",
