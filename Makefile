@@ -18,10 +18,12 @@ help: ## list these targets
 demo: $(READY) ## count the words of a novel on Spark, killed once on the way; REDIS=redis://host keeps the counts in Redis
 	@$(RUN) -m trident.demo
 
-test: $(READY) ## all tests, doctests and notebooks, then the engine's tests through Spark Connect
-	$(RUN) -m pytest -n 2 --dist worksteal -m "not alone"
-	$(RUN) -m pytest -m alone
-	SPARK_API_MODE=connect $(RUN) -m pytest -n 2 --dist worksteal -m spark $(ENGINE_TESTS)
+test: $(READY) ## tests, doctests and notebooks, then the engine's tests through Spark Connect
+	$(RUN) -m pytest -n 2 --dist worksteal -m "not soak"
+	SPARK_API_MODE=connect $(RUN) -m pytest -n 2 --dist worksteal -m "spark and not soak" $(ENGINE_TESTS)
+
+soak: $(READY) ## what takes long, for MINUTES=10 with cases drawn anew (0: everything); SEED=n draws the same; ARGS="-k simulator"
+	SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SEED=$(SEED) $(RUN) -m pytest -v -m soak $(ARGS)
 
 check: $(READY) ## format, lint and strict types, as CI wants them
 	$(RUN) -m ruff format --check .
@@ -59,4 +61,4 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	$(PYTHON) -m venv .uv
 	.uv/bin/pip install --quiet --disable-pip-version-check uv
 
-.PHONY: help demo test check format bench torture lock clean
+.PHONY: help demo test soak check format bench torture lock clean

@@ -11,6 +11,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from tests.support.server import BUNDLED, RedisServer, server_binary, server_version
+from tests.support.soak import Budget, Soak
 from tests.support.spark import CONNECT, SHORT_LIVED, small_spark
 from trident.demo.java import ensure_java
 
@@ -23,11 +24,37 @@ settings.register_profile("trident", deadline=None)  # what a machine does besid
 settings.load_profile("trident")
 
 
+SOAKS = Budget.asked()
+
+
 def pytest_report_header() -> list[str]:
     return [
         f"server: {server_version()} ({server_binary()})",
         f"spark: {'connect' if CONNECT else 'classic'} mode, {JAVA}",
+        *([f"soak: {SOAKS}"] if SOAKS else []),
     ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if SOAKS:
+        SOAKS.order(items)
+        return
+    for item in items:
+        if item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.skip(reason="a soak: `make soak` runs it, or SOAK_MINUTES=2 before pytest"))
+
+
+@pytest.fixture
+def soak(request: pytest.FixtureRequest) -> Soak:
+    """How long this test may go on, and what it draws from."""
+    assert SOAKS is not None
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def tell(text: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{text}", end=" ", flush=True)
+
+    return Soak(SOAKS.seed, SOAKS.share(request.node.nodeid), tell)
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ def test_counts_are_exact_where_every_task_fails_once_and_an_executor_is_killed(
     assert len(told["killed"]) == 1
 
 
+@pytest.mark.soak
 def test_windows_letters_and_outputs_are_exact_where_a_worker_and_two_executors_die_within_batches(
     tmp_path: Path,
 ) -> None:

@@ -41,6 +41,7 @@ def test_counts_in_memory_survive_the_kill() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_counts_in_redis_survive_the_kill_and_are_gone_in_the_end(shared_redis: RedisServer) -> None:
     shared_redis.client.set("somebody's", "key")
     _check(_play(shared_redis.url))

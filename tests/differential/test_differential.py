@@ -1,5 +1,6 @@
 """Any topology means the same to the oracle, to the driver-side engine and to Spark."""
 
+import random
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.differential.oracle import evaluate, same
 from tests.differential.oracle_of_windows import left
 from tests.differential.plan import Plan
 from tests.differential.windows import Windows
+from tests.support.soak import Soak
 from tests.support.spark import CONNECT
 from trident.base.attempt import TransactionAttempt
 from trident.compiler.engine import Slot
@@ -59,22 +61,44 @@ def _stage(group: Group, slot: Slot, batch: int) -> dict[str, Any]:
 
 
 @given(plan=plans())
-@settings(_RUN, max_examples=2000)
+@settings(_RUN, max_examples=500)
 def test_the_driver_side_engine_agrees_with_the_oracle(plan: Plan) -> None:
     agrees(plan, OnArrow(), native=False)
+
+
+@pytest.mark.soak
+def test_the_driver_side_engine_agrees_with_the_oracle_about_other_topologies(soak: Soak) -> None:
+    for chance in soak.draws(20):
+        _drawn(chance, OnArrow(), native=False)
 
 
 @pytest.mark.spark
 def test_spark_agrees_with_the_oracle(spark: SparkSession) -> None:
     slots = OnSpark(spark)
-
-    @seed(7)
-    @given(plan=plans())
-    @settings(_RUN, derandomize=False, max_examples=100 if CONNECT else 200)
-    def agree(plan: Plan) -> None:
-        agrees(plan, slots, native=True, batches=1)
-
     try:
-        agree()
+        _drawn(random.Random(7), slots, native=True, examples=30 if CONNECT else 80)
     finally:
         slots.close()
+
+
+@pytest.mark.spark
+@pytest.mark.soak(weight=2)
+def test_spark_agrees_with_the_oracle_about_other_topologies(soak: Soak, spark: SparkSession) -> None:
+    slots = OnSpark(spark)
+    try:
+        for chance in soak.draws(20):
+            _drawn(chance, slots, native=True, examples=20)
+    finally:
+        slots.close()
+
+
+def _drawn(chance: random.Random, slots: Slots, native: bool, examples: int = 100) -> None:
+    """Topologies drawn from this chance; Spark sees one batch of each."""
+
+    @seed(chance.getrandbits(32))
+    @given(plan=plans())
+    @settings(_RUN, derandomize=False, max_examples=examples)
+    def agree(plan: Plan) -> None:
+        agrees(plan, slots, native, batches=1 if native else BATCHES)
+
+    agree()

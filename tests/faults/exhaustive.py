@@ -314,8 +314,10 @@ def main() -> int:
     share, shares = map(int, given.share.split("/"))
     total = Tally()
     with Bench() as bench:
-        for column in [c for c in columns() if str(c).startswith(given.only)][share::shares]:
-            tally = Loop(bench, column, given.of, given.seed, given.verbose).go()
+        for number, column in enumerate(columns()):
+            if number % shares != share or not str(column).startswith(given.only):
+                continue
+            tally = Loop(bench, column, given.of, given.seed + 7 * number, given.verbose).go()
             total += tally
             if not given.json:
                 print(f"{column}: {tally.run} of {tally.cases} cases over {tally.steps} steps, {tally.seconds:.1f} s")

@@ -2,15 +2,19 @@
 
 python -m tests.faults.guards            all of them, as a Markdown table; ends non-zero if one goes unnoticed
 python -m tests.faults.guards fence      those whose name begins so
+python -m tests.faults.guards --minutes 3 --seed 7    some, drawn from that seed, until the time is over
 """
 
+import argparse
 import os
+import random
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -72,17 +76,36 @@ def _ends(tests: str, folder: Path) -> int:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=PATIENCE).returncode
 
 
-def main(prefix: str) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.guards", description="Takes out guard by guard.")
+    parser.add_argument("prefix", nargs="?", default="", help="how the guards' names begin (all)")
+    parser.add_argument("--minutes", type=float, help="begin no other one then")
+    parser.add_argument("--seed", type=int, help="draw their order from this number")
+    asked = parser.parse_args()
+    chosen = [guard for guard in GUARDS if guard.name.startswith(asked.prefix)]
+    if asked.seed is not None:
+        random.Random(asked.seed).shuffle(chosen)
+    return table(chosen, None if asked.minutes is None else time.monotonic() + 60 * asked.minutes)
+
+
+def table(chosen: list[Guard], until: float | None = None) -> int:
+    """Print what notices each of these; 1 if nothing notices one."""
     print("| without this guard | this could happen | noticed by |\n|---|---|---|")
-    chosen = [guard for guard in GUARDS if guard.name.startswith(prefix)]
     unnoticed = 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as threads:
-        for guard, noticed in zip(chosen, threads.map(Copies(Path(folder)).notices, chosen), strict=True):
-            unnoticed += not noticed
-            by = f"`{guard.tests}`" if noticed else "**nothing**"
-            print(f"| {guard.name} | {guard.prevents} | {by} |", flush=True)
+        copies = Copies(Path(folder))
+
+        def noticed(guard: Guard) -> bool | None:
+            late = until is not None and time.monotonic() > until and guard is not chosen[0]
+            return None if late else copies.notices(guard)
+
+        for guard, found in zip(chosen, threads.map(noticed, chosen), strict=True):
+            if found is not None:
+                unnoticed += not found
+                by = f"`{guard.tests}`" if found else "**nothing**"
+                print(f"| {guard.name} | {guard.prevents} | {by} |", flush=True)
     return 1 if unnoticed or not chosen else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ""))
+    sys.exit(main())

@@ -1,53 +1,67 @@
-"""Every I/O step of a batch's life fails: a slice of all cases, another one each day; everything with EXHAUSTIVE=all.
+"""Every I/O step of a batch's life fails: a small slice of all cases, another one each day, and in a soak larger ones.
 
-`tests.faults.exhaustive` tells what a case is. EXHAUSTIVE=<number> runs the slice of that number.
+`tests.faults.exhaustive` tells what a case is, and runs everything.
 """
 
 import json
-import os
 import subprocess
 import sys
 import time
+from math import inf
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.faults.exhaustive import Column, Loop, Tally, columns, told
 from tests.faults.steps import Fault, Steps
+from tests.support.soak import Soak
 
 ROOT = Path(__file__).parents[2]
 SLICES = 20
+PARTS = 7
 WORKERS = 2
 
 
-@pytest.mark.alone
 def test_no_step_that_fails_loses_or_doubles_a_record(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = os.environ.get("EXHAUSTIVE", "")
-    of, seed = (1, 0) if asked == "all" else (SLICES, int(asked or time.time() // 86400))
-    began = time.monotonic()
-    total = Tally(*_worked(of, seed))
-    total.seconds = time.monotonic() - began
+    """A part of the columns, and of these a slice: other ones each day."""
+    today = int(time.time() // 86400)
+    total = _worked(SLICES, today, [f"{today % PARTS}/{PARTS}"])
     with capsys.disabled():
-        print(f"\n{told(total, of, seed)}", end=" ", flush=True)
+        print(f"\n{told(total, SLICES, today)}", end=" ", flush=True)
+    _right(total)
+    assert total.run > 0
+
+
+@pytest.mark.soak(weight=3)
+def test_no_step_of_larger_slices_loses_or_doubles_a_record(soak: Soak) -> None:
+    """Slice after slice, from the one that the seed chooses; all at once where there is no end."""
+    of = 1 if soak.seconds == inf else 3 * SLICES
+    for number, _ in zip(range(of), soak.draws(1), strict=False):
+        total = _worked(of, soak.seed + number, [f"{n}/{WORKERS}" for n in range(WORKERS)])
+        soak.tell(told(total, of, soak.seed + number))
+        _right(total)
+        assert total.run >= total.cases // of - len(columns())
+
+
+def _right(total: Tally) -> None:
     assert not total.wrong, "\n".join(total.wrong)
-    assert total.run >= total.cases // of - len(columns())
-    assert len(total.unmet) <= total.run // 100, "steps that only some runs make:\n" + "\n".join(total.unmet)
+    assert len(total.unmet) <= max(2, total.run // 100), "steps that only some runs make:\n" + "\n".join(total.unmet)
 
 
-def _worked(of: int, seed: int) -> tuple[Any, ...]:
-    """The columns, shared between processes; what they did together."""
+def _worked(of: int, seed: int, shares: list[str]) -> Tally:
+    """What these shares of the columns came to, each in a process of its own."""
+    began = time.monotonic()
     command = [sys.executable, "-m", "tests.faults.exhaustive", "--json", "--of", str(of), "--seed", str(seed)]
-    workers = [
-        subprocess.Popen([*command, "--share", f"{n}/{WORKERS}"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        for n in range(WORKERS)
+    processes = [
+        subprocess.Popen([*command, "--share", share], cwd=ROOT, stdout=subprocess.PIPE, text=True) for share in shares
     ]
     total = Tally()
-    for worker in workers:
-        said, _ = worker.communicate()
-        told = json.loads(said.strip().splitlines()[-1])
-        total += Tally(told["steps"], told["cases"], told["run"], told["unmet"], told["wrong"])
-    return total.steps, total.cases, total.run, total.unmet, total.wrong
+    for process in processes:
+        said, _ = process.communicate()
+        found = json.loads(said.strip().splitlines()[-1])
+        total += Tally(found["steps"], found["cases"], found["run"], found["unmet"], found["wrong"])
+    total.seconds = time.monotonic() - began
+    return total
 
 
 def test_every_combination_that_can_be_has_its_column() -> None:

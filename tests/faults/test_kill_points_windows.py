@@ -1,5 +1,6 @@
 """SIGKILL of the driver where windows fill, leave and turn tuples away: each tuple is in one place all the same."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,7 @@ POINTS = (
 )
 
 
-@pytest.mark.parametrize("home", ["memory", "redis"])
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(("point", "home"), zip(POINTS, itertools.cycle(["memory", "redis"]), strict=False))
 def test_a_tuple_is_in_one_window_or_late_whatever_kills_the_driver(
     point: str, home: str, zygote: Zygote, shared_redis: RedisServer, tmp_path: Path
 ) -> None:

@@ -1,11 +1,15 @@
-"""A short torture on real Spark; `make torture MINUTES=10` goes on for longer, and with servers that forget more."""
+"""A short torture on real Spark; a soak goes on for longer and with servers that forget more, like `make torture`."""
 
 from collections import Counter
+from math import inf
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from tests.faults.torture import FIRST, Round, Toll, differences
+from tests.faults.torture import FIRST, Round, Toll, differences, torture
+from tests.support.server import Aof
+from tests.support.soak import Soak
 
 
 @pytest.mark.spark
@@ -18,6 +22,14 @@ def test_a_minute_of_kills_loses_and_doubles_nothing(tmp_path: Path, capfd: pyte
     assert toll.errors == []
     assert toll.stops or toll.kills >= Counter(FIRST)
     assert toll.stops or (toll.records > 0 and toll.reads > 0)
+
+
+@pytest.mark.spark
+@pytest.mark.soak(weight=3)
+def test_longer_tortures_lose_and_double_nothing(soak: Soak) -> None:
+    toll = torture(10.0 if soak.seconds == inf else soak.seconds / 60, get_args(Aof), soak.seed)
+    soak.tell(str(toll))
+    assert toll.errors == []
 
 
 def test_a_lost_a_doubled_and_an_exchanged_record_are_seen() -> None:

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import sqlite3
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from tests.faults import small, wire
 from tests.faults.small import Small, expected
 from tests.faults.zygotes import Zygote
+from tests.support.processes import state_of
 from tests.support.request_proxy import Cut, RequestProxy
 from tests.support.server import RedisServer
 from trident.runtime.start import LOG_FILE
@@ -71,8 +71,7 @@ def _while_asleep(pid: int, log: Path, takeover: Small) -> object:
 def _stop(pid: int) -> None:
     """SIGSTOP, and wait until no thread of it runs any more."""
     os.kill(pid, signal.SIGSTOP)
-    told = ["ps", "-o", "stat=", "-p", str(pid)]
-    while not subprocess.run(told, capture_output=True, text=True, check=True).stdout.startswith("T"):
+    while state_of(pid) != "T":
         time.sleep(0.001)
 
 

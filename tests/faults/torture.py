@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tests.faults.torture_driver import STATES, expected
+from tests.support.processes import descendants, state_of
 from tests.support.server import Aof, RedisServer
 from trident.demo.java import ensure_java
 
@@ -147,24 +148,8 @@ class Driver:
                 _kill(pid)
 
 
-def descendants(pid: int) -> dict[int, str]:
-    """The processes that this one has started, and those that they have, with their command lines."""
-    told = subprocess.run(
-        ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
-    ).stdout
-    rows = [line.split(None, 2) for line in told.splitlines()]
-    found: dict[int, str] = {}
-    parents = {pid}
-    while parents:
-        children = {int(row[0]): row[2] for row in rows if len(row) == 3 and int(row[1]) in parents}
-        found |= children
-        parents = set(children)
-    return found
-
-
 def _alive(pid: int) -> bool:
-    told = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
-    return bool(told) and not told.startswith("Z")
+    return state_of(pid) not in ("", "Z")
 
 
 def _kill(pid: int) -> bool:

@@ -68,6 +68,7 @@ def test_the_report_names_machine_and_versions_and_every_row(tmp_path: Path) -> 
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_every_family_of_rows_runs(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", "--quick", "--out", str(tmp_path)]
     environment = {**os.environ, "SPARK_API_MODE": "classic"}

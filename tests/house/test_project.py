@@ -49,4 +49,9 @@ def test_the_novel_is_whole_and_says_where_it_is_from() -> None:
 
 def test_help_lists_the_targets() -> None:
     told = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert [line.split()[1] for line in told.stdout.splitlines()][:5] == ["help", "demo", "test", "check", "format"]
+    assert [line.split()[1] for line in told.stdout.splitlines()][:5] == ["help", "demo", "test", "soak", "check"]
+
+
+def test_ci_runs_the_checks_the_tests_and_a_bounded_soak() -> None:
+    steps = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make ")]
+    assert steps == ["make check", "make test", "make soak MINUTES=10"]

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import pytest
 from tests.simulator import fake_log, patches, records
 from tests.simulator.fleet import some
 from tests.simulator.world import World
+from tests.support.soak import Soak
 from trident.runtime import committer, coordinator, trimming
 from trident.runtime.coordinator import Coordinator, History, Status
 
 ROOT = Path(__file__).parents[2]
-SCHEDULES = int(os.environ.get("TRIDENT_SCHEDULES", "100000"))
-MINUTES = float(os.environ.get("TRIDENT_SIMULATOR_MINUTES", "5"))
+MILLION = 1_000_000
 
 
 def simulator(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
@@ -28,13 +29,16 @@ def simulator(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.alone
-def test_random_fault_schedules_lose_nothing_double_nothing_and_show_no_half_batch(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    done = simulator("--schedules", SCHEDULES, "--minutes", MINUTES)
-    with capfd.disabled():
-        print(f"\n{done.stdout}", end=" ", flush=True)
+def test_random_fault_schedules_lose_nothing_double_nothing_and_show_no_half_batch() -> None:
+    done = simulator("--schedules", 5_000, "--minutes", 0.5)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+@pytest.mark.soak(weight=3)
+def test_other_fault_schedules_come_out_right_too(soak: Soak) -> None:
+    minutes = [] if soak.seconds == inf else ["--minutes", soak.seconds / 60]
+    done = simulator("--seed", soak.seed * MILLION, "--schedules", 100_000 if not minutes else MILLION, *minutes)
+    soak.tell(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
 

@@ -1,0 +1,62 @@
+"""The processes of this machine, from /proc where there is one, else from ps: a small machine may lack that."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process: its state as ps names it (T stopped, Z ended and not yet waited for), and its command line."""
+
+    pid: int
+    parent: int
+    state: str
+    command: str
+
+
+def processes() -> dict[int, Process]:
+    """All of them, by id."""
+    if (_PROC / "self" / "stat").exists():
+        ids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
+        return {pid: process for pid in ids if (process := _from_proc(pid))}
+    return {process.pid: process for process in _from_ps("-A")}
+
+
+def state_of(pid: int) -> str:
+    """The state of a process; empty if there is none."""
+    if (_PROC / "self" / "stat").exists():
+        found = _from_proc(pid)
+        return found.state if found else ""
+    return next((process.state for process in _from_ps("-p", str(pid))), "")
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """The processes that this one has started, and those that they have, with their command lines."""
+    there = processes()
+    found: dict[int, str] = {}
+    parents = {pid}
+    while parents:
+        children = {each.pid: each.command for each in there.values() if each.parent in parents}
+        found |= children
+        parents = set(children)
+    return found
+
+
+def _from_proc(pid: int) -> Process | None:
+    with suppress(OSError):
+        state, parent, *_ = (_PROC / str(pid) / "stat").read_text().rpartition(") ")[2].split()
+        command = (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return Process(pid, int(parent), state, command)
+    return None
+
+
+def _from_ps(*which: str) -> Iterator[Process]:
+    told = subprocess.run(["ps", *which, "-ww", "-o", "pid=,ppid=,stat=,args="], capture_output=True, text=True).stdout
+    for line in told.splitlines():
+        pid, parent, state, *command = line.split(None, 3)
+        yield Process(int(pid), int(parent), state[0], command[0] if command else "")
