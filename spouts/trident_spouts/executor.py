@@ -59,10 +59,10 @@ class SpoutExecutor(Protocol):
         """Whether the next batch can be planned from this batch's metadata, before it was emitted."""
         ...
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
-        """Name the batch `txid`. None means: nothing there, no batch (an idle source).
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+        """Name the batch of this attempt. None means: nothing there, no batch (an idle source).
 
-        `previous` is the metadata of txid - 1 (its `after` where that is not None), None for the first batch.
+        `previous` is the metadata of the batch before (its `after` where that is not None), None for the first batch.
         Planning twice may give another answer, except that what was given is kept: the log decides.
         """
         ...

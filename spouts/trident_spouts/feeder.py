@@ -166,7 +166,7 @@ class _FeederExecutor:
     def __init__(self, spout: FeederBatchSpout) -> None:
         self._spout = spout
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         return self._spout._plan(previous)
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:

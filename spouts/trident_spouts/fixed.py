@@ -86,7 +86,7 @@ class _FixedExecutor:
     def __init__(self, spout: FixedBatchSpout) -> None:
         self._spout = spout
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         count = len(self._spout.tables)
         following = 0 if previous is None else self._index(previous) + 1
         if self._spout.cycle and count:

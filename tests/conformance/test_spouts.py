@@ -35,7 +35,7 @@ class Asked:
         """What attempt "txid:number" brings. A first attempt, and every one of an opaque spout, is planned."""
         txid, number = map(int, name.split(":"))
         if txid not in self.plans or as_spout(self.spout).kind is SpoutKind.OPAQUE:
-            self.plans[txid] = logged(self.executor.plan(txid, self.after[txid - 1], 0.0))
+            self.plans[txid] = logged(self.executor.plan(TransactionAttempt(txid, number), self.after[txid - 1], 0.0))
         if self.plans[txid] is None:
             return []
         emission = self.executor.emit(TransactionAttempt(txid, number), self.plans[txid])

@@ -103,13 +103,13 @@ class SmallExecutor:
         self._schema = arrow_schema(spout.schema)
         self._calls = 0
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         starts = previous["ends"] if isinstance(previous, dict) else [0] * PARTITIONS
         left = [TOTAL // PARTITIONS - start for start in starts]
         if not any(left):
             return None
         self._calls += 1
-        chance = random.Random(f"{txid}/{self._calls}")
+        chance = random.Random(f"{attempt.txid}/{self._calls}")
         takes = [min(rest, chance.randint(0, MOST) if self._opaque else 2) for rest in left]
         if not any(takes):
             takes[left.index(max(left))] = 1

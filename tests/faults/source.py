@@ -62,7 +62,7 @@ class NumberedExecutor:
         self.records = records(spout.total)
         self.random = random.Random(os.urandom(8) if spout.kind is SpoutKind.OPAQUE else 5)
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         starts = previous["ends"] if isinstance(previous, dict) else [0] * PARTITIONS
         left = [len(part) - start for part, start in zip(self.records, starts, strict=True)]
         if not any(left):

@@ -96,7 +96,7 @@ class EndlessExecutor:
         self._schema = arrow_schema(spout.schema)
         self._random = random.Random(os.urandom(8))
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         if self._stop.exists():
             return None
         starts = previous["ends"] if isinstance(previous, dict) else [0] * PARTITIONS

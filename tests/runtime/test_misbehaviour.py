@@ -64,7 +64,7 @@ class ScriptedExecutor:
             self.spout.faults[method] -= 1
             raise OSError(f"{method} does not work just now")
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         self._fault("plan")
         at = previous["at"] if isinstance(previous, dict) else 0
         return None if at >= self.spout.total else {"at": at + 1, "more": self.spout.metadata}
@@ -191,8 +191,8 @@ class Replanned(Scripted):
 
 
 class ReplannedExecutor(ScriptedExecutor):
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
-        plan = super().plan(txid, previous, time)
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+        plan = super().plan(attempt, previous, time)
         return None if plan is None else {**plan, "more": time}  # type: ignore[dict-item]
 
 

@@ -40,10 +40,10 @@ class ShrinkingExecutor:
     def __init__(self) -> None:
         self.planned: set[int] = set()
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         start = previous["end"] if isinstance(previous, dict) else 0
-        take = 1 if txid in self.planned else 4
-        self.planned.add(txid)
+        take = 1 if attempt.txid in self.planned else 4
+        self.planned.add(attempt.txid)
         return None if start >= len(WORDS) else {"start": start, "end": min(len(WORDS), start + take)}
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> ArrowEmission:

@@ -88,7 +88,7 @@ def test_a_batch_spout_says_itself_what_it_promises() -> None:
 def test_a_spout_may_emit_by_reference() -> None:
     emission = ArrowEmission(pa.table({"n": [5]}))
     executor = as_spout(Numbers({1: emission})).open()
-    assert executor.plan(1, None, 0.0) == 1
+    assert executor.plan(TransactionAttempt(1, 0), None, 0.0) == 1
     assert executor.emit(TransactionAttempt(1, 0), 1) is emission
 
 
@@ -99,7 +99,7 @@ def test_a_spout_that_raises_is_named_with_its_line() -> None:
 
     executor = as_spout(Broken({})).open()
     with pytest.raises(UserFunctionError) as caught:
-        executor.plan(4, None, 0.0)
+        executor.plan(TransactionAttempt(4, 0), None, 0.0)
     assert "spout Broken: " in str(caught.value)
     assert "emitBatch (test_adapters.py:" in str(caught.value)
     assert "raised KeyError: 'gone'; it was called with (4)" in str(caught.value)
@@ -111,7 +111,7 @@ def test_a_spout_may_fail_the_attempt_as_in_storm() -> None:
             raise FailedException("not yet")
 
     with pytest.raises(FailedException, match="not yet"):
-        as_spout(Reluctant({})).open().plan(1, None, 0.0)
+        as_spout(Reluctant({})).open().plan(TransactionAttempt(1, 0), None, 0.0)
 
 
 def test_wrong_values_name_the_spout_and_the_batch() -> None:
@@ -166,7 +166,7 @@ def test_a_trident_spout_names_its_batches_from_the_one_before() -> None:
     plans = planned(None, limit=3, executor=executor)
     assert plans == [{"metadata": 2}, {"metadata": 4}, {"metadata": 6}]
     assert rows(executor, plans[1], txid=2, attempt=1) == [2, 3]
-    executor.plan(2, plans[0], 0.0)
+    executor.plan(TransactionAttempt(2, 0), plans[0], 0.0)
     assert spout.calls == [(1, None, None), (2, 2, None), (3, 4, None), (2, 2, 4)]
     executor.success(2, plans[1])
     assert spout.calls[-2:] == ["emitter 2:1", "coordinator 2"]
@@ -193,7 +193,7 @@ def test_no_metadata_is_metadata_too() -> None:
             return Nothing()
 
     executor = as_spout(Nameless()).open()
-    assert rows(executor, executor.plan(1, None, 0.0)) == []
+    assert rows(executor, executor.plan(TransactionAttempt(1, 0), None, 0.0)) == []
 
 
 def test_metadata_that_the_log_cannot_keep_is_refused() -> None:
@@ -257,7 +257,7 @@ def test_a_replay_in_another_process_emits_the_same_by_the_metadata() -> None:
 def test_a_failed_attempt_is_read_again_by_the_metadata() -> None:
     spout = Logs({"p": ["a", "b", "c"]})
     executor = as_spout(spout).open()
-    plan = executor.plan(1, None, 0.0)
+    plan = executor.plan(TransactionAttempt(1, 0), None, 0.0)
     assert rows(executor, plan) == ["a", "b"]
     executor.fail(TransactionAttempt(1, 0))
     assert rows(executor, plan, attempt=1) == ["a", "b"]
@@ -271,7 +271,7 @@ def test_trap_a_a_partition_without_metadata_keeps_its_position() -> None:
     for txid, more in enumerate([{}, {"q": ["y"]}, {"q": ["z"]}, {"p": ["c"]}], start=1):
         for name, added in more.items():
             spout.logs[name].extend(added)
-        previous = logged(executor.plan(txid, previous, 0.0))
+        previous = logged(executor.plan(TransactionAttempt(txid, 0), previous, 0.0))
         found.append(rows(executor, previous, txid=txid))
         executor.success(txid, previous)
     assert found == [["a", "b", "x"], ["y"], ["z"], ["c"]]
@@ -284,7 +284,7 @@ def test_trap_b_partitions_come_go_and_return_where_they_were() -> None:
     found = []
     for txid, listed in enumerate([["p"], ["q"], ["q", "p"], ["p"]], start=1):
         spout.listed = listed
-        previous = logged(executor.plan(txid, previous, 0.0))
+        previous = logged(executor.plan(TransactionAttempt(txid, 0), previous, 0.0))
         found.append(rows(executor, previous, txid=txid))
         executor.success(txid, previous)
     assert found == [["a"], ["x"], ["b"], ["c"]]
@@ -293,9 +293,9 @@ def test_trap_b_partitions_come_go_and_return_where_they_were() -> None:
 def test_trap_b_the_list_may_change_while_batches_are_under_way() -> None:
     spout = Logs({"p": ["a"], "q": ["x", "y", "z"]})
     executor = as_spout(spout).open()
-    first = logged(executor.plan(1, None, 0.0))
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, 0.0))
     spout.listed = ["q"]
-    second = logged(executor.plan(2, first, 0.0))
+    second = logged(executor.plan(TransactionAttempt(2, 0), first, 0.0))
     executor.fail(TransactionAttempt(1, 0))
     assert rows(executor, first, attempt=1) == ["a", "x", "y"]
     assert rows(executor, second, txid=2) == ["z"]
@@ -306,26 +306,26 @@ def test_trap_b_the_list_may_change_while_batches_are_under_way() -> None:
 def test_trap_c_success_may_be_repeated_and_the_batch_run_again() -> None:
     spout = Logs({"p": ["a", "b", "c"]})
     executor = as_spout(spout).open()
-    first = logged(executor.plan(1, None, 0.0))
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, 0.0))
     executor.success(1, first)
     executor.success(1, first)
     assert rows(executor, first) == ["a", "b"]
-    assert rows(executor, executor.plan(2, first, 0.0), txid=2) == ["c"]
+    assert rows(executor, executor.plan(TransactionAttempt(2, 0), first, 0.0), txid=2) == ["c"]
 
 
 def test_trap_d_a_batch_follows_from_the_one_before_and_nothing_else() -> None:
     spout = Logs({"p": ["a", "b", "c", "d", "e"]})
     executor = as_spout(spout).open()
-    first = logged(executor.plan(1, None, 0.0))
-    second = logged(executor.plan(2, first, 0.0))
-    executor.plan(3, second, 0.0)
-    assert logged(executor.plan(2, first, 0.0)) == second
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, 0.0))
+    second = logged(executor.plan(TransactionAttempt(2, 0), first, 0.0))
+    executor.plan(TransactionAttempt(3, 0), second, 0.0)
+    assert logged(executor.plan(TransactionAttempt(2, 0), first, 0.0)) == second
     assert rows(executor, second, txid=2) == ["c", "d"]
 
 
 def test_a_replay_with_another_number_of_rows_breaks_the_contract() -> None:
     spout = Logs({"p": ["a", "b"]})
-    plan = as_spout(spout).open().plan(1, None, 0.0)
+    plan = as_spout(spout).open().plan(TransactionAttempt(1, 0), None, 0.0)
     del spout.logs["p"][0]
     with pytest.raises(SpoutContractError) as caught:
         rows(as_spout(spout).open(), plan, attempt=1)
@@ -336,10 +336,10 @@ def test_a_replay_with_another_number_of_rows_breaks_the_contract() -> None:
 
 def test_what_is_emitted_is_what_the_log_names_and_not_what_was_read_last() -> None:
     spout = Logs({"p": ["a", "b", "c"]})
-    in_log = as_spout(spout).open().plan(1, None, 0.0)
+    in_log = as_spout(spout).open().plan(TransactionAttempt(1, 0), None, 0.0)
     executor = as_spout(spout).open()
     spout.limit = 3
-    assert executor.plan(1, None, 0.0) != in_log
+    assert executor.plan(TransactionAttempt(1, 0), None, 0.0) != in_log
     assert rows(executor, in_log) == ["a", "b"]
 
 
@@ -370,7 +370,19 @@ def test_what_a_partitioned_spout_gives_is_checked(spout: Any, said: str) -> Non
 
 def test_metadata_of_another_spout_is_refused() -> None:
     with pytest.raises(SpoutContractError, match="Logs: the log's metadata is none of its own"):
-        as_spout(Logs({})).open().plan(2, 7, 0.0)
+        as_spout(Logs({})).open().plan(TransactionAttempt(2, 0), 7, 0.0)
+
+
+def test_new_rows_are_read_by_the_very_attempt_that_is_planned() -> None:
+    seen: list[TransactionAttempt] = []
+
+    class Telling(Logs):
+        def emitPartitionBatchNew(self, attempt: TransactionAttempt, *arguments: Any) -> Any:
+            seen.append(attempt)
+            return super().emitPartitionBatchNew(attempt, *arguments)
+
+    as_spout(Telling({"p": ["a"]})).open().plan(TransactionAttempt(3, 2, epoch=4), None, 0.0)
+    assert seen == [TransactionAttempt(3, 2, epoch=4)]
 
 
 # --- OpaquePartitionedSpout ---------------------------------------------------------------------------------------
@@ -401,51 +413,51 @@ class Feed(OpaquePartitionedSpout):
 def test_positions_are_known_after_emission() -> None:
     executor = as_spout(Feed({"p": ["a", "b", "c"]})).open()
     assert not executor.plans_ahead
-    plan = executor.plan(1, None, 0.0)
+    plan = executor.plan(TransactionAttempt(1, 0), None, 0.0)
     emission = executor.emit(TransactionAttempt(1, 0), plan)
     assert plan == {"positions": {}}
     assert emission.after == {"positions": {"p": 2}}
-    second = executor.plan(2, emission.after, 0.0)
+    second = executor.plan(TransactionAttempt(2, 0), emission.after, 0.0)
     assert rows(executor, second, txid=2) == ["c"]
-    assert executor.plan(3, executor.emit(TransactionAttempt(2, 0), second).after, 0.0) is None
+    assert executor.plan(TransactionAttempt(3, 0), executor.emit(TransactionAttempt(2, 0), second).after, 0.0) is None
 
 
 def test_a_replay_may_hold_other_tuples_and_none_is_lost() -> None:
     spout = Feed({"p": ["a", "b", "c", "d"]}, limits=[3, 1])
     executor = as_spout(spout).open()
-    plan = executor.plan(1, None, 0.0)
+    plan = executor.plan(TransactionAttempt(1, 0), None, 0.0)
     assert rows(executor, plan) == ["a", "b", "c"]
     executor.fail(TransactionAttempt(1, 0))
     replay = executor.emit(TransactionAttempt(1, 1), plan)
     assert replay.arrow().column(0).to_pylist() == ["a"]
-    assert rows(executor, executor.plan(2, replay.after, 0.0), txid=2) == ["b", "c"]
+    assert rows(executor, executor.plan(TransactionAttempt(2, 0), replay.after, 0.0), txid=2) == ["b", "c"]
     assert spout.attempts == ["1:0", "1:1", "2:0"]
 
 
 def test_a_batch_planned_anew_reads_as_the_next_attempt() -> None:
     spout = Feed({"p": ["a", "b", "c"]}, limits=[3, 1])
     executor = as_spout(spout).open()
-    executor.plan(1, None, 0.0)
+    executor.plan(TransactionAttempt(1, 0), None, 0.0)
     executor.fail(TransactionAttempt(1, 0, epoch=4))
-    plan = executor.plan(1, None, 0.0)
+    plan = executor.plan(TransactionAttempt(1, 1, epoch=4), None, 0.0)
     assert rows(executor, plan, attempt=1) == ["a"]
     assert spout.attempts == ["1:0", "1:1"]
 
 
 def test_an_opaque_batch_begins_where_the_log_says_and_not_where_it_was_read_last() -> None:
     executor = as_spout(Feed({"p": ["a", "b", "c"]})).open()
-    executor.plan(2, None, 0.0)
+    executor.plan(TransactionAttempt(2, 0), None, 0.0)
     assert rows(executor, {"positions": {"p": 1}}, txid=2) == ["b", "c"]
 
 
 def test_trap_a_opaque_a_partition_that_emits_nothing_keeps_its_position() -> None:
     spout = Feed({"p": ["a"], "q": ["x", "y", "z"]})
     executor = as_spout(spout).open()
-    first = executor.emit(TransactionAttempt(1, 0), executor.plan(1, None, 0.0))
-    second = executor.emit(TransactionAttempt(2, 0), executor.plan(2, first.after, 0.0))
+    first = executor.emit(TransactionAttempt(1, 0), executor.plan(TransactionAttempt(1, 0), None, 0.0))
+    second = executor.emit(TransactionAttempt(2, 0), executor.plan(TransactionAttempt(2, 0), first.after, 0.0))
     assert second.arrow().column(0).to_pylist() == ["z"]
     spout.logs["p"].append("b")
-    third = executor.emit(TransactionAttempt(3, 0), executor.plan(3, second.after, 0.0))
+    third = executor.emit(TransactionAttempt(3, 0), executor.plan(TransactionAttempt(3, 0), second.after, 0.0))
     assert third.arrow().column(0).to_pylist() == ["b"]
 
 
@@ -456,7 +468,7 @@ def test_trap_b_opaque_partitions_come_go_and_return_where_they_were() -> None:
     found = []
     for txid, listed in enumerate([["p"], ["q"], ["p"]], start=1):
         spout.listed = listed
-        emission = executor.emit(TransactionAttempt(txid, 0), executor.plan(txid, position, 0.0))
+        emission = executor.emit(TransactionAttempt(txid, 0), executor.plan(TransactionAttempt(txid, 0), position, 0.0))
         found.append(emission.arrow().column(0).to_pylist())
         position = logged(emission.after)
         executor.success(txid, None)
@@ -466,13 +478,13 @@ def test_trap_b_opaque_partitions_come_go_and_return_where_they_were() -> None:
 def test_trap_c_opaque_positions_survive_a_repeated_success_and_a_new_process() -> None:
     spout = Feed({"p": ["a", "b", "c"]})
     executor = as_spout(spout).open()
-    plan = logged(executor.plan(1, None, 0.0))
+    plan = logged(executor.plan(TransactionAttempt(1, 0), None, 0.0))
     after = logged(executor.emit(TransactionAttempt(1, 0), plan).after)
     executor.success(1, plan)
     again = as_spout(spout).open()
     again.success(1, plan)
     assert rows(again, plan, attempt=1) == ["a", "b"]
-    assert rows(again, again.plan(2, after, 0.0), txid=2) == ["c"]
+    assert rows(again, again.plan(TransactionAttempt(2, 0), after, 0.0), txid=2) == ["c"]
 
 
 def test_rows_without_a_new_position_are_refused() -> None:
@@ -481,7 +493,7 @@ def test_rows_without_a_new_position_are_refused() -> None:
             return ["a"], None
 
     with pytest.raises(SpoutContractError, match="returned rows and no new position; they would come again for ever"):
-        as_spout(Stuck({"p": []})).open().plan(1, None, 0.0)
+        as_spout(Stuck({"p": []})).open().plan(TransactionAttempt(1, 0), None, 0.0)
 
 
 def test_a_spout_that_says_it_is_not_ready_is_not_read() -> None:
@@ -490,7 +502,7 @@ def test_a_spout_that_says_it_is_not_ready_is_not_read() -> None:
             return False
 
     spout = Later({"p": ["a"]})
-    assert as_spout(spout).open().plan(1, None, 0.0) is None
+    assert as_spout(spout).open().plan(TransactionAttempt(1, 0), None, 0.0) is None
     assert spout.attempts == []
 
 

@@ -19,11 +19,11 @@ def words(executor: SpoutExecutor, metadata: Metadata, attempt: int = 0) -> list
 def test_nothing_is_planned_until_something_is_fed() -> None:
     spout = FeederBatchSpout("word string")
     executor = spout.open()
-    assert executor.plan(1, None, 0.0) is None
+    assert executor.plan(TransactionAttempt(1, 0), None, 0.0) is None
     spout.feed(["a", "b"])
-    first = logged(executor.plan(1, None, 0.0))
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, 0.0))
     assert words(executor, first) == ["a", "b"]
-    assert executor.plan(2, first, 0.0) is None
+    assert executor.plan(TransactionAttempt(2, 0), first, 0.0) is None
 
 
 def test_each_feed_is_a_batch_and_an_empty_one_counts() -> None:
@@ -72,7 +72,7 @@ def test_what_an_earlier_process_was_fed_is_gone_and_said_so(caplog: pytest.LogC
     executor = spout.open()
     assert words(executor, lost) == []
     assert "what was fed for txid 1 died with an earlier process; feed it again" in caplog.text
-    assert words(executor, executor.plan(2, lost, 0.0)) == ["b"]
+    assert words(executor, executor.plan(TransactionAttempt(2, 0), lost, 0.0)) == ["b"]
     assert spout.kind is SpoutKind.NON_TRANSACTIONAL
 
 

@@ -74,4 +74,4 @@ def test_a_planned_batch_that_is_gone_is_named() -> None:
 
 def test_metadata_of_another_spout_is_refused() -> None:
     with pytest.raises(SpoutContractError, match=r"\{'offset': 3\} names none of its batches"):
-        FixedBatchSpout("word string", [["a"]]).open().plan(2, {"offset": 3}, 0.0)
+        FixedBatchSpout("word string", [["a"]]).open().plan(TransactionAttempt(2, 0), {"offset": 3}, 0.0)

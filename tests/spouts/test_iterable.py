@@ -29,7 +29,7 @@ def test_a_generator_comes_in_full_batches_and_its_rest() -> None:
 
 def test_a_replay_within_the_process_has_the_same_rows() -> None:
     executor = IterableSpout("n long", iter([1, 2, 3]), batchSize=2).open()
-    executor.plan(1, None, 0.0)
+    executor.plan(TransactionAttempt(1, 0), None, 0.0)
     first = rows(executor, 1)
     executor.fail(TransactionAttempt(1, 0))
     assert rows(executor, 1, attempt=1) == first == [1, 2]
@@ -44,11 +44,11 @@ def test_what_waits_for_its_input_does_not_hold_the_plan_up() -> None:
         yield 2
 
     executor = IterableSpout("n long", slow, batchSize=10, maxDelaySecs=0.2).open()
-    assert executor.plan(1, None, 0.0) == 1
+    assert executor.plan(TransactionAttempt(1, 0), None, 0.0) == 1
     assert rows(executor, 1) == [1]
-    assert executor.plan(2, 1, 0.0) is None
+    assert executor.plan(TransactionAttempt(2, 0), 1, 0.0) is None
     more.set()
-    while executor.plan(2, 1, 0.0) is None:
+    while executor.plan(TransactionAttempt(2, 0), 1, 0.0) is None:
         pass
     assert rows(executor, 2) == [2]
     executor.close()
@@ -65,7 +65,7 @@ def test_it_reads_no_more_than_two_batches_ahead() -> None:
             n += 1
 
     executor = IterableSpout("n long", endless, batchSize=5, maxDelaySecs=10).open()
-    executor.plan(1, None, 0.0)
+    executor.plan(TransactionAttempt(1, 0), None, 0.0)
     executor.close()
     assert len(given) <= 5 + 2 * 5 + 1
 
@@ -73,7 +73,7 @@ def test_it_reads_no_more_than_two_batches_ahead() -> None:
 def test_a_restart_calls_the_function_again_and_does_not_promise_more() -> None:
     spout = IterableSpout("n long", lambda: [1, 2, 3], batchSize=2)
     executor = spout.open()
-    executor.plan(1, None, 0.0)
+    executor.plan(TransactionAttempt(1, 0), None, 0.0)
     again = spout.open()
     assert rows(again, 1) == [1, 2]
     assert spout.kind is SpoutKind.NON_TRANSACTIONAL
@@ -85,10 +85,10 @@ def test_an_iterator_that_raises_gives_its_rows_first_and_then_the_error() -> No
         raise RuntimeError("no more")
 
     executor = IterableSpout("n long", broken, batchSize=10).open()
-    assert executor.plan(1, None, 0.0) == 1
+    assert executor.plan(TransactionAttempt(1, 0), None, 0.0) == 1
     assert rows(executor, 1) == [1]
     with pytest.raises(UserFunctionError, match=r"broken, batchSize=10\): its iterator raised RuntimeError: no more"):
-        executor.plan(2, 1, 0.0)
+        executor.plan(TransactionAttempt(2, 0), 1, 0.0)
 
 
 def test_a_function_that_raises_is_named_with_its_line() -> None:
@@ -104,7 +104,7 @@ def test_a_function_that_raises_is_named_with_its_line() -> None:
 def test_a_wrong_value_is_named() -> None:
     executor = IterableSpout("n long", [1, "x"]).open()
     with pytest.raises(SpoutContractError, match=r"IterableSpout, batch 1, row 1, field 'n': 'x' \(str\) is no bigint"):
-        executor.plan(1, None, 0.0)
+        executor.plan(TransactionAttempt(1, 0), None, 0.0)
 
 
 def test_what_is_no_iterable_is_refused() -> None:

@@ -11,7 +11,7 @@ from trident_spouts.executor import Metadata, SpoutExecutor
 
 
 def batch(executor: SpoutExecutor, txid: int, position: Metadata) -> tuple[list[Any], Metadata] | None:
-    plan = executor.plan(txid, position, 0.0)
+    plan = executor.plan(TransactionAttempt(txid, 0), position, 0.0)
     if plan is None:
         return None
     emission = executor.emit(TransactionAttempt(txid, 0), logged(plan))
@@ -67,7 +67,7 @@ def test_a_function_that_raises_is_named_with_its_partition_and_line() -> None:
         raise ConnectionError("refused")
 
     with pytest.raises(UserFunctionError) as caught:
-        PollingSpout("n long", {"orders": fetch}).open().plan(1, None, 0.0)
+        PollingSpout("n long", {"orders": fetch}).open().plan(TransactionAttempt(1, 0), None, 0.0)
     assert "PollingSpout, partition 'orders': fetch (test_polling.py:" in str(caught.value)
     assert "raised ConnectionError: refused; it was called with (None, 10000)" in str(caught.value)
 
@@ -88,7 +88,7 @@ def test_a_function_that_raises_is_named_with_its_partition_and_line() -> None:
 def test_what_a_partition_gives_is_checked(partition: Any, position: Any, said: str) -> None:
     executor = PollingSpout("n long", {"p": partition}).open()
     with pytest.raises(SpoutContractError) as caught:
-        executor.plan(2, {"positions": {"p": position}}, 0.0)
+        executor.plan(TransactionAttempt(2, 0), {"positions": {"p": position}}, 0.0)
     assert said in str(caught.value)
 
 

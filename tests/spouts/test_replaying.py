@@ -22,7 +22,7 @@ def test_the_script_says_what_each_attempt_takes_and_in_which_order() -> None:
     assert taken(spout, TransactionAttempt(1, 0), {}) == (["a", "b", "x", "y"], {"p": 2, "q": 2})
     assert taken(spout, TransactionAttempt(1, 1), {}) == (["x", "a"], {"p": 1, "q": 1})
     assert taken(spout, TransactionAttempt(2, 0), {"p": 1, "q": 1}) == (["b", "c", "d", "y"], {"p": 4, "q": 2})
-    assert spout.open().plan(3, {"p": 4, "q": 2}, 0.0) is None
+    assert spout.open().plan(TransactionAttempt(3, 0), {"p": 4, "q": 2}, 0.0) is None
     assert (spout.kind, spout.open().plans_ahead) == (SpoutKind.OPAQUE, False)
 
 
@@ -39,7 +39,7 @@ def test_whatever_fails_the_committed_batches_hold_every_row_once(seed: int) -> 
     spout = ReplayingSpout("word string", partitions, Varied(seed, tuple(partitions)))
     chance = random.Random(seed)
     executor, position, committed, txid = spout.open(), None, [], 0
-    while (plan := executor.plan(txid + 1, position, 0.0)) is not None:
+    while (plan := executor.plan(TransactionAttempt(txid + 1, 0), position, 0.0)) is not None:
         txid += 1
         assert txid < 1000
         for number in range(5):

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from trident.base.attempt import TransactionAttempt
 from trident_spouts.adapters.adapt import as_spout
 from trident_spouts.executor import Metadata, SpoutExecutor
 
@@ -19,7 +20,7 @@ def planned(
     executor = executor or as_spout(spout).open()
     found: list[Any] = []
     while len(found) < limit:
-        metadata = executor.plan(len(found) + 1, previous, 0.0)
+        metadata = executor.plan(TransactionAttempt(len(found) + 1, 0), previous, 0.0)
         if metadata is None:
             break
         previous = logged(metadata)

@@ -27,7 +27,7 @@ class ReplayingSpout:
 
     >>> spout = ReplayingSpout("word string", {"p": ["a", "b", "c"]}, {(1, 0): 3, (1, 1): 1})
     >>> executor = spout.open()
-    >>> plan = executor.plan(1, None, 0.0)
+    >>> plan = executor.plan(TransactionAttempt(1, 0), None, 0.0)
     >>> executor.emit(TransactionAttempt(1, 0), plan).arrow().column(0).to_pylist()
     ['a', 'b', 'c']
     >>> executor.emit(TransactionAttempt(1, 1), plan).arrow().column(0).to_pylist()
@@ -79,7 +79,7 @@ class _Executor:
         self.succeeded: list[int] = []
         self.failed: list[TransactionAttempt] = []
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         positions = dict(previous) if isinstance(previous, dict) else {}
         left = any(positions.get(name, 0) < len(rows) for name, rows in self._spout.partitions.items())
         return positions if left else None

@@ -69,8 +69,9 @@ def _first_batches(node: Node) -> Iterator[Mapping[SpoutSource, Emission | None]
 
 def _first(executor: SpoutExecutor) -> Emission | None:
     """The first batch; None where the source is idle."""
-    metadata = executor.plan(1, None, time.time())
-    return None if metadata is None else executor.emit(TransactionAttempt(1, 0), metadata)
+    attempt = TransactionAttempt(1, 0)
+    metadata = executor.plan(attempt, None, time.time())
+    return None if metadata is None else executor.emit(attempt, metadata)
 
 
 def _in_python(node: Node, emissions: Mapping[SpoutSource, Emission | None], n: int) -> pa.Table:

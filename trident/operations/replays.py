@@ -128,8 +128,8 @@ class _Replaying:
     def __init__(self, spout: ReplaySpout) -> None:
         self._spout = spout
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
-        return self._spout.plan(txid, previous)
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+        return self._spout.plan(attempt.txid, previous)
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         assert isinstance(metadata, dict)

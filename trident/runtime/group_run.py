@@ -244,7 +244,7 @@ class GroupRun:
             reach("plan.before")
             time = self._clock.time()
             try:
-                plan = self._sources.plan(attempt.txid, action.previous, action.kept, time)
+                plan = self._sources.plan(attempt, action.previous, action.kept, time)
             except Exception as error:
                 self._trace.failed(self.group.name, attempt, "plan", error)
                 self.post(on.PlanFailed(attempt, error))

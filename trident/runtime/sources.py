@@ -39,7 +39,9 @@ class Sources:
         """Whether a failed batch may be planned anew."""
         return any(self._opaque(stream) for stream in self._nodes)
 
-    def plan(self, txid: int, previous: Positions, kept: BatchPlan | None, time: float) -> BatchPlan | None:
+    def plan(
+        self, attempt: TransactionAttempt, previous: Positions, kept: BatchPlan | None, time: float
+    ) -> BatchPlan | None:
         """Name the batch; None where no spout has anything. Spouts that replay exactly keep their part of `kept`."""
         plan: BatchPlan = {}
         with self._lock:
@@ -47,7 +49,7 @@ class Sources:
                 if kept is not None and stream in kept and not self._opaque(stream):
                     plan[stream] = kept[stream]
                 else:
-                    plan[stream] = self._json(stream, executor.plan(txid, previous.get(stream), time))
+                    plan[stream] = self._json(stream, executor.plan(attempt, previous.get(stream), time))
         return None if all(metadata is None for metadata in plan.values()) else plan
 
     def emit(self, attempt: TransactionAttempt, plan: BatchPlan) -> dict[Node, Emission | None]:

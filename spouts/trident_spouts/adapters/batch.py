@@ -23,7 +23,8 @@ class BatchExecutor:
         self._kept: dict[int, Emission] = {}
         call(spout, "open")
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+        txid = attempt.txid
         if txid in self._kept:  # planned anew with its group: the source gives its rows only once
             return txid
         emission = self._ask(txid)

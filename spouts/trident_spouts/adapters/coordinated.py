@@ -25,7 +25,8 @@ class CoordinatedExecutor:
         self._planned: dict[int, Metadata] = {}
         self._attempts: dict[int, TransactionAttempt] = {}
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+        txid = attempt.txid
         if not call(self._coordinator, "isReady", txid):
             return None
         before = None if previous is None else self._own(previous)

@@ -33,18 +33,17 @@ class OpaqueExecutor:
         self._name = name or type(spout).__name__
         self._schema = schema
         self._read: dict[int, _Read] = {}
-        self._next: dict[int, TransactionAttempt] = {}
         call(spout, "open")
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
-        self._read.pop(txid, None)
-        if not call(self._spout, "isReady", txid):
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+        self._read.pop(attempt.txid, None)
+        if not call(self._spout, "isReady", attempt.txid):
             return None
         start = positions_in(previous, self._name)
-        emission = self._emission(self._next.get(txid, TransactionAttempt(txid, 0)), start)
+        emission = self._emission(attempt, start)
         if not has_rows(emission):
             return None
-        self._read[txid] = _Read(start, emission)
+        self._read[attempt.txid] = _Read(start, emission)
         return {"positions": start}
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
@@ -72,11 +71,9 @@ class OpaqueExecutor:
 
     def success(self, txid: int, metadata: Metadata) -> None:
         self._read = {later: read for later, read in self._read.items() if later > txid}
-        self._next = {later: attempt for later, attempt in self._next.items() if later > txid}
 
     def fail(self, attempt: TransactionAttempt) -> None:
         self._read.pop(attempt.txid, None)
-        self._next[attempt.txid] = TransactionAttempt(attempt.txid, attempt.attempt + 1, attempt.epoch)
 
     def close(self) -> None:
         self._read.clear()

@@ -36,28 +36,27 @@ class PartitionedExecutor:
         self._read: dict[int, _Read] = {}
         call(spout, "open")
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
-        self._read.pop(txid, None)
-        if not call(self._spout, "isReady", txid):
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+        self._read.pop(attempt.txid, None)
+        if not call(self._spout, "isReady", attempt.txid):
             return None
         positions = positions_in(previous, self._name)
         rows: dict[str, int | None] = {}
         parts = []
         for partition in partitions_of(self._spout, self._name):
-            emission = self._new_rows(txid, partition, positions)
+            emission = self._new_rows(attempt, partition, positions)
             if emission is not None and has_rows(emission):
                 parts.append(emission)
                 rows[partition] = emission.rows
         if not parts:
             return None
         metadata: Metadata = {"positions": positions, "batch": rows}
-        self._read[txid] = _Read(metadata, one_emission(parts, self._schema))
+        self._read[attempt.txid] = _Read(metadata, one_emission(parts, self._schema))
         return metadata
 
-    def _new_rows(self, txid: int, partition: str, positions: Positions) -> Emission | None:
+    def _new_rows(self, attempt: TransactionAttempt, partition: str, positions: Positions) -> Emission | None:
         """The partition's new rows; moves its position."""
         where = f"{self._name}, partition {partition!r}"
-        attempt = TransactionAttempt(txid, 0)
         result = call(self._spout, "emitPartitionBatchNew", attempt, partition, positions.get(partition))
         emitted, metadata = pair_of(result, where)
         emission = emission_of(emitted, self._schema, where)

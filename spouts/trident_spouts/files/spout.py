@@ -193,7 +193,7 @@ class _FileExecutor:
         self._listed = float("-inf")
         self._schema: StructType | None = None
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         seen = Seen() if previous is None else _seen(previous)
         ranges: list[FileRange] = []
         if monotonic() - self._listed < _LISTING_SECONDS:

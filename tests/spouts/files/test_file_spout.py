@@ -69,7 +69,7 @@ def test_a_compressed_file_is_told_by_name_and_never_taken_for_text(format: Any,
 def test_a_place_without_any_file_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     executor = FileSpout(tmp_path / "*.txt").open()
     for _ in range(3):
-        assert executor.plan(1, None, T0) is None
+        assert executor.plan(TransactionAttempt(1, 0), None, T0) is None
     assert [record.getMessage() for record in caplog.records] == [
         f"FileSpout: there is no file at {tmp_path}/*.txt yet"
     ]
@@ -222,9 +222,9 @@ def test_new_files_are_picked_up_and_none_is_read_twice(tmp_path: Path) -> None:
 def test_one_executor_sees_files_that_appear_while_it_runs(tmp_path: Path) -> None:
     write(tmp_path / "a", "a\n", 5)
     executor = FileSpout(tmp_path).open()
-    first = logged(executor.plan(1, None, T0))
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, T0))
     write(tmp_path / "b", "b\n", 6)
-    second = executor.plan(2, first, T0)
+    second = executor.plan(TransactionAttempt(2, 0), first, T0)
     assert ranges(second) == [("b", 0, 2)]
 
 
@@ -232,10 +232,10 @@ def test_a_listing_with_unread_files_is_used_again(tmp_path: Path) -> None:
     for name in "abc":
         write(tmp_path / name, f"{name}\n", 5)
     executor = FileSpout(tmp_path, maxFilesPerBatch=1).open()
-    first = logged(executor.plan(1, None, T0))
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, T0))
     for name in "abc":
         (tmp_path / name).unlink()
-    assert ranges(executor.plan(2, first, T0)) == [("b", 0, 2)]
+    assert ranges(executor.plan(TransactionAttempt(2, 0), first, T0)) == [("b", 0, 2)]
 
 
 def test_a_file_that_came_too_late_to_be_told_from_read_ones_is_warned_of(
@@ -245,12 +245,12 @@ def test_a_file_that_came_too_late_to_be_told_from_read_ones_is_warned_of(
     for at in (1, 2, 3):
         write(tmp_path / f"{at}", f"{at}\n", at)
     executor = FileSpout(tmp_path).open()
-    first = logged(executor.plan(1, None, T0))
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, T0))
     late = write(tmp_path / "late", "late\n", 1)
-    assert executor.plan(2, first, T0) is None
+    assert executor.plan(TransactionAttempt(2, 0), first, T0) is None
     assert f"{late} appeared with a modification time before that of files read long ago" in caplog.text
     os.utime(late, (9, 9))
-    assert ranges(executor.plan(2, first, T0)) == [("late", 0, 5)]
+    assert ranges(executor.plan(TransactionAttempt(2, 0), first, T0)) == [("late", 0, 5)]
 
 
 def test_a_file_that_grows_by_whole_lines_is_read_on(tmp_path: Path) -> None:
@@ -276,24 +276,24 @@ def test_growth_in_the_middle_of_a_line_that_was_read_is_refused(tmp_path: Path)
 def test_a_young_file_is_read_to_its_last_whole_line_until_it_is_complete(tmp_path: Path) -> None:
     path = write(tmp_path / "log", "1\n2", T0)
     executor = FileSpout(tmp_path, completeAfterSecs=10).open()
-    first = logged(executor.plan(1, None, T0 + 5))
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, T0 + 5))
     assert ranges(first) == [("log", 0, 2)]
-    assert executor.plan(2, first, T0 + 5) is None
+    assert executor.plan(TransactionAttempt(2, 0), first, T0 + 5) is None
     write(path, "1\n23\n4", T0 + 8)
     executor = FileSpout(tmp_path, completeAfterSecs=10).open()
-    second = logged(executor.plan(2, first, T0 + 9))
+    second = logged(executor.plan(TransactionAttempt(2, 0), first, T0 + 9))
     assert ranges(second) == [("log", 2, 5)]
-    third = logged(executor.plan(3, second, T0 + 18))
+    third = logged(executor.plan(TransactionAttempt(3, 0), second, T0 + 18))
     assert ranges(third) == [("log", 5, 6)]
-    assert executor.plan(4, third, T0 + 100) is None
+    assert executor.plan(TransactionAttempt(4, 0), third, T0 + 100) is None
 
 
 def test_a_young_parquet_file_waits(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
     os.utime(tmp_path / "a.parquet", (T0, T0))
     executor = FileSpout(tmp_path, "parquet", completeAfterSecs=10).open()
-    assert executor.plan(1, None, T0 + 9) is None
-    assert executor.plan(1, None, T0 + 10) is not None
+    assert executor.plan(TransactionAttempt(1, 0), None, T0 + 9) is None
+    assert executor.plan(TransactionAttempt(1, 0), None, T0 + 10) is not None
 
 
 def test_a_changed_file_that_was_read_is_an_error_and_no_second_reading(tmp_path: Path) -> None:
@@ -383,17 +383,17 @@ def test_a_folder_that_went_away_is_named(tmp_path: Path) -> None:
     executor = FileSpout(tmp_path / "in").open()
     (tmp_path / "in").rmdir()
     with pytest.raises(SourceUnreadableError, match=f"cannot list {tmp_path}/in: No such file or directory"):
-        executor.plan(1, None, T0)
+        executor.plan(TransactionAttempt(1, 0), None, T0)
 
 
 def test_a_file_that_goes_away_between_listing_and_cutting_is_named(tmp_path: Path) -> None:
     write(tmp_path / "a", "1\n", 1)
     path = write(tmp_path / "b", "1\n2\n", 2)
     executor = FileSpout(tmp_path, maxBytesPerBatch=2).open()
-    first = logged(executor.plan(1, None, T0))
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, T0))
     path.unlink()
     with pytest.raises(SourceUnreadableError, match=f"cannot read {path}: No such file or directory"):
-        executor.plan(2, first, T0)
+        executor.plan(TransactionAttempt(2, 0), first, T0)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_parquet_fields_of_an_empty_folder_are_asked_for(tmp_path: Path) -> None
 
 def test_metadata_of_another_spout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpoutContractError, match="the log's metadata is none of its own"):
-        FileSpout(tmp_path).open().plan(2, 5, T0)
+        FileSpout(tmp_path).open().plan(TransactionAttempt(2, 0), 5, T0)
 
 
 def test_a_relative_path_stays_where_it_was_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
