@@ -45,6 +45,11 @@ class Emission(Protocol):
         ...
 
     @property
+    def digest(self) -> str | None:
+        """What tells these tuples from others, in every process; None where they are read by reference."""
+        ...
+
+    @property
     def after(self) -> Metadata:
         """Where the source stands after this batch, if only emission could tell (then `plans_ahead` is False);
         else None. It becomes part of what is frozen, and the next plan's `previous`."""

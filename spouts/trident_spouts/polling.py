@@ -10,7 +10,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import site_of
 from trident.base.errors import SpoutContractError, TopologyError
 from trident.base.types import ddl
-from trident_spouts.adapters.opaque import OpaqueExecutor
+from trident_spouts.adapters.partitioned import OpaqueExecutor
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.protocols import Emitted, OpaquePartitionedSpout
 from trident_spouts.rows import read_schema

@@ -10,8 +10,7 @@ from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import brief
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.adapters.coordinated import CoordinatedExecutor
-from trident_spouts.adapters.opaque import OpaqueExecutor
-from trident_spouts.adapters.partitioned import PartitionedExecutor
+from trident_spouts.adapters.partitioned import OpaqueExecutor, PartitionedExecutor
 from trident_spouts.executor import Spout, SpoutExecutor, SpoutKind
 from trident_spouts.rows import read_schema
 

@@ -1,91 +1,120 @@
-"""A PartitionedSpout at work: transactional."""
+"""PartitionedSpouts and OpaquePartitionedSpouts at work: each partition has a position of its own."""
 
-from dataclasses import dataclass
-from typing import Any
+from time import monotonic
+from typing import Any, ClassVar
 
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
-from trident_spouts.adapters.positions import Positions, has_rows, partitions_of, positions_in
 from trident_spouts.emission import one_emission
 from trident_spouts.executor import Emission, Metadata
 from trident_spouts.usercode import call, emission_of, pair_of
 
+Positions = dict[str, Metadata]
+"""Where each partition stands that was ever seen: those that are away or emit nothing keep their place."""
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    metadata: Metadata
-    emission: Emission
+_PAGING_SECONDS = 1.0
+"""How long a plan goes on over pages without rows before it makes an empty batch of them."""
 
 
-class PartitionedExecutor:
-    """Reads new rows while a batch is planned: their metadata is in the log before a tuple is processed, and an idle
-    source makes no batch. The first attempt gets what was read, later ones read again by the metadata.
+class _Batch:
+    """What the partitions have from their positions `start` on, and where they stand after it."""
 
-    The metadata of a batch: ``positions``, of every partition ever seen; ``batch``, the partitions with rows in it and
-    how many (null: not known).
+    def __init__(self, start: Positions) -> None:
+        self.start, self.after = dict(start), dict(start)
+        self.parts: list[Emission] = []
+        self.partitions: list[str] = []
+        """Those that the parts are of."""
+
+    def add(self, partition: str, start: Metadata, after: Metadata, emission: Emission | None) -> None:
+        if after is not None:
+            self.after[partition] = after
+        if start is not None:
+            self.start[partition] = start
+        if emission is not None:
+            self.parts.append(emission)
+            self.partitions.append(partition)
+
+
+class _Partitions:
+    """Reads while a batch is planned, so that an idle source makes no batch. The first attempt gets what was read.
+
+    A partition whose position moves over a page without rows (a compacted stretch, an hour without orders) is asked
+    on, for `_PAGING_SECONDS` in one plan. Then there is an empty batch, so that nobody takes the source for idle
+    between two pages. Positions that moved and came to an end stay in memory until the next batch freezes them.
     """
 
-    plans_ahead = True
+    method: ClassVar[str]
 
     def __init__(self, spout: Any, schema: StructType, name: str | None = None) -> None:
         self._spout = spout
         self._name = name or type(spout).__name__
         self._schema = schema
-        self._read: dict[int, _Read] = {}
+        self._read: dict[int, tuple[Metadata, Emission]] = {}
+        self._moved: tuple[Positions, Positions] = ({}, {})
+        """The positions that the log has, and those up to which nothing was found since."""
         call(spout, "open")
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         self._read.pop(attempt.txid, None)
         if not call(self._spout, "isReady", attempt.txid):
             return None
-        positions = positions_in(previous, self._name)
-        rows: dict[str, int | None] = {}
-        parts = []
-        for partition in partitions_of(self._spout, self._name):
-            emission = self._new_rows(attempt, partition, positions)
-            if emission is not None and has_rows(emission):
-                parts.append(emission)
-                rows[partition] = emission.rows
-        if not parts:
+        logged = self._positions(previous)
+        batch = _Batch(self._moved[1] if self._moved[0] == logged else logged)
+        end = monotonic() + _PAGING_SECONDS
+        for partition in self._partitions():
+            batch.add(partition, *self._next_rows(attempt, partition, batch.start.get(partition), end))
+        if not batch.parts and batch.after == batch.start:
+            self._moved = (logged, batch.after)
             return None
-        metadata: Metadata = {"positions": positions, "batch": rows}
-        self._read[attempt.txid] = _Read(metadata, one_emission(parts, self._schema))
+        metadata, after = self._metadata(batch)
+        self._read[attempt.txid] = (metadata, one_emission(batch.parts, self._schema, after))
         return metadata
 
-    def _new_rows(self, attempt: TransactionAttempt, partition: str, positions: Positions) -> Emission | None:
-        """The partition's new rows; moves its position."""
+    def _next_rows(
+        self, attempt: TransactionAttempt, partition: str, start: Metadata, end: float
+    ) -> tuple[Metadata, Metadata, Emission | None]:
+        """Read on to the partition's next rows; return the positions before and after them.
+
+        Without rows, equal positions say that there is nothing now, and others that there may be more behind.
+
+        A source whose position follows a clock, or the end of a log that it filters, moves as often as it is asked. Two
+        questions from one position tell it from a source with pages: the second answer is another one.
+        """
+        after, emission = self._ask(attempt, partition, start)
+        if emission is None and after != start:
+            again, emission = self._ask(attempt, partition, start)
+            if emission is None and again != after:
+                return again, again, None
+            after = again
+        while emission is None and after != start and monotonic() < end:
+            start = after
+            after, emission = self._ask(attempt, partition, start)
+        return start, after, emission
+
+    def _ask(self, attempt: TransactionAttempt, partition: str, start: Metadata) -> tuple[Metadata, Emission | None]:
+        """Read one page; return the position after it, and its rows if there are any."""
         where = f"{self._name}, partition {partition!r}"
-        result = call(self._spout, "emitPartitionBatchNew", attempt, partition, positions.get(partition))
-        emitted, metadata = pair_of(result, where)
+        emitted, after = pair_of(call(self._spout, self.method, attempt, partition, start), where)
         emission = emission_of(emitted, self._schema, where)
-        if metadata is not None:
-            positions[partition] = metadata
-        elif has_rows(emission):
-            raise SpoutContractError(f"{where} returned rows without metadata; they could not be emitted again")
-        return emission
+        if emission is None or emission.rows == 0:
+            return start if after is None else after, None
+        if after is None:
+            raise SpoutContractError(f"{where} returned rows without metadata; they would come again for ever")
+        return after, emission
+
+    def _metadata(self, batch: _Batch) -> tuple[Metadata, Metadata]:
+        """Return what names a batch, and its `after`."""
+        raise NotImplementedError
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         read = self._read.get(attempt.txid)
-        if read is not None and read.metadata == metadata:
-            return read.emission
-        positions = positions_in(metadata, self._name)
-        batch = metadata["batch"] if isinstance(metadata, dict) else {}
-        parts = [self._again(attempt, name, positions[name], rows) for name, rows in batch.items()]
-        return one_emission(parts, self._schema)
+        return read[1] if read is not None and read[0] == metadata else self._again(attempt, metadata)
 
-    def _again(self, attempt: TransactionAttempt, partition: str, metadata: Metadata, rows: int | None) -> Emission:
-        where = f"{self._name}, partition {partition!r}, txid {attempt.txid}"
-        emitted = call(self._spout, "emitPartitionBatch", attempt, partition, metadata)
-        emission = emission_of([] if emitted is None else emitted, self._schema, where)
-        assert emission is not None
-        if rows is not None and emission.rows is not None and emission.rows != rows:
-            raise SpoutContractError(
-                f"{where}: the replay has {emission.rows} rows, the batch had {rows}; a transactional spout must emit "
-                f"the same rows for the same metadata ({metadata!r}), else it is an OpaquePartitionedSpout"
-            )
-        return emission
+    def _again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        """Read the batch once more, for another attempt."""
+        raise NotImplementedError
 
     def success(self, txid: int, metadata: Metadata) -> None:
         self._read = {later: read for later, read in self._read.items() if later > txid}
@@ -96,3 +125,63 @@ class PartitionedExecutor:
     def close(self) -> None:
         self._read.clear()
         call(self._spout, "close")
+
+    def _partitions(self) -> list[str]:
+        """The partitions there are now; refuses names that are no text or come twice."""
+        partitions = list(call(self._spout, "getPartitions"))
+        for at, partition in enumerate(partitions):
+            if not isinstance(partition, str):
+                raise SpoutContractError(
+                    f"{self._name}.getPartitions() gave {partition!r}; a partition's name is a str"
+                )
+            if partition in partitions[:at]:
+                raise SpoutContractError(f"{self._name}.getPartitions() gave {partition!r} twice")
+        return partitions
+
+    def _positions(self, metadata: Metadata) -> Positions:
+        """The positions that a batch's metadata carries."""
+        if metadata is None:
+            return {}
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("positions"), dict):
+            raise SpoutContractError(
+                f"{self._name}: the log's metadata is none of its own ({metadata!r}); was it another spout before?"
+            )
+        return dict(metadata["positions"])
+
+
+class PartitionedExecutor(_Partitions):
+    """Transactional: the metadata of a batch is ``positions`` after it, of every partition ever seen, and ``batch``,
+    the partitions with rows in it, which their positions name."""
+
+    plans_ahead = True
+    method = "emitPartitionBatchNew"
+
+    def _metadata(self, batch: _Batch) -> tuple[Metadata, Metadata]:
+        return {"positions": batch.after, "batch": batch.partitions}, None
+
+    def _again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        positions = self._positions(metadata)
+        parts = []
+        for partition in metadata["batch"] if isinstance(metadata, dict) else ():
+            where = f"{self._name}, partition {partition!r}, txid {attempt.txid}"
+            emitted = call(self._spout, "emitPartitionBatch", attempt, partition, positions[partition])
+            parts.append(emission_of([] if emitted is None else emitted, self._schema, where))
+        return one_emission([part for part in parts if part is not None], self._schema)
+
+
+class OpaqueExecutor(_Partitions):
+    """Opaque: the metadata of a batch is the positions before it, its ``after`` those behind it; an attempt that
+    follows a failure reads again from where the batch begins."""
+
+    plans_ahead = False
+    method = "emitPartitionBatch"
+
+    def _metadata(self, batch: _Batch) -> tuple[Metadata, Metadata]:
+        return {"positions": batch.start}, {"positions": batch.after}
+
+    def _again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        batch = _Batch(self._positions(metadata))
+        for partition in self._partitions():
+            start = batch.start.get(partition)
+            batch.add(partition, start, *self._ask(attempt, partition, start))
+        return one_emission(batch.parts, self._schema, self._metadata(batch)[1])

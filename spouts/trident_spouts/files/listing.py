@@ -19,6 +19,13 @@ class Found(NamedTuple):
     mtime: int
     name: str
     size: int
+    inode: int = 0
+    device: int = 0
+
+    @classmethod
+    def of(cls, name: str, status: os.stat_result) -> "Found":
+        """Return the file of this name and status."""
+        return cls(status.st_mtime_ns, name, status.st_size, status.st_ino, status.st_dev)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +78,10 @@ def place_of(path: str) -> Place:
 
 
 def find(place: Place) -> list[Found]:
-    """The files there are now, in the order in which they are read.
-
-    Names that begin with ``_`` or ``.`` are left out, as in Spark: writers hide unfinished files behind them.
-    """
-    return sorted(_found(place))
+    """Return the files there are now, in the order in which they are read: each once, however many links lead to it."""
+    files = sorted(_found(place))
+    once = {(file.device, file.inode or file.name): file for file in reversed(files)}
+    return files if len(once) == len(files) else sorted(once.values())
 
 
 def _found(place: Place) -> Iterator[Found]:
@@ -84,9 +90,9 @@ def _found(place: Place) -> Iterator[Found]:
             yield from _in_folder(place.root)
             return
         for name in glob.iglob(place.pattern, root_dir=place.root, recursive=True):
-            status = None if _hidden(os.path.basename(name)) else _status(place.path(name))
+            status = None if _is_hidden(name) else _status(place.path(name))
             if status is not None:
-                yield Found(status.st_mtime_ns, name, status.st_size)
+                yield Found.of(name, status)
     except OSError as error:
         raise SourceUnreadableError(f"FileSpout: cannot list {place}: {error.strerror or error}") from error
 
@@ -94,12 +100,9 @@ def _found(place: Place) -> Iterator[Found]:
 def _in_folder(root: str) -> Iterator[Found]:
     with os.scandir(root) as entries:
         for entry in entries:
-            if _hidden(entry.name):
-                continue
             try:
-                if entry.is_file():
-                    status = entry.stat()
-                    yield Found(status.st_mtime_ns, entry.name, status.st_size)
+                if not _is_hidden(entry.name) and entry.is_file():
+                    yield Found.of(entry.name, os.stat(entry.path))
             except FileNotFoundError:  # deleted since the folder was opened
                 continue
 
@@ -121,5 +124,10 @@ def refuse_compressed(files: list[Found], place: Place) -> None:
             )
 
 
-def _hidden(name: str) -> bool:
-    return name.startswith(("_", "."))
+def _is_hidden(name: str) -> bool:
+    """Whether writers hide the file, or a folder above it, until it is complete: by Spark's rules, but for all folders
+    below the root, because a Spark job keeps its unfinished files under ``_temporary``."""
+    return any(
+        part.startswith(".") or (part.startswith("_") and "=" not in part) or part.endswith("._COPYING_")
+        for part in name.split(os.sep)
+    )

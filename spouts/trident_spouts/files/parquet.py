@@ -42,6 +42,7 @@ class FilesEmission:
     schema: StructType
     rows: int | None = None
     after: Metadata = None
+    digest: None = None
 
     def arrow(self) -> pa.Table:
         """The files' tuples in the driver's memory."""

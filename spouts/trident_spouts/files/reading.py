@@ -135,6 +135,7 @@ class LinesEmission:
     stretches: tuple[Stretch, ...]
     form: LineFormat
     after: Metadata = None
+    digest: None = None
     rows: int | None = field(default=None, init=False, compare=False)
 
     def arrow(self) -> pa.Table:

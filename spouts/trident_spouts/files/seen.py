@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from trident.base.errors import SpoutContractError
 from trident_spouts.files.listing import Found
 
 REMEMBERED = 1_000
@@ -16,11 +15,21 @@ REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How far a file was read, and its modification time then; `more`: it was longer than that."""
+    """How far a file was read, and its modification time then; `more`: it was longer than that.
+
+    `inode` follows the file under another name, `check` (the checksum of what was read) knows its content again. What
+    an earlier version of this library wrote has neither.
+    """
 
     end: int
     mtime: int
     more: bool = False
+    inode: int = 0
+    check: int | None = None
+
+    def fits(self, file: Found) -> bool:
+        """Whether nothing was done to the file since it was read, as far as its listing tells."""
+        return file.mtime == self.mtime and (file.size > self.end if self.more else file.size == self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,74 +38,60 @@ class Seen:
 
     A file is known by its entry. One without an entry is unread, unless it sorts at or before `cutoff`: entries of
     wholly read files fall out at the old end when there are more than REMEMBERED, and the cutoff moves up to them,
-    never past a file that waits to be read.
+    never past a file that waits to be read. `root` is the folder that the names are relative to.
     """
 
     cutoff: tuple[int, str] | None = None
     entries: dict[str, Entry] = field(default_factory=dict)
+    root: str | None = None
+
+    def is_past(self, file: Found) -> bool:
+        """Whether the file counts as read by the cutoff alone."""
+        return file.name not in self.entries and self.cutoff is not None and (file.mtime, file.name) <= self.cutoff
 
     def candidates(self, listing: list[Found]) -> list[Found]:
-        """The files of a sorted listing that are not known to be read by the cutoff alone: in a folder of many read
+        """Return the files of a sorted listing that do not count as read by the cutoff alone: in a folder of many read
         files, few."""
         if self.cutoff is None:
             return listing
-        at = bisect.bisect_right(listing, self.cutoff, key=lambda found: (found.mtime, found.name))
-        return [found for found in listing[:at] if found.name in self.entries] + listing[at:]
+        at = bisect.bisect_right(listing, self.cutoff, key=lambda file: (file.mtime, file.name))
+        return [file for file in listing[:at] if file.name in self.entries] + listing[at:]
 
-    def start_of(self, found: Found, *, grows: bool) -> int | None:
-        """Where reading goes on; None where nothing of the file is left.
-
-        `grows`: whether a longer file means more lines, and not another content.
-        """
-        entry = self.entries.get(found.name)
-        if entry is None:
-            return None if self.cutoff is not None and (found.mtime, found.name) <= self.cutoff else 0
-        if found.size > entry.end and (grows or entry.more):
-            return entry.end
-        if (found.size, found.mtime) != (entry.end, entry.mtime):
-            raise SpoutContractError(
-                f"FileSpout: {found.name} was read to byte {entry.end} (modified {entry.mtime}) and now has "
-                f"{found.size} bytes (modified {found.mtime}); a file must not change after it was read"
-                f"{', only grow by whole lines' if grows else ''}. "
-                f"Give the new content another name to have it read, or take the file away: it was read already"
-            )
-        return None
-
-    def after(self, read: Iterable[tuple[Found, int]], waiting: tuple[int, str] | None) -> "Seen":
-        """What is seen once these files are read up to these bytes; `waiting` is the first file still to be read."""
-        entries = dict(self.entries)
-        for found, end in read:
-            entries[found.name] = Entry(end, found.mtime, end < found.size)
+    def after(self, read: Iterable[tuple[str, Entry]], waiting: tuple[int, str] | None) -> "Seen":
+        """Return what is seen once these files are read too; `waiting` is the first file still to be read."""
+        entries = {**self.entries, **dict(read)}
         done = sorted((entry.mtime, name) for name, entry in entries.items() if not entry.more)
         dropped = [key for key in done[: max(0, len(done) - REMEMBERED)] if waiting is None or key < waiting]
         for _, name in dropped:
             del entries[name]
         cutoffs = [key for key in (self.cutoff, *dropped[-1:]) if key is not None]
-        return Seen(max(cutoffs, default=None), entries)
+        return Seen(max(cutoffs, default=None), entries, self.root)
 
     # --- as metadata ----------------------------------------------------------------------------------------------
 
     def encode(self) -> str:
-        """As text: base64 of deflated JSON, times as differences, because every batch's log row carries it.
+        """Return it as text: base64 of deflated JSON, times and inodes as differences, because every batch's log row
+        carries it.
 
         >>> Seen.decode(Seen((1, "a"), {"b": Entry(5, 2)}).encode())
-        Seen(cutoff=(1, 'a'), entries={'b': Entry(end=5, mtime=2, more=False)})
+        Seen(cutoff=(1, 'a'), entries={'b': Entry(end=5, mtime=2, more=False, inode=0, check=None)}, root=None)
         """
         files = []
-        last = 0
+        last = Entry(0, 0)
         for name, entry in sorted(self.entries.items(), key=lambda item: (item[1].mtime, item[0])):
-            files.append([name, entry.end, entry.mtime - last, int(entry.more)])
-            last = entry.mtime
-        text = json.dumps([self.cutoff, files], separators=(",", ":"))
+            steps = entry.mtime - last.mtime, int(entry.more), entry.inode - last.inode
+            files.append([name, entry.end, *steps, entry.check])
+            last = entry
+        text = json.dumps([self.cutoff, files, self.root], separators=(",", ":"))
         return base64.b64encode(zlib.compress(text.encode(), 1)).decode()
 
     @staticmethod
     def decode(text: str) -> "Seen":
-        """What ``encode`` wrote."""
-        cutoff, files = json.loads(zlib.decompress(base64.b64decode(text)))
+        """Return what ``encode`` wrote, in this version or before inodes, checksums and roots."""
+        cutoff, files, *root = json.loads(zlib.decompress(base64.b64decode(text)))
         entries = {}
-        last = 0
-        for name, end, step, more in files:
-            last += step
-            entries[name] = Entry(end, last, bool(more))
-        return Seen(None if cutoff is None else (cutoff[0], cutoff[1]), entries)
+        last = Entry(0, 0)
+        for name, end, step, more, *identity in files:
+            inode, check = identity or (0, None)
+            last = entries[name] = Entry(end, last.mtime + step, bool(more), last.inode + inode, check)
+        return Seen(None if cutoff is None else (cutoff[0], cutoff[1]), entries, *root)

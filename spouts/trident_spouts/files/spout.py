@@ -11,14 +11,14 @@ from typing import Any, Literal, TypeVar, get_args
 from pyspark.sql.types import StringType, StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import SpoutContractError, TopologyError, TypeDeclarationError
+from trident.base.errors import SourceUnreadableError, SpoutContractError, TopologyError, TypeDeclarationError
 from trident.base.types import ddl, parse_schema
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_field
 from trident_spouts.files.lines import EncodingErrors
 from trident_spouts.files.listing import Found, Place, absolute, find, place_of, refuse_compressed
 from trident_spouts.files.parquet import FilesEmission, count_rows, footer_schema
-from trident_spouts.files.planner import Limits, Planner
+from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, check_unchanged
 from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
 from trident_spouts.files.seen import Seen
@@ -31,6 +31,9 @@ FileFormat = Literal["text", "json", "parquet"]
 
 _LISTING_SECONDS = 1.0
 """A listing that still has unread files is good for this long: a folder of 100,000 files takes longer to list."""
+
+_LISTINGS = 5
+"""How often one plan looks anew because files are gone, or are others, since they were listed."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -189,42 +192,61 @@ class _FileExecutor:
         self._by_lines = spout.format != "parquet"
         limits = Limits(spout.maxBytesPerBatch, spout.maxFilesPerBatch, spout.completeAfterSecs)
         self._planner = Planner(place, limits, self._by_lines)
-        self._listing: list[Found] = []
+        self._listing: list[Found] | None = None
         self._listed = float("-inf")
-        self._schema: StructType | None = None
+        self._known: tuple[str | None, Seen] = (None, Seen())
+        """What the batches up to the last planned one have seen: as text, and as recognized in the listing."""
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
-        seen = Seen() if previous is None else _seen(previous)
-        ranges: list[FileRange] = []
-        if monotonic() - self._listed < _LISTING_SECONDS:
-            ranges, after = self._planner.next(seen, self._listing, time)
-        if not ranges:
+        for _ in range(_LISTINGS):
+            anew = monotonic() - self._listed >= _LISTING_SECONDS
+            try:
+                seen = self._seen(previous, anew)
+                ranges, after = self._planner.next(seen, self._listing or [], time)
+                if ranges:
+                    self._known = (after.encode(), after)
+                    return {"files": [each.to_json() for each in ranges], "seen": self._known[0]}
+                if anew:
+                    return None
+            except StaleListingError:
+                pass
+            self._listed = float("-inf")
+        raise SourceUnreadableError(f"FileSpout: the files at {self._place} come and go faster than they can be listed")
+
+    def _seen(self, previous: Metadata, anew: bool) -> Seen:
+        """Return what the batches up to the previous one have seen, recognized in the listing."""
+        text, seen = self._known
+        known = text == (None if previous is None else _read(previous, "seen", str))
+        if not known:
+            text, seen = (
+                (None, Seen()) if previous is None else _read(previous, "seen", lambda it: (it, Seen.decode(it)))
+            )
+        if anew:
             self._list(seen)
-            ranges, after = self._planner.next(seen, self._listing, time)
-        if not ranges:
-            return None
-        return {"files": [each.to_json() for each in ranges], "seen": after.encode()}
+        if anew or not known:
+            self._known = text, self._planner.recognize(seen, self._listing or [])
+        if anew:
+            self._listed = monotonic()
+        return self._known[1]
 
     def _list(self, seen: Seen) -> None:
         """Look anew; warn of files that came too late to be told from read ones, and once if there are none at all."""
-        before = {found.name for found in self._listing}
-        first = self._listed == float("-inf")
-        self._listing, self._listed = find(self._place), monotonic()
-        if first and not self._listing:
+        before, self._listing = self._listing, find(self._place)
+        if before is None and not self._listing:
             _log.warning("FileSpout: there is no file at %s yet", self._place)
         if self._by_lines:
             refuse_compressed(self._listing, self._place)
-        if before:
-            for found in self._listing:
-                if found.name not in before and seen.start_of(found, grows=self._by_lines) is None:
-                    _log.warning(
-                        "FileSpout: %s appeared with a modification time before that of files read long ago; it is "
-                        "taken for one of those and not read. Touch it to have it read.",
-                        self._place.path(found.name),
-                    )
+        names = {file.name for file in before or ()}
+        for file in self._listing if names else ():
+            if file.name not in names and seen.is_past(file):
+                _log.warning(
+                    "FileSpout: %s appeared with a modification time before that of files read long ago; it is "
+                    "taken for one of those and not read. Touch it to have it read.",
+                    self._place.path(file.name),
+                )
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        ranges = _ranges(metadata)
+        ranges = _read(metadata, "files", lambda files: [FileRange(*each) for each in files])
         for each in ranges:
             check_unchanged(each, self._place.path(each.name), attempt.txid, grows=self._by_lines)
         if self._by_lines:
@@ -232,10 +254,8 @@ class _FileExecutor:
                 Stretch(self._place.path(each.name), each.start, each.end, each.start, each.end) for each in ranges
             ]
             return LinesEmission(tuple(stretches), self._line_format())
-        if self._schema is None:
-            self._schema = self._spout.schema
-        paths = tuple(self._place.path(each.name) for each in ranges)
-        return FilesEmission(paths, self._schema, sum(count_rows(path, self._schema) for path in paths))
+        paths, schema = tuple(self._place.path(each.name) for each in ranges), self._spout.schema
+        return FilesEmission(paths, schema, sum(count_rows(path, schema) for path in paths))
 
     def _line_format(self) -> LineFormat:
         spout = self._spout
@@ -251,14 +271,6 @@ class _FileExecutor:
 
     def close(self) -> None:
         """No file stays open."""
-
-
-def _seen(metadata: Metadata) -> Seen:
-    return _read(metadata, "seen", Seen.decode)
-
-
-def _ranges(metadata: Metadata) -> list[FileRange]:
-    return _read(metadata, "files", lambda files: [FileRange(*each) for each in files])
 
 
 def _read(metadata: Metadata, key: str, read: Callable[[Any], _T]) -> _T:

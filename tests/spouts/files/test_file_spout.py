@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from trident.errors import (
 from trident.spouts import FileSpout, SpoutKind, TransactionAttempt
 from trident_spouts.executor import Metadata
 from trident_spouts.files import seen as seen_module
+from trident_spouts.files import spout as spout_module
+from trident_spouts.files.listing import Found
 
 T0 = 1_700_000_000
 """A time, in seconds, that all files are older than."""
@@ -44,7 +47,7 @@ def drain(spout: FileSpout, previous: Metadata = None) -> list[list[Any]]:
 
 
 def ranges(metadata: Any) -> list[tuple[str, int, int]]:
-    return [(name, start, end) for name, _, _, start, end in metadata["files"]]
+    return [(name, start, end) for name, _, _, start, end, _ in metadata["files"]]
 
 
 # --- plans --------------------------------------------------------------------------------------------------------
@@ -84,7 +87,7 @@ def test_several_files_share_a_batch_up_to_its_bytes(tmp_path: Path) -> None:
 def test_the_plan_names_every_file_with_size_time_and_bytes(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "the\ncow\n", 7)
     [plan] = planned(FileSpout(tmp_path))
-    assert plan["files"] == [["a.txt", 8, 7_000_000_000, 0, 8]]
+    assert plan["files"] == [["a.txt", 8, 7_000_000_000, 0, 8, zlib.crc32(b"the\ncow\n" * 2)]]
 
 
 def test_a_long_file_is_cut_at_line_starts(tmp_path: Path) -> None:
@@ -168,7 +171,7 @@ def test_a_planned_file_that_vanished_is_named(tmp_path: Path) -> None:
         read(spout, plan, txid=7)
     assert str(caught.value) == (
         f"FileSpout: txid 7 was planned to read {path} (2 bytes, modified 1000000000), which cannot be read now: "
-        "No such file or directory; bring the file back, or reset the topology"
+        "No such file or directory; bring the old file back, or start the topology anew: it then plans the batch anew"
     )
 
 
@@ -182,8 +185,8 @@ def test_a_planned_file_that_changed_is_named_with_both(tmp_path: Path, content:
         read(spout, plan, txid=7)
     assert str(caught.value) == (
         f"FileSpout: txid 7 was planned to read {path} (2 bytes, modified 1000000000), and it has changed since "
-        f"({len(content)} bytes, modified 2000000000); a replay must read the same: bring the old file back, or reset "
-        "the topology"
+        f"({len(content)} bytes, modified 2000000000); a replay must read the same: bring the old file back, or start "
+        "the topology anew: it then plans the batch anew"
     )
 
 
@@ -233,9 +236,39 @@ def test_a_listing_with_unread_files_is_used_again(tmp_path: Path) -> None:
         write(tmp_path / name, f"{name}\n", 5)
     executor = FileSpout(tmp_path, maxFilesPerBatch=1).open()
     first = logged(executor.plan(TransactionAttempt(1, 0), None, T0))
-    for name in "abc":
-        (tmp_path / name).unlink()
+    write(tmp_path / "aa", "late\n", 5)
     assert ranges(executor.plan(TransactionAttempt(2, 0), first, T0)) == [("b", 0, 2)]
+
+
+def test_a_file_that_is_gone_since_it_was_listed_is_not_planned(tmp_path: Path) -> None:
+    for name in "abcd":
+        write(tmp_path / name, f"{name}\n", 5)
+    executor = FileSpout(tmp_path, maxFilesPerBatch=1).open()
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, T0))
+    (tmp_path / "b").unlink()
+    (tmp_path / "c").rename(tmp_path / "x")
+    write(tmp_path / "new", "c2\n", 5).rename(tmp_path / "d")
+    second = logged(executor.plan(TransactionAttempt(2, 0), first, T0))
+    assert ranges(second) == [("d", 0, 3)], "another file by now, in its place and with its size"
+    assert read(FileSpout(tmp_path), second) == ["c2"]
+    assert ranges(executor.plan(TransactionAttempt(3, 0), second, T0)) == [("x", 0, 2)]
+
+
+def test_a_file_that_is_touched_since_it_was_listed_is_planned_as_it_is(tmp_path: Path) -> None:
+    for name in "ab":
+        write(tmp_path / name, f"{name}\n", 5)
+    executor = FileSpout(tmp_path, maxFilesPerBatch=1).open()
+    first = logged(executor.plan(TransactionAttempt(1, 0), None, T0))
+    write(tmp_path / "b", "b\nc\n", 9)
+    second = logged(executor.plan(TransactionAttempt(2, 0), first, T0))
+    assert read(FileSpout(tmp_path), second) == ["b", "c"]
+
+
+def test_files_that_go_whenever_they_are_listed_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ghost = Found(5, "ghost", 9, 1, 1)
+    monkeypatch.setattr(spout_module, "find", lambda place: [ghost])
+    with pytest.raises(SourceUnreadableError, match=f"the files at {tmp_path} come and go faster than they can be"):
+        FileSpout(tmp_path).open().plan(TransactionAttempt(1, 0), None, T0)
 
 
 def test_a_file_that_came_too_late_to_be_told_from_read_ones_is_warned_of(
@@ -300,11 +333,11 @@ def test_a_changed_file_that_was_read_is_an_error_and_no_second_reading(tmp_path
     path = write(tmp_path / "a", "1\n", 1)
     spout = FileSpout(tmp_path)
     [first] = planned(spout)
-    write(path, "1\n", 2)
+    write(path, "2\n", 2)
     with pytest.raises(SpoutContractError, match="a was read to byte 2 .* a file must not change after it was read"):
         planned(spout, previous=first)
     path.rename(tmp_path / "a2")
-    assert drain(spout, previous=first) == [["1"]]
+    assert drain(spout, previous=first) == [["2"]]
 
 
 # --- formats ------------------------------------------------------------------------------------------------------
@@ -384,16 +417,6 @@ def test_a_folder_that_went_away_is_named(tmp_path: Path) -> None:
     (tmp_path / "in").rmdir()
     with pytest.raises(SourceUnreadableError, match=f"cannot list {tmp_path}/in: No such file or directory"):
         executor.plan(TransactionAttempt(1, 0), None, T0)
-
-
-def test_a_file_that_goes_away_between_listing_and_cutting_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "a", "1\n", 1)
-    path = write(tmp_path / "b", "1\n2\n", 2)
-    executor = FileSpout(tmp_path, maxBytesPerBatch=2).open()
-    first = logged(executor.plan(TransactionAttempt(1, 0), None, T0))
-    path.unlink()
-    with pytest.raises(SourceUnreadableError, match=f"cannot read {path}: No such file or directory"):
-        executor.plan(TransactionAttempt(2, 0), first, T0)
 
 
 @pytest.mark.parametrize(

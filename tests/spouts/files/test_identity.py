@@ -1,0 +1,318 @@
+"""Which file is which: what was read is known again under other names and on other disks, and nothing else is taken
+for it. In whole topologies, with a restart between two looks."""
+
+import base64
+import json
+import os
+import shutil
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.plans import logged, planned
+from trident import Count, TridentTopology
+from trident.errors import BatchFailedError, SpoutContractError
+from trident.spouts import FileSpout, TransactionAttempt
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
+from trident_spouts.files.seen import Entry, Seen
+
+
+def lines(word: str, count: int) -> str:
+    """Lines of equal length, each another one."""
+    return "".join(f"{word}{at:04}\n" for at in range(count))
+
+
+class Reader:
+    """Counts the lines of a place, one run after the other over one checkpoint."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+
+    def __call__(self, path: Path | str, **options: Any) -> Counter[str]:
+        """How often each line was counted by now."""
+        topology = TridentTopology()
+        stream = topology.newStream("lines", FileSpout(path, **options))
+        stream.groupBy("line").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        with start_local(topology, name="t", checkpointLocation=str(self.checkpoint)) as running:
+            running.processAllAvailable(timeout=60)
+            rows = running.state("counts").toPandas().to_dict("records")
+        return Counter({row["line"]: row["count"] for row in rows})
+
+    def refused(self, path: Path | str, match: str) -> None:
+        """The next run stops with this error and counts nothing."""
+        with pytest.raises(BatchFailedError, match=match) as caught:
+            self(path)
+        assert isinstance(caught.value.__cause__, SpoutContractError)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    return Reader(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+def once(*texts: str) -> Counter[str]:
+    return Counter(line for text in texts for line in text.splitlines())
+
+
+# --- another content under a name that was read -------------------------------------------------------------------
+
+
+def replaced(path: Path, text: str) -> None:
+    path.with_name("_new").write_text(text)
+    path.with_name("_new").replace(path)
+
+
+def rewritten(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def pointed_elsewhere(path: Path, text: str) -> None:
+    path.with_name("_other").write_text(text)
+    path.unlink()
+    path.symlink_to(path.with_name("_other"))
+
+
+@pytest.mark.parametrize("change", [replaced, rewritten, pointed_elsewhere])
+@pytest.mark.parametrize("count", [150, 100, 50])
+def test_another_content_is_never_half_read(
+    reader: Reader, folder: Path, change: Callable[[Path, str], None], count: int
+) -> None:
+    (folder / "a.log").write_text(lines("old", 100))
+    assert reader(folder) == once(lines("old", 100))
+    change(folder / "a.log", lines("new", count))
+    os.utime(folder / "a.log", (2_000_000_000, 2_000_000_000))
+    reader.refused(folder, "a.log was read to byte 800 .* and is another file now, or was written anew")
+    (folder / "a.log").rename(folder / "b.log")
+    assert reader(folder) == once(lines("old", 100), lines("new", count)), (
+        "under another name it is read from its start"
+    )
+
+
+def test_a_folder_that_was_read_is_not_taken_for_another_of_equal_names(reader: Reader, tmp_path: Path) -> None:
+    for year, count in (("2024", 100), ("2025", 150)):
+        for name in "ab":
+            (tmp_path / year).mkdir(exist_ok=True)
+            (tmp_path / year / name).write_text(lines(year + name, count))
+            os.utime(tmp_path / year / name, (5, 5))
+    assert reader(tmp_path / "2024").total() == 200
+    reader.refused(tmp_path / "2025", "a was read to byte 1000 .* and is another file now")
+
+
+def test_equal_sizes_and_times_do_not_make_another_folder_the_same(reader: Reader, tmp_path: Path) -> None:
+    for year in ("2024", "2025"):
+        (tmp_path / year).mkdir()
+        (tmp_path / year / "a").write_text(lines(year, 100))
+        os.utime(tmp_path / year / "a", (5, 5))
+    reader(tmp_path / "2024")
+    reader.refused(tmp_path / "2025", "a was read to byte .* and is another file now")
+
+
+def test_another_folder_is_told_with_the_way_out(reader: Reader, tmp_path: Path) -> None:
+    for year in ("2024", "2025"):
+        (tmp_path / year).mkdir()
+        (tmp_path / year / f"{year}.log").write_text(lines(year, 3))
+    (tmp_path / "current").symlink_to(tmp_path / "2024")
+    reader(tmp_path / "current")
+    (tmp_path / "current").unlink()
+    (tmp_path / "current").symlink_to(tmp_path / "2025")
+    reader.refused(
+        tmp_path / "current", "this stream has read .*/2024, and .*/2025 has none .* give the stream another"
+    )
+
+
+def test_a_replaced_parquet_file_is_refused_and_a_copied_one_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": list(range(9))}), path)
+    spout = FileSpout(path, "parquet")
+    [plan] = planned(spout)
+    shutil.copy(path, tmp_path / "_copy")
+    (tmp_path / "_copy").replace(path)
+    assert planned(spout, previous=plan) == []
+    assert spout.open().emit(TransactionAttempt(1, 1), plan).rows == 9
+    pq.write_table(pa.table({"n": list(range(1, 10))}), path)
+    with pytest.raises(SpoutContractError, match="another file now"):
+        planned(spout, previous=plan)
+    with pytest.raises(SpoutContractError, match="it has changed since"):
+        spout.open().emit(TransactionAttempt(1, 1), plan)
+
+
+def test_a_replay_does_not_read_half_of_another_longer_file(folder: Path) -> None:
+    (folder / "a").write_text(lines("old", 100))
+    spout = FileSpout(folder, maxBytesPerBatch=400)
+    first, second = planned(spout)
+    replaced(folder / "a", lines("new", 150))
+    for txid, plan in ((1, first), (2, second)):
+        with pytest.raises(SpoutContractError, match="it has changed since"):
+            spout.open().emit(TransactionAttempt(txid, 1), plan)
+
+
+# --- the same content elsewhere -----------------------------------------------------------------------------------
+
+
+def test_files_that_were_copied_or_restored_go_on_where_they_were(reader: Reader, folder: Path, tmp_path: Path) -> None:
+    for name in "ab":
+        (folder / name).write_text(lines(name, 100))
+    reader(folder)
+    shutil.copytree(folder, tmp_path / "backup", copy_function=shutil.copyfile)  # other inodes, other times
+    shutil.rmtree(folder)
+    (tmp_path / "backup").rename(folder)
+    assert reader(folder) == once(lines("a", 100), lines("b", 100))
+    with (folder / "a").open("a") as file:
+        file.write("more\n")
+    assert reader(folder) == once(lines("a", 100), lines("b", 100), "more\n")
+
+
+def test_a_folder_moves_with_its_checkpoint(reader: Reader, folder: Path, tmp_path: Path) -> None:
+    (folder / "a").write_text(lines("a", 100))
+    (folder / "b").write_text(lines("b", 10))
+    reader(folder, maxBytesPerBatch=200)
+    shutil.copytree(folder, tmp_path / "moved", copy_function=shutil.copyfile)
+    shutil.rmtree(folder)
+    reader.checkpoint = reader.checkpoint.rename(tmp_path / "checkpoint2")
+    with (tmp_path / "moved" / "a").open("a") as file:
+        file.write("more\n")
+    (tmp_path / "moved" / "c").write_text("new\n")
+    assert reader(tmp_path / "moved") == once(lines("a", 100), lines("b", 10), "more\n", "new\n")
+
+
+def test_a_file_that_is_touched_is_not_read_again(reader: Reader, folder: Path) -> None:
+    (folder / "a").write_text(lines("a", 10))
+    for time in (5, 6):
+        os.utime(folder / "a", (time, time))
+        assert reader(folder) == once(lines("a", 10))
+
+
+# --- renamed ------------------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_is_rotated_by_renaming_is_read_to_its_end_and_once(reader: Reader, folder: Path) -> None:
+    log, written = folder / "app.log", ""
+    for day in range(4):
+        with log.open("a") as file:
+            file.write(lines(f"day{day}", 50))
+        assert reader(folder / "app.log*") == once(written, lines(f"day{day}", 50))
+        with log.open("a") as file:  # after the last look
+            file.write(lines(f"eve{day}", 50))
+        written += lines(f"day{day}", 50) + lines(f"eve{day}", 50)
+        (folder / "app.log.2").unlink(missing_ok=True)  # its inode is free for the new log
+        for older, newer in (("app.log.1", "app.log.2"), ("app.log", "app.log.1")):
+            if (folder / older).exists():
+                (folder / older).rename(folder / newer)
+        log.write_text("")
+    assert reader(folder / "app.log*") == once(written)
+
+
+def test_a_new_file_with_the_inode_of_a_deleted_one_is_read(reader: Reader, folder: Path) -> None:
+    for at in range(5):
+        path = folder / f"report-{at}"
+        path.write_text("nothing to report\n")
+        os.utime(path, (at, at))
+        assert reader(folder)["nothing to report"] == at + 1
+        path.unlink()
+
+
+def test_a_log_that_is_truncated_after_it_was_copied_is_refused(reader: Reader, folder: Path) -> None:
+    (folder / "app.log").write_text(lines("a", 50))
+    reader(folder)
+    shutil.copy(folder / "app.log", folder / "app.log.1")
+    os.truncate(folder / "app.log", 0)
+    with (folder / "app.log").open("a") as file:
+        file.write(lines("b", 60))
+    reader.refused(folder, "app.log was read to byte .* Logs that are rotated by renaming are followed")
+
+
+def test_a_file_that_several_names_lead_to_is_read_once(reader: Reader, folder: Path) -> None:
+    (folder / "data.txt").write_text(lines("a", 10))
+    (folder / "latest.txt").symlink_to(folder / "data.txt")
+    os.link(folder / "data.txt", folder / "copy.txt")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "again").symlink_to(folder)
+    assert reader(folder / "**" / "*.txt") == once(lines("a", 10))
+    (folder / "a-link.txt").symlink_to(folder / "data.txt")  # sorts before the name that it was read under
+    assert reader(folder / "**" / "*.txt") == once(lines("a", 10))
+
+
+# --- hidden -------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_writer_has_under_way_is_read_when_it_is_there(reader: Reader, folder: Path) -> None:
+    unfinished = folder / "day=1" / "_temporary" / "0" / "part-00000.txt"
+    unfinished.parent.mkdir(parents=True)
+    unfinished.write_text("one\n")
+    (folder / "day=1" / ".staging").mkdir()
+    (folder / "day=1" / ".staging" / "x.txt").write_text("no\n")
+    (folder / "day=1" / "y.txt._COPYING_").write_text("no\n")
+    assert reader(folder / "**" / "*.txt*") == Counter()
+    unfinished.rename(folder / "day=1" / "part-00000.txt")
+    (folder / "_hour=2").mkdir()
+    (folder / "_hour=2" / "z.txt").write_text("partition\n")
+    assert reader(folder / "**" / "*.txt*") == once("one\n", "partition\n")
+
+
+# --- metadata of before -------------------------------------------------------------------------------------------
+
+
+def old_metadata(entries: dict[str, tuple[int, int]]) -> dict[str, Any]:
+    files = [[name, end, mtime, 0] for name, (end, mtime) in entries.items()]
+    assert len(files) == 1, "times are differences"
+    return {"files": [], "seen": base64.b64encode(zlib.compress(json.dumps([None, files]).encode())).decode()}
+
+
+def seen_in(plan: Any) -> Seen:
+    return Seen.decode(plan["seen"])
+
+
+def test_metadata_without_inodes_and_checksums_goes_on_and_gets_them(folder: Path) -> None:
+    path = folder / "a"
+    path.write_text(lines("a", 10))
+    old = old_metadata({"a": (path.stat().st_size, path.stat().st_mtime_ns)})
+    executor = FileSpout(folder).open()
+    assert executor.plan(TransactionAttempt(2, 0), old, 0.0) is None
+    (folder / "b").write_text("b\n")
+    [plan] = planned(FileSpout(folder), previous=old)
+    assert [file[0] for file in plan["files"]] == ["b"]
+    entry = seen_in(plan).entries["a"]
+    assert (entry.inode, entry.check is not None) == (path.stat().st_ino, True)
+    assert seen_in(plan).root == str(folder)
+    replaced(path, lines("x", 20))
+    with pytest.raises(SpoutContractError, match="another file now"):
+        planned(FileSpout(folder), previous=plan)
+
+
+def test_metadata_without_checksums_goes_on_in_a_file_that_grew(folder: Path) -> None:
+    path = folder / "a"
+    path.write_text(lines("a", 10))
+    old = old_metadata({"a": (path.stat().st_size, 5)})
+    with path.open("a") as file:
+        file.write("more\n")
+    [plan] = planned(FileSpout(folder), previous=old)
+    assert [file[3:5] for file in plan["files"]] == [[60, 65]]
+    assert logged(plan)["files"][0][5] == zlib.crc32((lines("a", 10) + "more\n").encode() * 2)
+
+
+def test_metadata_without_checksums_still_tells_a_changed_file(folder: Path) -> None:
+    (folder / "a").write_text(lines("a", 10))
+    with pytest.raises(SpoutContractError, match="a was read to byte 60 "):
+        planned(FileSpout(folder), previous=old_metadata({"a": (60, 5)}))
+
+
+def test_an_entry_remembers_inode_and_checksum(folder: Path) -> None:
+    (folder / "a").write_text("1\n")
+    [plan] = planned(FileSpout(folder))
+    status = (folder / "a").stat()
+    assert seen_in(plan).entries == {
+        "a": Entry(2, status.st_mtime_ns, False, status.st_ino, zlib.crc32(b"1\n1\n")),
+    }
