@@ -31,7 +31,7 @@ from trident.errors import (
 )
 from trident.log import RedisLog
 from trident.spouts import FeederBatchSpout
-from trident.state import BackingMapState, LRUMemoryMapState, MemoryMapState, RedisMapState
+from trident.state import BackingMapState, MemoryMapState, RedisMapState
 from trident.testing.local import start_local
 
 BATCHES = (["dog", "cat"], ["dog"], ["dog", "emu", None])
@@ -194,7 +194,9 @@ def test_a_copy_takes_nothing_of_another_state_of_its_name(
             counts.get("dog")
         more = (["dog"], ["dog"], ["dog"], ["cat"], ["dog"])
         counted(counting(fixed(*more)), **where)
-        with pytest.raises(StateError, match=r"'counts' was dropped while it was open, and began anew.*: open it again"):
+        with pytest.raises(
+            StateError, match=r"'counts' was dropped while it was open, and began anew.*: open it again"
+        ):
             counts.get("dog")
     with openState("wc", "counts", **where) as counts:
         assert dict(counts.items()) == ({"dog": 2, "cat": 1} if how == "dropped" else {"dog": 4, "cat": 1})
@@ -252,16 +254,6 @@ def test_a_copy_forgets_as_its_driver_does_also_after_another_rule_was_set(tmp_p
             fed.feed("d")
             assert dict(counts.items()) == dict(fed.running.state("counts").items())
             assert ("c" in counts) == (life == 60)
-
-
-def test_a_copy_keeps_as_many_keys_as_its_driver_does(tmp_path: Path) -> None:
-    fed = Fed(LRUMemoryMapState(maxKeys=16), checkpointLocation=tmp_path)
-    with fed.running, openState("wc", "counts", tmp_path) as counts:
-        for n in range(40):
-            fed.feed(f"w{n}")
-            if n % 7 == 0:
-                assert dict(counts.items()) == dict(fed.running.state("counts").items())
-        assert len(dict(counts.items())) <= 16 and "w39" in counts
 
 
 # --- a driver that was killed ---------------------------------------------------------------------------------------

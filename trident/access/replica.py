@@ -19,7 +19,6 @@ from trident_state.memory.store import Pace
 from trident_state.store import Combine, Found, StateShape
 
 
-
 class _Life(NamedTuple):
     """What tells a state from every other one that was or will be called like it: its log's uuid, and its birth."""
 
@@ -118,9 +117,7 @@ class MemoryReplica:
     def _load(self) -> MemoryStore:
         told, manifest = self.told, self.manifest
         shape = StateShape(told.keys, told.value, self._combine or Combine(told.aggregator, _unknown))
-        store = MemoryStore(
-            manifest.identity, shape, manifest.kind, _Home(self), pace=_NEVER, ttl=manifest.ttl, most=manifest.most
-        )
+        store = MemoryStore(manifest.identity, shape, manifest.kind, _Home(self), pace=_NEVER, ttl=manifest.ttl)
         store.read(told.keys.empty_table() if len(told.keys) else _ONE_ROW, None)  # loads the snapshot's files
         self._marker, self._ended = manifest.txid, False
         return store
