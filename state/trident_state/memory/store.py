@@ -82,8 +82,8 @@ class MemoryStore:
     Without a folder nothing survives, and nothing is kept for it.
 
     **What is forgotten.** A time to live (`ttl`, seconds) moves a cutoff in the commit: what was last changed at or
-    before that txid is nothing from then on (`trident_state.expiry`). Its room is taken back when the state has grown by
-    half since it was last looked for, so that a batch pays for its own keys only.
+    before that txid is nothing from then on (`trident_state.expiry`). Its room is taken back when the state has grown
+    by half since it was last looked for, so that a batch pays for its own keys only.
 
     **Locks.** The writer's lock is held through an `apply` and while a cut is copied. Readers take another one,
     for as long as a copy of the entries they ask for takes; an `apply` holds it for one chunk of entries at a time:
