@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         OpaqueMap,
         TransactionalMap,
     )
-    from trident_state.memory import LRUMemoryMapState, MemoryMapState
+    from trident_state.memory import MemoryMapState
     from trident_state.protocols import (
         CombinerValueUpdater,
         MapState,
@@ -65,7 +65,6 @@ _HOMES = {
     "CombinerValueUpdater": "trident_state.protocols",
     "FencedBackingMap": "trident_state.backing",
     "ListedBackingMap": "trident_state.backing",
-    "LRUMemoryMapState": "trident_state.memory",
     "MapState": "trident_state.protocols",
     "MemoryMapState": "trident_state.memory",
     "NonTransactionalMap": "trident_state.backing",
@@ -94,7 +93,6 @@ __all__ = [
     "Found",
     "GroupStatus",
     "Home",
-    "LRUMemoryMapState",
     "ListedBackingMap",
     "MapState",
     "MemoryMapState",
@@ -124,6 +122,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
+        if name == "LRUMemoryMapState":  # an ImportError: an import would forget the words of an AttributeError
+            raise ImportError(
+                f"{__name__} has no {name} any more: use MemoryMapState.opaque(ttlSecs=...)", name=__name__
+            )
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{did_you_mean(name, __all__)}")
     value = getattr(importlib.import_module(_HOMES.get(name, "trident_state.store")), name)
     globals()[name] = value

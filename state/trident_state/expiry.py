@@ -66,10 +66,6 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         cutoff = max(self.cutoff, gone[-1][1]) if gone else self.cutoff
         return Expiry(cutoff, self.cutoff, (now, txid), marks[len(gone) :], shift)
 
-    def upto(self, cutoff: int) -> "Expiry":
-        """As a batch leaves it after which everything up to this txid is forgotten."""
-        return Expiry(max(self.cutoff, cutoff), self.cutoff)
-
     def as_of(self, asOf: int | None, marker: int | None) -> int:
         """The cutoff for a read as of a txid, which is the marker or the one before it; None: the latest."""
         return self.cutoff if asOf is None or marker is None or asOf >= marker else self.before

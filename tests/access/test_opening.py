@@ -16,7 +16,7 @@ import pytest
 from tests.access.kit import Fed, Longest, counted, counting, everything, fixed
 from tests.state.backing.maps import SqliteMap
 from tests.support.server import RedisServer, free_port
-from trident import Sum, TridentTopology, openState
+from trident import Sum, TridentTopology, dropState, openState
 from trident.errors import (
     LogError,
     StateClosedError,
@@ -31,7 +31,7 @@ from trident.errors import (
 )
 from trident.log import RedisLog
 from trident.spouts import FeederBatchSpout
-from trident.state import BackingMapState, LRUMemoryMapState, MemoryMapState, RedisMapState
+from trident.state import BackingMapState, MemoryMapState, RedisMapState
 from trident.testing.local import start_local
 
 BATCHES = (["dog", "cat"], ["dog"], ["dog", "emu", None])
@@ -174,6 +174,45 @@ def test_a_reader_beside_a_writer_never_sees_half_a_batch_nor_goes_back(
         far.close()
 
 
+@pytest.mark.filterwarnings("ignore:state .counts. is new")
+@pytest.mark.parametrize("place", ["file", "redis"])
+@pytest.mark.parametrize("how", ["dropped", "reset"])
+def test_a_copy_takes_nothing_of_another_state_of_its_name(
+    tmp_path: Path, shared_redis: RedisServer, how: str, place: str
+) -> None:
+    where: dict[str, Any] = {"checkpointLocation": tmp_path}
+    if place == "redis":
+        where["log"] = redis_log(shared_redis)
+    counted(counting(fixed(["dog"], ["dog"])), **where)
+    with openState("wc", "counts", **where) as counts:
+        assert counts["dog"] == 2
+        if how == "dropped":
+            dropState("wc", "counts", **where)
+        else:
+            counting(fixed()).reset("wc", **where)
+        with pytest.raises((StateError, LogError), match="dropped while it was open|there is no log|is not there"):
+            counts.get("dog")
+        more = (["dog"], ["dog"], ["dog"], ["cat"], ["dog"])
+        counted(counting(fixed(*more)), **where)
+        with pytest.raises(
+            StateError, match=r"'counts' was dropped while it was open, and began anew.*: open it again"
+        ):
+            counts.get("dog")
+    with openState("wc", "counts", **where) as counts:
+        assert dict(counts.items()) == ({"dog": 2, "cat": 1} if how == "dropped" else {"dog": 4, "cat": 1})
+
+
+@pytest.mark.filterwarnings("ignore:state .counts. is new")
+def test_a_copy_that_was_not_asked_while_its_state_was_dropped_says_so(tmp_path: Path) -> None:
+    counted(counting(fixed(["dog"], ["dog"])), checkpointLocation=tmp_path)
+    with openState("wc", "counts", tmp_path) as counts:
+        assert counts["dog"] == 2
+        dropState("wc", "counts", tmp_path)
+        counted(counting(fixed(["dog"], ["dog"], ["dog"])), checkpointLocation=tmp_path)
+        with pytest.raises(StateError, match="began anew after txid 2"):
+            dict(counts.items())
+
+
 def test_a_scan_of_a_state_in_redis_tells_from_which_txid_to_which_it_is(
     tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,16 +254,6 @@ def test_a_copy_forgets_as_its_driver_does_also_after_another_rule_was_set(tmp_p
             fed.feed("d")
             assert dict(counts.items()) == dict(fed.running.state("counts").items())
             assert ("c" in counts) == (life == 60)
-
-
-def test_a_copy_keeps_as_many_keys_as_its_driver_does(tmp_path: Path) -> None:
-    fed = Fed(LRUMemoryMapState(maxKeys=16), checkpointLocation=tmp_path)
-    with fed.running, openState("wc", "counts", tmp_path) as counts:
-        for n in range(40):
-            fed.feed(f"w{n}")
-            if n % 7 == 0:
-                assert dict(counts.items()) == dict(fed.running.state("counts").items())
-        assert len(dict(counts.items())) <= 16 and "w39" in counts
 
 
 # --- a driver that was killed ---------------------------------------------------------------------------------------

@@ -97,6 +97,7 @@ def test_hints_are_for_what_is_not_there_and_lead_to_what_is(names: dict[str, st
         ("from trident import Count, FileSpout", "; write: from trident.spouts import FileSpout"),
         ("from trident import Fields", "cannot import name 'Fields' from 'trident'; use text such as 'word, count'"),
         ("from trident import Cuont", "; did you mean 'Count'?"),
+        ("from trident.state import LRUMemoryMapState", "any more: use MemoryMapState.opaque(ttlSecs=...)"),
     ],
 )
 def test_an_import_of_what_lies_elsewhere(line: str, says: str) -> None:

@@ -24,7 +24,7 @@ from trident import (
 from trident.base.types import ddl
 from trident.compiler.states.shapes import shape_of
 from trident.errors import ArgumentsError, DuplicateNameError, FieldNotFoundError, TopologyError, TypeDeclarationError
-from trident.state import LRUMemoryMapState, MemoryMapState
+from trident.state import MemoryMapState
 
 FIELDS = "word string, at timestamp, n long"
 HOUR = TumblingEventTimeWindow("1 hour", "at")
@@ -149,7 +149,6 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
         TopologyError,
         "forgets, and a window holds what it has until it is complete",
     ),
-    (lambda: source().window(HOUR, LRUMemoryMapState(10), Count(), "c"), TopologyError, "forgets, and a window"),
     (
         lambda: source().window(HOUR, Count(), "c", stateFactory="redis"),
         TopologyError,

@@ -73,15 +73,13 @@ def guarantee_of(node: StateWriter) -> Guarantee:
     weakest = _weakest(node)
     promise = _promise(weakest, factory.kind)
     fenced = getattr(factory, "fenced", True) or promise is not Promise.EXACTLY_ONCE
-    forgets: str = getattr(factory, "forgets", "")
-    condition = forgets or ("" if fenced else _UNFENCED)
     return Guarantee(
         node.state.name,
         factory.kind,
         type(factory).__name__,
         spouts,
         promise,
-        condition,
+        "" if fenced else _UNFENCED,
         _WINDOW if isinstance(node, WindowUpdate) else _TRIDENT.get((weakest, factory.kind), _tridents_no(weakest)),
     )
 
@@ -137,8 +135,6 @@ def _way_out(guarantee: Guarantee) -> str:
     if guarantee.promise is Promise.AT_LEAST_ONCE:
         return "make the state transactional or opaque"
     if guarantee.promise is Promise.EXACTLY_ONCE:
-        if guarantee.condition != _UNFENCED:
-            return "take a state that keeps all keys, or one whose values pass away after ttlSecs"
         return "take a store of this library, or a BackingMap with a conditional put"
     return "take a transactional or opaque spout" + (
         ", and a transactional or opaque state" if guarantee.promise is Promise.NOTHING else ""

@@ -116,6 +116,7 @@ MODULE = {
     "InMemoryWindowsStoreFactory": "trident.state.MemoryMapState.opaque()",
     "LocalCluster": "topology.start(...)",
     "LocalDRPC": "running.drpc",
+    "LRUMemoryMapState": "trident.state.MemoryMapState.opaque(ttlSecs=...), whose values pass away by age",
     "MapFunction": "a function, given to map",
     "Mean": "Average",
     "Predicate": "a function, given to filter",

@@ -249,8 +249,7 @@ def _check_factory(factory: object, step: Step, usage: str) -> None:
             f"{brief(factory)} is no state factory: give MemoryMapState.opaque(), RedisMapState.opaque(url) or the "
             f"like; write {usage}",
         )
-    forgets: str = getattr(factory, "forgets", "")
-    if getattr(factory, "ttlSecs", None) is not None or forgets:
+    if getattr(factory, "ttlSecs", None) is not None:
         raise step.error(
             TopologyError,
             f"{brief(factory)} forgets, and a window holds what it has until it is complete: give a state that keeps "

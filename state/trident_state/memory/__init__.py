@@ -1,7 +1,6 @@
 """States in the driver's memory, durable with a checkpoint."""
 
 from trident_state.memory.factory import MemoryMapState
-from trident_state.memory.lru import LRUMemoryMapState
 from trident_state.memory.store import MemoryStore
 
-__all__ = ["LRUMemoryMapState", "MemoryMapState", "MemoryStore"]
+__all__ = ["MemoryMapState", "MemoryStore"]

@@ -81,15 +81,6 @@ class Entries:
         """The slots whose triple is of a later txid."""
         return np.flatnonzero(self._rows.txids(len(self)) > since)
 
-    def oldest(self, since: int, most: int, keep: int) -> int:
-        """The txid up to which entries are to go, so that at most `keep` later ones are left; 0 where no more than
-        `most` are of a txid after `since`."""
-        txids = self._rows.txids(len(self))
-        txids = txids[txids > since]
-        if len(txids) <= most:
-            return 0
-        return int(np.partition(txids, len(txids) - keep - 1)[len(txids) - keep - 1])
-
     def living(self, forgotten: int, removed: int) -> Slots:
         """The slots whose triple is of a later txid than `forgotten`, and holds something or is of a later one than
         `removed`."""

@@ -40,7 +40,7 @@ class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A state as it stood after batch `txid`: the segments, later ones over earlier ones, and what it had forgotten.
 
-    `ttl` and `most` are what its driver forgets by, for those who follow it.
+    `ttl` is what its driver forgets by, for those who follow it; `most` was of a kind of state that there is no more.
     """
 
     format: int

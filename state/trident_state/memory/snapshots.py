@@ -67,10 +67,9 @@ class Snapshots:
         clock: Clock,
         where: str,
         ttl: float | None = None,
-        most: int | None = None,
     ) -> None:
         self._home, self._identity, self._shape, self._kind = home, identity, shape, kind
-        self._clock, self._where, self._forgets = clock, where, (ttl, most)
+        self._clock, self._where, self._ttl = clock, where, ttl
         self._text: bytes | None = None
         self._manifest: Manifest | None = None
         self._last = clock.monotonic()
@@ -121,7 +120,7 @@ class Snapshots:
     def restate(self, lease: Lease) -> None:
         """Publish by what this driver forgets, where the one before it had another rule."""
         found = self._manifest
-        if self.folder is not None and found is not None and (found.ttl, found.most) != self._forgets:
+        if self.folder is not None and found is not None and found.ttl != self._ttl:
             self._publish(lease, found.txid, found.segments, found.expiry)
 
     def sweep(self, lease: Lease) -> None:
@@ -197,7 +196,7 @@ class Snapshots:
             txid,
             segments,
             expiry,
-            *self._forgets,
+            self._ttl,
         )
         text = manifest.encoded()
         self._home.publish(text, lease)

@@ -26,7 +26,6 @@ from trident_state.expiry import Expiry, kept
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory.columns import Cells, Slots
 from trident_state.memory.entries import NOTHING, Entries, pages
-from trident_state.memory.forgetting import Forgetting
 from trident_state.memory.index import Hashes
 from trident_state.memory.rows import Triples
 from trident_state.memory.snapshots import Cut, Snapshots
@@ -47,6 +46,9 @@ _log = logging.getLogger("trident.state")
 
 _CHUNK = 32_768
 """Entries written under one hold of the readers' lock, so that a reader waits well under a millisecond."""
+
+_FROM = 4096
+"""Entries below which those that nobody can see any more are left where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,9 @@ class MemoryStore:
     loses nothing.
     Without a folder nothing survives, and nothing is kept for it.
 
-    **What is forgotten.** A time to live (`ttl`, seconds) or a number of keys (`most`) moves a cutoff in the commit:
-    what was last changed at or before that txid is nothing from then on (`trident_state.expiry`). Its room is taken
-    back when the state has grown by half since it was last looked for, so that a batch pays for its own keys only.
+    **What is forgotten.** A time to live (`ttl`, seconds) moves a cutoff in the commit: what was last changed at or
+    before that txid is nothing from then on (`trident_state.expiry`). Its room is taken back when the state has grown
+    by half since it was last looked for, so that a batch pays for its own keys only.
 
     **Locks.** The writer's lock is held through an `apply` and while a cut is copied. Readers take another one,
     for as long as a copy of the entries they ask for takes; an `apply` holds it for one chunk of entries at a time:
@@ -99,21 +101,20 @@ class MemoryStore:
         clock: Clock | None = None,
         aside: Callable[[str, Callable[[], None]], None] | None = None,
         ttl: float | None = None,
-        most: int | None = None,
     ) -> None:
         self._where = f"state {identity.name!r}"
         self._identity, self._shape, self._kind = identity, shape, kind
-        self._forgetting = Forgetting(ttl, most, self._where)
-        self._expiry = Expiry()
+        self._ttl, self._expiry = ttl, Expiry()
+        self._look_at = _FROM
+        """From so many entries on, those that nobody can see any more are looked for."""
         self._max_bytes, self._pace, self._aside = maxBytes, pace or Pace(), aside or _in_a_thread
-        self._snapshots = Snapshots(home, identity, shape, kind, clock or SystemClock(), self._where, ttl, most)
+        self._snapshots = Snapshots(home, identity, shape, kind, clock or SystemClock(), self._where, ttl)
         self._writing = threading.RLock()
         self._triples = threading.Lock()
         self._entries: Entries | None = None
         self._lease: Lease | None = None
         self._marker: int | None = None
         self._opened: int | None = None
-        self._moved = (-1, 0)  # of which batch how many entries were written; the commit of that batch zeroes it
         self._unsaved = 0
         self._fenced: FencedError | None = None
         self._snapshotting = threading.Lock()
@@ -159,7 +160,7 @@ class MemoryStore:
             self._entries = self._snapshots.load()
             self._lease, self._marker = (manifest.lease, manifest.txid) if manifest else (None, None)
             self._expiry = manifest.expiry if manifest else Expiry()
-            self._opened, self._moved, self._unsaved = None, (-1, 0), 0
+            self._opened, self._unsaved = None, 0
         return self._entries
 
     def _ready(self) -> Entries:
@@ -185,26 +186,20 @@ class MemoryStore:
             if marker >= update.txid:
                 found = self.read(update.keys, update.txid).values if values else None
                 return Applied(found, 0, len(update.deltas))
-            expiry = self._forgetting.after(self._expiry, update)
+            expiry = self._expiry.after(update.txid, update.time, update.life(self._ttl), self._where)
             change = self._change(entries, update, expiry)
             if not self._has_room(entries, change) and self._collect():
                 entries = self._ready()
                 change = self._change(entries, update, expiry)
             self._demand_room(entries, change)
             self._opened = update.txid
-            moved = self._write(entries, change, update.txid)
-            if moved != len(update.deltas):
-                raise StateCorruptError(
-                    f"{self._where}: batch {update.txid} names {len(update.deltas)} keys, but {moved} were written: "
-                    f"it was begun with other content"
-                )
-            expiry = self._forgetting.bounded(expiry, entries, update.txid)
+            self._write(entries, change)
             with self._triples:  # marker and cutoff are one for readers
                 self._marker, self._expiry = update.txid, expiry
-            self._opened, self._moved = None, (-1, 0)
+            self._opened = None
             written = len(change.slots)
             self._unsaved += written * (entries.bytes // max(1, len(entries)))
-            if self._forgetting.due(entries):
+            if len(entries) >= self._look_at:
                 self._collect()
             self._snapshot_if_due()
         return Applied(change.values if values else None, written, len(update.deltas) - written)
@@ -250,8 +245,7 @@ class MemoryStore:
     def _combined(self, stored: pa.Array, deltas: pa.Array) -> pa.Array:
         return combined(self._shape.combine, stored, deltas, self._where)
 
-    def _write(self, entries: Entries, change: _Change, txid: int) -> int:
-        """Write the entries; returns how many of this batch are written, with those of interrupted tries."""
+    def _write(self, entries: Entries, change: _Change) -> None:
         slots, new = change.slots, change.slots < 0
         if new.any():
             slots = slots.copy()
@@ -260,17 +254,16 @@ class MemoryStore:
             part = slice(at, at + _CHUNK)
             with self._triples:
                 entries.put(slots[part], change.after[part])
-                before = self._moved[1] if self._moved[0] == txid else 0
-                self._moved = (txid, before + len(slots[part]))
             entries.account(change.before[part], change.after[part])
-        return self._moved[1] if self._moved[0] == txid else 0
 
     def _collect(self) -> bool:
-        """Take back the room of what no read can see any more, where it is worth it."""
-        live = self._forgetting.collected(self._ready(), self._expiry.before, self._removed())
-        if live is None:
+        """Take back the room of what no read can see any more, where that is a quarter or more."""
+        entries = self._ready()
+        slots = entries.living(self._expiry.before, self._removed())
+        self._look_at = max(_FROM, len(slots) + len(slots) // 2)
+        if 4 * len(slots) > 3 * len(entries):
             return False
-        self._entries = live  # who reads the old ones finds them as they are now
+        self._entries = entries.only(slots)  # who reads the old ones finds them as they are now
         return True
 
     def _removed(self) -> int:
@@ -360,7 +353,7 @@ class MemoryStore:
             marker, expiry = self._marker, self._expiry
         cutoff = expiry.as_of(asOf, marker)
         if time is not None and asOf is not None and asOf == marker:
-            cutoff = self._forgetting.found_by(expiry, asOf + 1, time)
+            cutoff = expiry.after(asOf + 1, time, self._ttl, self._where).cutoff
         values = kept(entries.value.unpack(triples.values), triples.txids, cutoff)
         if asOf is None or triples.prevs is None:
             return values

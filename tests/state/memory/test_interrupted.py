@@ -8,7 +8,6 @@ import pytest
 from tests.state.contract import FIRST, SECOND, Setting
 from tests.state.contract.place import entries, every_kind, every_versioned_kind, marker, opened
 from tests.state.memory.homes import MemoryPlace
-from trident.base.errors import StateCorruptError
 from trident_state.memory import MemoryStore
 from trident_state.memory import store as module
 from trident_state.memory.entries import Entries
@@ -73,15 +72,3 @@ def test_no_snapshot_is_taken_of_half_a_batch(tmp_path: Path, monkeypatch: pytes
     again.acquire(SECOND)
     assert entries(again, 2) == entries(store, 2)
     assert entries(again, 1) == {(f"w{n}",): 1 for n in range(100)}
-
-
-def test_it_is_not_finished_by_another_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of keys that were moved belongs to the txid; a batch that names fewer or others cannot commit."""
-    setting = Setting(MemoryPlace(tmp_path))
-    store = setting.started()
-    setting.apply(store, 1, BEFORE)
-    interrupt(monkeypatch, setting, store, 4)
-    store.acquire(FIRST)
-    with pytest.raises(StateCorruptError, match="batch 2 names 10 keys, but 50 were written: it was begun with other"):
-        setting.apply(store, 2, {n: 1 for n in range(200, 210)})
-    assert marker(store) == 1

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.state.contract import FIRST, SECOND, Setting
-from tests.state.contract.place import every_kind, marker
+from tests.state.contract.place import entries, every_kind, marker
 from tests.state.memory.homes import NEVER, Line, MemoryPlace
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, StateLostError
@@ -471,3 +471,14 @@ def test_the_manifest_is_readable_text_and_holds_no_values(setting: Setting, hom
     assert text is not None
     assert re.match(rb'\{"format":1,"topology":"wordcount","state":"counts"', text)
     assert b"1234567" not in text
+
+
+def test_a_manifest_that_names_a_number_of_keys_is_still_read(setting: Setting, home: Line) -> None:
+    """Earlier versions had a state of at most so many keys. What it holds is an opaque state."""
+    store = started(setting, home)
+    setting.apply(store, 1, {n: 1 for n in range(5)})
+    store.snapshot()
+    text = home.manifest()
+    assert text is not None
+    home.publish(text[:-1] + b',"expiry":{"cutoff":3,"before":2},"most":100}', FIRST)
+    assert set(entries(restarted(setting, home), 1)) == set()
