@@ -93,11 +93,7 @@ def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], spar
                 id(source): start_of(source, found.names(source), _given(source, emission), session, Path(scratch))
                 for source, emission in emissions.items()
             }
-            lowering = Lowering(found, starts, profile, {})
-            try:
-                yield lowering.frame(node).select(*all_quoted(node.schema.names))
-            finally:
-                lowering.release()
+            yield Lowering(found, starts, profile, {}).frame(node).select(*all_quoted(node.schema.names))
     except Exception as error:
         better = translated(error)
         if better is error:

@@ -75,7 +75,12 @@ def catalyst(member: FoldMember, partial: bool) -> str:
 
 
 def _total(field: str, kind: str) -> str:
-    return f"coalesce(CAST(sum({field}) AS {kind}), CAST(0 AS {kind}))"
+    """A sum, and 0 of nothing. A decimal sum beyond its type, for which a lenient Spark gives null, is an error."""
+    total = f"CAST(sum({field}) AS {kind})"
+    if not kind.startswith("decimal"):
+        return f"coalesce({total}, CAST(0 AS {kind}))"
+    overflow = f"raise_error('a sum is beyond {kind}')"
+    return f"if(count({field}) = 0, CAST(0 AS {kind}), coalesce({total}, {overflow}))"
 
 
 def _average(member: FoldMember, field: str, partial: bool) -> str:

@@ -3,12 +3,9 @@
 Native operations become Columns, Python ones in a row one ``mapInArrow``, aggregates Catalyst's own or partial folds.
 """
 
-import contextlib
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from trident.base.types import arrow_schema, select
@@ -23,7 +20,8 @@ from trident.compiler.spark.joins import joined, merged
 from trident.compiler.spark.multireduces import multi_reduced
 from trident.compiler.spark.names import all_quoted, quoted
 from trident.compiler.spark.panes import panes_frame
-from trident.compiler.spark.sessions import Profile, is_connect, view_of
+from trident.compiler.spark.pins import check_single_evaluation
+from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.starts import Start
 from trident.compiler.spark.tails import Tail
 from trident.compiler.spark.worker import CAUGHT, Catching, Chain, Life
@@ -79,7 +77,6 @@ class Lowering:
         self._frames: dict[int, DataFrame] = {}
         self._folds: dict[int, Tail] = {}
         self._expressions = Expressions(learned)
-        self._kept: list[tuple[DataFrame, str | None]] = []
         self.caught: list[DataFrame] = []
         """What was caught, as lines of `CAUGHT`: of each node that was lowered so far."""
 
@@ -132,26 +129,11 @@ class Lowering:
         self._frames[id(node)] = self._keep(self.select(node, self.layout.names(node)))
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        """The frame, evaluated once however many read it. Where executors are several it is evaluated before they
-        read it, because two of them could begin the same partition at once."""
-        name = None
-        if is_connect(frame.sparkSession):
-            name = f"__trident_{secrets.token_hex(8)}"
-            frame = view_of(frame, name)
-        frame.persist()
-        self._kept.append((frame, name))
+        """The frame, evaluated now and once, however many read it. A cache would be filled again, with other values,
+        where it was lost; a checkpoint has nothing to be filled from, so that whoever reads a lost part of it fails."""
         if not self.profile.together:
-            frame.groupBy().count().toArrow()
-        return frame
-
-    def release(self) -> None:
-        """Let go of what was kept for several readers."""
-        for frame, view in self._kept:
-            with contextlib.suppress(PySparkException):  # the session may be gone; the storage goes with it
-                frame.unpersist(blocking=False)
-                if view is not None:
-                    frame.sparkSession.catalog.dropTempView(view)
-        self._kept.clear()
+            check_single_evaluation(frame.sparkSession)
+        return frame.localCheckpoint()
 
     def select(self, node: Node, names: Sequence[str]) -> DataFrame:
         """These fields of what leaves this node, in this order."""

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from trident.compiler.engine import StageResult
 from trident.compiler.program import Stage
+from trident.compiler.spark.pins import PINNED, pin
 
 SMALL_ROWS = 20_000
 """Up to so many tuples a batch is small: one job with few tasks, and nothing re-planned on the way."""
@@ -107,14 +108,16 @@ class Confs:
 
 
 def run_session(spark: SparkSession) -> SparkSession:
-    """A session of our own beside `spark`: the same runtime confs, catalog and database, its own jobs."""
+    """A session of our own beside `spark`: the same runtime confs but for the pinned ones, the same catalog and
+    database, its own jobs."""
     session = spark.newSession()
     _runs.add(session)
-    there = session.conf.getAll
-    for key, value in spark.conf.getAll.items():
-        if there.get(key) != value:
+    there, given = session.conf.getAll, spark.conf.getAll
+    for key, value in given.items():
+        if key not in PINNED and there.get(key) != value:
             with contextlib.suppress(PySparkException):  # a static conf: it is the same in every session
                 session.conf.set(key, value)
+    pin(session, given)
     catalog, database = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
     if (session.catalog.currentCatalog(), session.catalog.currentDatabase()) != (catalog, database):
         session.catalog.setCurrentCatalog(catalog)
@@ -193,13 +196,6 @@ def local_session() -> SparkSession:
 def is_connect(session: SparkSession) -> bool:
     """Whether the session is a Connect client's. (Asking a classic one for its `client` raises.)"""
     return type(session).__module__.startswith("pyspark.sql.connect")
-
-
-def view_of(frame: DataFrame, name: str) -> DataFrame:
-    """The same frame as a plan that stays one when it becomes part of others. Connect analyses a plan anew in every
-    use, draws another seed for each rand() and so does not find again what was cached; a view is analysed once."""
-    frame.createOrReplaceTempView(name)
-    return frame.sparkSession.table(name)
 
 
 def local_cores(spark: SparkSession) -> int | None:

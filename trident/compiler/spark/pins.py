@@ -1,0 +1,86 @@
+"""Settings of Spark that exactness rests on: set in every session of a run, whatever the user's session says.
+
+The user's own session is never changed. The guide lists these settings with their reasons (docs/guide/running.md).
+"""
+
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from trident.base.errors import SparkSetupError
+
+logger = logging.getLogger(__name__)
+
+_PARQUET = "spark.sql.parquet"
+_CHECKSUM = "spark.sql.shuffle.orderIndependentChecksum"
+
+PINNED: Mapping[str, str] = MappingProxyType(
+    {
+        # an overflow is an error, and neither a wrapped number nor a null
+        "spark.sql.ansi.enabled": "true",
+        # shuffle files that are made anew with other rows are noticed, and what has read the old ones runs again
+        f"{_CHECKSUM}.enabled": "true",
+        f"{_CHECKSUM}.enableFullRetryOnMismatch": "true",
+        # a task that runs again sends each row to the partition that it went to before
+        "spark.sql.execution.sortBeforeRepartition": "true",
+        # a file that cannot be read is an error, and not a file without rows
+        "spark.sql.files.ignoreCorruptFiles": "false",
+        "spark.sql.files.ignoreMissingFiles": "false",
+        "spark.sql.files.ignoreInvalidPartitionPaths": "false",
+        "spark.sql.files.ignoredPathSegmentRegex": "^[._]",
+        # Parquet holds the same values for Spark and for Python, which reads the same batch in another plan
+        f"{_PARQUET}.datetimeRebaseModeInRead": "CORRECTED",
+        f"{_PARQUET}.datetimeRebaseModeInWrite": "CORRECTED",
+        f"{_PARQUET}.int96RebaseModeInRead": "CORRECTED",
+        f"{_PARQUET}.int96RebaseModeInWrite": "CORRECTED",
+        f"{_PARQUET}.int96TimestampConversion": "false",
+        f"{_PARQUET}.int96AsTimestamp": "true",
+        f"{_PARQUET}.inferTimestampNTZ.enabled": "true",
+        f"{_PARQUET}.binaryAsString": "false",
+        f"{_PARQUET}.fieldId.read.enabled": "false",
+        f"{_PARQUET}.mergeSchema": "false",
+        # the type "timestamp" is an instant, as it is everywhere in a topology
+        "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    }
+)
+"""Setting to value."""
+
+SPECULATION = "spark.speculation"
+
+_told: set[tuple[str, str]] = set()
+"""Settings of a user that a warning was logged for: once a process, though a run has several sessions."""
+
+
+def pin(session: SparkSession, given: Mapping[str, str]) -> None:
+    """Set the pinned settings in a session of ours; `given` are those of the user's session. Log a warning for each
+    that differs there. Raises SparkSetupError where Spark does not take one."""
+    for key, value in PINNED.items():
+        theirs = given.get(key, value)
+        if theirs.lower() != value.lower() and (key, theirs) not in _told:
+            _told.add((key, theirs))
+            logger.warning(
+                "%s is %s in the given session; batches run with %s, because exact results rest on it "
+                "(docs/guide/running.md)", key, theirs, value,
+            )  # fmt: skip
+        try:
+            session.conf.set(key, value)
+        except PySparkException as error:
+            raise SparkSetupError(
+                f"exact results rest on {key}={value}, and Spark does not let a session set it: "
+                f"{str(error).partition(chr(10))[0]}; set it where Spark is started (spark-defaults.conf, or "
+                f'SparkSession.builder.config("{key}", "{value}"))'
+            ) from None
+
+
+def check_single_evaluation(session: SparkSession) -> None:
+    """Refuse to keep tuples for several readers where two tasks may evaluate one partition at once: each would leave
+    values of its own. Raises SparkSetupError."""
+    if session.conf.get(SPECULATION, "false") == "true":
+        raise SparkSetupError(
+            "spark.speculation is on, and several steps read the same tuples: two tasks that run at once could give "
+            "them different values; start Spark with spark.speculation=false, which changes only how slow tasks are "
+            "treated"
+        )
