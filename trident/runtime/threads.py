@@ -12,7 +12,8 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -49,16 +50,19 @@ class Threads:
         self._closed = False
 
     def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
-        """Have `work` done. Raises RuntimeError after `close`."""
+        """Have `work` done. Raises RuntimeError after `close`. Where somebody gave the future an outcome meanwhile, in
+        order not to wait any longer, that one stays."""
         future: Future[T] = Future()
 
         def run() -> None:
             try:
                 result = work(*args)
             except BaseException as error:
-                future.set_exception(error)
+                with suppress(InvalidStateError):
+                    future.set_exception(error)
             else:
-                future.set_result(result)
+                with suppress(InvalidStateError):
+                    future.set_result(result)
 
         with self._changed:
             if self._closed:
