@@ -181,7 +181,8 @@ def _start(
                     close_all(begun.stores)
 
         def drpc(commits: RunCommits) -> LocalDRPC:
-            return LocalDRPC(program.requests, commits, getattr(engine, "compile_request", None))
+            compile = getattr(engine, "compile_request", None)
+            return LocalDRPC(program.requests, commits, compile, settings.messageTimeoutSecs)
 
         running._compose(runs, begun.stores, watch, trace, drpc, pool, closing, statics)
     except BaseException:

@@ -32,7 +32,8 @@ def await_left_behind(timeout: float) -> None:
 
 
 class Threads:
-    """Works off what is submitted, in order, in `most` threads; None: a new one whenever all others are busy.
+    """Works off what is submitted, in order, in `most` threads; None: a new one whenever all others are busy. A thread
+    that has had nothing to do for `idle` seconds ends.
 
     >>> threads = Threads("example", most=1)
     >>> threads.submit(sum, [1, 2]).result()
@@ -41,8 +42,8 @@ class Threads:
     True
     """
 
-    def __init__(self, name: str, most: int | None = None) -> None:
-        self._name, self._most = name, most
+    def __init__(self, name: str, most: int | None = None, idle: float | None = None) -> None:
+        self._name, self._most, self._idle = name, most, idle
         self._changed = threading.Condition()
         self._work: deque[tuple[Future[Any], Callable[[], None]]] = deque()
         self._waiting = 0
@@ -99,7 +100,7 @@ class Threads:
         while True:
             with self._changed:
                 self._waiting += 1
-                self._changed.wait_for(lambda: self._work or self._closed)
+                self._changed.wait_for(lambda: self._work or self._closed, self._idle)
                 self._waiting -= 1
                 if not self._work:
                     self._threads.discard(threading.current_thread())
