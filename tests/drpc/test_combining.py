@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from trident.drpc.combining import Combining, Late
+from trident.drpc.combining import Audience, Combining, Late
 
 
 class Work:
@@ -20,7 +20,7 @@ class Work:
         self.batches: list[list[int]] = []
         self.threads: list[int] = []
 
-    def __call__(self, questions: Sequence[int]) -> list[int | Exception]:
+    def __call__(self, questions: Sequence[int], audience: Audience) -> list[int | Exception]:
         self.batches.append(list(questions))
         self.threads.append(threading.get_ident())
         self.begun.release()
@@ -117,7 +117,7 @@ def test_a_waiting_caller_that_leaves_is_not_answered() -> None:
 def test_a_stuck_batch_holds_nobody_up_longer_than_the_patience() -> None:
     stuck = threading.Event()
 
-    def answer(questions: Sequence[int]) -> list[int | Exception]:
+    def answer(questions: Sequence[int], audience: Audience) -> list[int | Exception]:
         if 0 in questions:
             assert stuck.wait(10)
         return list(questions)
@@ -142,7 +142,7 @@ def test_a_stuck_batch_that_ends_leaves_the_work_with_who_has_taken_over() -> No
     begun = threading.Semaphore(0)
     together: list[int] = []
 
-    def answer(questions: Sequence[int]) -> list[int | Exception]:
+    def answer(questions: Sequence[int], audience: Audience) -> list[int | Exception]:
         together.append(len(questions))
         begun.release()
         if questions[0] in gates:
@@ -166,7 +166,7 @@ def test_a_stuck_batch_that_ends_leaves_the_work_with_who_has_taken_over() -> No
 
 
 def test_too_few_answers_are_an_error_for_all_and_nobody_hangs() -> None:
-    combining: Combining[int, int] = Combining(lambda questions: [])
+    combining: Combining[int, int] = Combining(lambda questions, audience: [])
     with pytest.raises(TypeError, match="1 questions got 0 answers"):
         combining.ask(1)
     with pytest.raises(TypeError, match="1 questions got 0 answers"):
@@ -176,7 +176,7 @@ def test_too_few_answers_are_an_error_for_all_and_nobody_hangs() -> None:
 def test_a_failure_of_the_whole_batch_reaches_all_and_the_next_one_is_answered() -> None:
     fails = [True]
 
-    def answer(questions: Sequence[int]) -> list[int | Exception]:
+    def answer(questions: Sequence[int], audience: Audience) -> list[int | Exception]:
         if fails.pop() if fails else False:
             raise OSError("no store")
         return list(questions)
@@ -190,7 +190,7 @@ def test_a_failure_of_the_whole_batch_reaches_all_and_the_next_one_is_answered()
 def test_an_interrupt_ends_its_caller_and_nobody_else() -> None:
     begun, go = threading.Semaphore(0), threading.Event()
 
-    def answer(questions: Sequence[int]) -> list[int | Exception]:
+    def answer(questions: Sequence[int], audience: Audience) -> list[int | Exception]:
         begun.release()
         assert go.wait(10)
         if questions[0] == 1:
@@ -214,7 +214,7 @@ def test_an_interrupt_ends_its_caller_and_nobody_else() -> None:
 def test_a_crowd_is_answered_exactly_once_each() -> None:
     answered: list[int] = []
 
-    def answer(questions: Sequence[int]) -> list[int | Exception]:
+    def answer(questions: Sequence[int], audience: Audience) -> list[int | Exception]:
         answered.extend(questions)
         return [q + 1 for q in questions]
 

@@ -154,7 +154,7 @@ def test_requests_that_meet_are_answered_together_and_a_failing_one_fails_alone(
     combining._patience = 60
     batches: list[int] = []
     answer = combining._answer
-    combining._answer = lambda requests: batches.append(len(requests)) or answer(requests)  # type: ignore[func-returns-value]
+    combining._answer = lambda requests, audience: batches.append(len(requests)) or answer(requests, audience)  # type: ignore[func-returns-value]
     texts = ["cat", "bad", "dog the", "unicorn", "the the"]
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(drpc.execute, "words", "the")

@@ -134,7 +134,7 @@ class Stuck(BatchSpout):
 
 
 def test_stop_returns_while_a_spout_hangs(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(group_run, "_PATIENCE", 0.2)
+    monkeypatch.setattr(group_run, "PATIENCE", 0.2)
     spout = Stuck()
     running = start_local(counting(spout), name="stuck")
     assert spout.asked.wait(5)
@@ -143,7 +143,7 @@ def test_stop_returns_while_a_spout_hangs(monkeypatch: pytest.MonkeyPatch, caplo
     stopper.join(timeout=5)
     spout.release.set()
     assert not stopper.is_alive() and not running.isActive
-    assert "a spout does not come back" in caplog.text
+    assert "spout 'words', " in caplog.text and "does not come back; it is left behind" in caplog.text
 
 
 def test_status_can_be_asked_at_any_time() -> None:
@@ -175,7 +175,7 @@ def test_a_late_attempt_leaves_nothing_behind() -> None:
         time.sleep(0.3)
         assert all(attempt.txid > run.committed - 1 for attempt in list(run._held))
         assert all(attempt.txid > run.committed - 1 for attempt in list(run._dead))
-        assert len(run._deadlines) <= 1 and len(run._timers._heap) <= 4 and len(running._trace._open) <= 2
+        assert len(run._calls._calls) <= 2 and len(run._timers._heap) <= 4 and len(running._trace._open) <= 2
 
 
 PROGRAM = """

@@ -63,6 +63,7 @@ def test_what_is_handed_out_can_be_changed_without_harm() -> None:
     heard: list[dict[str, Any]] = []
     progress.listen(heard.append)
     progress.tell(batch(1))
+    progress.flush(10)
     progress.recent[0]["states"]["counts"]["keys"] = 0
     assert progress.last is not None
     progress.last["durationMs"].clear()
@@ -83,9 +84,11 @@ def test_a_listener_hears_until_it_is_ended_and_its_error_is_logged_and_harms_no
     end = progress.listen(lambda event: heard.append(event["txid"]))
     with caplog.at_level(logging.ERROR):
         progress.tell(batch(1))
+        progress.flush(10)
     end()
     end()
     progress.tell(batch(2))
+    progress.flush(10)
     assert heard == [1]
     assert "a progress listener raised" in caplog.text and "ZeroDivisionError" in caplog.text
 

@@ -137,7 +137,7 @@ class Alone:
         return self._set
 
 
-_THREADING = SimpleNamespace(Condition=Alone, Event=Alone, Thread=lambda **_: None)
+_THREADING = SimpleNamespace(Condition=Alone, Event=Alone, Lock=Alone, Thread=lambda **_: None)
 
 
 class SegmentFiles:

@@ -95,7 +95,15 @@ class AttemptCancelledError(TridentError):
 
 
 class BatchTimeoutError(TridentError, TimeoutError):
-    """An attempt's Spark work took longer than `messageTimeoutSecs`; it was cancelled and will be tried again."""
+    """Work on a batch took longer than `messageTimeoutSecs`: an attempt, or a call of a user's code. It was cancelled,
+    or left alone, and is tried again; the message names the functions and the line at which they were."""
+
+
+class CallHangsError(BatchTimeoutError):
+    """A user's code cannot be called again, because an earlier call of it has not come back; the group stops. A batch
+    that was frozen stays so, and the next start commits it."""
+
+    hopeless = True
 
 
 # --- spouts ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ _E = TypeVar("_E", bound=TopologyError)
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
 
 
-def _ours(file: str) -> bool:
+def is_ours(file: str) -> bool:
+    """Whether a file is part of this package."""
     return file.startswith(_PACKAGE)
 
 
@@ -51,7 +52,7 @@ def caller(verb: str) -> CallSite:
     if place is not None:
         return CallSite(verb, place.file, place.line)
     frame = sys._getframe(1)
-    while frame.f_back is not None and _ours(frame.f_code.co_filename):
+    while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return CallSite(verb, frame.f_code.co_filename, frame.f_lineno)
 
@@ -60,7 +61,7 @@ def user_level() -> int:
     """The `stacklevel` with which the caller's warning points at the user's line: the first frame outside of this
     package."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and _ours(frame.f_code.co_filename):
+    while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
     return level
 
@@ -82,5 +83,5 @@ class Step:
 
     def error(self, kind: type[_E], what: str) -> _E:
         """An error that names the step, the function with its file and line, and the line of the call."""
-        places = [str(site) for site in (self.function,) if site is not None and site.file and not _ours(site.file)]
+        places = [str(site) for site in (self.function,) if site is not None and site.file and not is_ours(site.file)]
         return kind(f"{self.label}: {what} [{', '.join([*places, f'called at {self.called.place}'])}]")

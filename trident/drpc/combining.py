@@ -1,4 +1,4 @@
-"""Questions that arrive while one is being answered are answered together, by the callers' own threads.
+"""Questions that arrive while one is being answered are answered together.
 
 A caller that finds nobody answering answers, for itself and for all who wait; then it hands the work on to one that
 has come meanwhile. So an idle function answers at once, a busy one in batches, and no thread stands by.
@@ -10,6 +10,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from trident.runtime.threads import Threads
+
+_IDLE = 10.0
+"""Seconds after which a thread ends that has nothing to answer."""
+
 Q = TypeVar("Q")
 A = TypeVar("A")
 
@@ -18,16 +23,34 @@ class Late(Exception):
     """The answer did not come within the caller's timeout."""
 
 
+class Audience:
+    """Those who wait for a batch of answers."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.whenGone: Callable[[], None] = _nothing
+        """Called when the last one has left without an answer."""
+
+    def check(self) -> None:
+        """Raise Late where nobody waits any more."""
+        if not self.size:
+            raise Late
+
+
+def _nothing() -> None: ...
+
+
 class _Call(Generic[Q, A]):
     """One question on its way. It is queued, then part of a batch, then done; or it is told to lead the next batch."""
 
-    __slots__ = ("answer", "done", "error", "leads", "question", "queued", "woken")
+    __slots__ = ("answer", "audience", "done", "error", "leads", "left", "question", "queued", "woken")
 
     def __init__(self, question: Q) -> None:
         self.question = question
+        self.audience: Audience | None = None
         self.answer: A | None = None
         self.error: BaseException | None = None
-        self.done = self.leads = self.queued = False
+        self.done = self.leads = self.left = self.queued = False
         self.woken = threading.Lock()
         self.woken.acquire()
 
@@ -49,20 +72,25 @@ class Combining(Generic[Q, A]):
 
     Parameters
     ----------
-    answer : called by one thread at a time, except that a call which takes longer than `patience` holds nobody up.
+    answer : called with the questions and those who wait for them, by one thread at a time, except that a call which
+        takes longer than `patience` holds nobody up.
     most : questions in one batch.
     patience : seconds that a question waits for the batch before it; then it begins a batch of its own.
 
-    >>> Combining(lambda words: [len(word) for word in words]).ask("dog")
+    >>> Combining(lambda words, audience: [len(word) for word in words]).ask("dog")
     3
     """
 
     def __init__(
-        self, answer: Callable[[Sequence[Q]], Sequence[A | Exception]], most: int = 256, patience: float = 0.1
+        self,
+        answer: Callable[[Sequence[Q], Audience], Sequence[A | Exception]],
+        most: int = 256,
+        patience: float = 0.1,
     ) -> None:
         self._answer = answer
         self._most = most
         self._patience = patience
+        self._threads = Threads("trident-drpc", idle=_IDLE)
         self._lock = threading.Lock()
         self._queue: deque[_Call[Q, A]] = deque()
         self._leader: _Call[Q, A] | None = None
@@ -70,8 +98,7 @@ class Combining(Generic[Q, A]):
     def ask(self, question: Q, timeout: float | None = None) -> A:
         """The answer to one question; raises the exception that is its outcome, or Late after `timeout` seconds.
 
-        With a timeout a thread is started for the work where there is nobody to do it: the caller must be able to
-        leave.
+        With a timeout another thread does the work where there is nobody to do it: the caller must be able to leave.
         """
         call: _Call[Q, A] = _Call(question)
         with self._lock:
@@ -87,7 +114,7 @@ class Combining(Generic[Q, A]):
                 if deadline is None:
                     self._lead(call)
                 else:
-                    threading.Thread(target=self._lead, args=(call,), daemon=True, name="trident-drpc").start()
+                    self._threads.submit(self._lead, call)
             else:
                 self._wait(call, deadline)
         if call.error is not None:
@@ -111,18 +138,27 @@ class Combining(Generic[Q, A]):
                 if not late:
                     self._leader, call.leads = call, True
             if late:
-                raise Late
+                call.left = True
+                if call.audience is not None:
+                    call.audience.size -= 1
+        if late:
+            if call.audience is not None and not call.audience.size:
+                call.audience.whenGone()
+            raise Late
 
     def _lead(self, call: _Call[Q, A]) -> None:
         """Answer this call and those that wait, then hand the work on."""
-        batch = [call]
+        batch, audience = [call], Audience()
         with self._lock:
             while self._queue and len(batch) < self._most:
                 batch.append(self._queue.popleft())
                 batch[-1].queued = False
+            for each in batch:
+                each.audience = audience
+                audience.size += not each.left
         outcomes: Sequence[A | BaseException]
         try:
-            outcomes = self._answer([each.question for each in batch])
+            outcomes = self._answer([each.question for each in batch], audience)
             if len(outcomes) != len(batch):
                 raise TypeError(f"{len(batch)} questions got {len(outcomes)} answers")
         except Exception as error:

@@ -1,6 +1,6 @@
 """DRPC inside the driver's process: a request runs through its stream and reads the states, without a Spark job."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +21,9 @@ from trident.compiler.local.requests import Answer, compile_request
 from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Reads
 from trident.drpc.arguments import Arguments
-from trident.drpc.combining import Combining, Late
+from trident.drpc.combining import Audience, Combining, Late
 from trident.drpc.result import DRPCResult
-from trident.plan.nodes import StaticState
+from trident.plan.nodes import HeldState, StaticState
 from trident.runtime.reading import Commits, Snapshot, consistently
 from trident_state.store import StateKind
 
@@ -37,6 +37,7 @@ _EVERYBODYS = (
     StateLostError,
     StateRecoveringError,
     StateUnavailableError,
+    Late,
 )
 """Failures that every request of a batch would meet alike."""
 
@@ -46,10 +47,11 @@ REQUEST = pa.field("_request", pa.int64(), nullable=False)
 class _Function:
     """One DRPC function at work: binds, batches and evaluates its requests."""
 
-    def __init__(self, plan: RequestPlan, commits: Commits, compile: Compile) -> None:
+    def __init__(self, plan: RequestPlan, commits: Commits, compile: Compile, timeout: float | None) -> None:
         self._plan = plan
         self._commits = commits
         self._compile = compile
+        self._timeout = timeout
         self._evaluate: Answer | None = None
         written = (query.updated for query in plan.queries if not isinstance(query.updated, StaticState))
         self._states = list(dict.fromkeys(node.state.name for node in written))
@@ -62,24 +64,25 @@ class _Function:
         values = self._arguments.bind(args, named)
         if timeout is not None and (not isinstance(timeout, int | float) or timeout <= 0):
             raise DRPCArgumentError(f"DRPC {self._plan.function!r}: timeout={timeout!r} is no number of seconds")
+        timeout = self._timeout if timeout is None else timeout
         try:
             return self._combining.ask(values, timeout)
         except Late:
             raise DRPCTimeoutError(f"DRPC {self._plan.function!r}: no answer within {timeout:g} s") from None
 
-    def _answer(self, requests: Sequence[list[Any]]) -> list[DRPCResult | Exception]:
+    def _answer(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
         """One outcome a request. A failure is looked for by halves, so that it reaches only who caused it."""
         try:
-            return self._together(requests)
+            return self._together(requests, audience)
         except _EVERYBODYS:
             raise
         except Exception as error:
             if len(requests) == 1:
                 return [error]
             half = len(requests) // 2
-            return [*self._answer(requests[:half]), *self._answer(requests[half:])]
+            return [*self._answer(requests[:half], audience), *self._answer(requests[half:], audience)]
 
-    def _together(self, requests: Sequence[list[Any]]) -> list[DRPCResult | Exception]:
+    def _together(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
         if self._evaluate is None:
             self._evaluate = self._compile(self._plan)
         evaluate = self._evaluate
@@ -87,13 +90,19 @@ class _Function:
         table = pa.Table.from_arrays([numbers, *self._arguments.columns(requests)], schema=self._schema)
 
         def body(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
-            reads = Reads(
-                lambda node, keys: snapshot.read(node.state.name, keys).values,
-                lambda node: snapshot.scan(node.state.name),
-            )
-            return evaluate(table, reads), snapshot.asOf
+            audience.whenGone = snapshot.release
 
-        found, asOf = consistently(self._commits, self._states, body)
+            def read(node: HeldState, keys: pa.Table) -> pa.Array:
+                audience.check()
+                return snapshot.read(node.state.name, keys).values
+
+            def scan(node: HeldState) -> Iterator[pa.Table]:
+                audience.check()
+                return snapshot.scan(node.state.name)
+
+            return evaluate(table, Reads(read, scan)), snapshot.asOf
+
+        found, asOf = consistently(self._commits, self._states, body, reads=len(self._plan.queries))
         committed = {
             self._commits.group_of(state)
             for state in self._states
@@ -117,9 +126,10 @@ def _apart(found: pa.Table, requests: int) -> list[pa.Table]:
 class LocalDRPC:
     """The DRPC functions of a running topology, ``running.drpc``. Any thread may ask.
 
-    Requests of one function that arrive while it is busy are answered together. A user function runs in the caller's
-    thread (with a timeout: in one of its own) and its error reaches the caller alone. All states that a request reads
-    are read as of one txid for each batch group.
+    Requests of one function that arrive while it is busy are answered together. A user function runs in a thread of its
+    own, because the caller must be able to leave, and its error reaches the caller alone. All states that a request
+    reads are read as of one txid for each batch group. A request holds no commit back for longer than 30 seconds, and
+    for none where nobody waits for it any more.
 
     Source of the meaning: ``org.apache.storm.utils.DRPCClient.execute`` and ``LocalDRPC``; unlike there the answer is
     a list of typed rows, and what leaves is always the stream's leaf.
@@ -140,14 +150,20 @@ class LocalDRPC:
     [Row(word='dog', count=2)]
     """
 
-    def __init__(self, requests: Iterable[RequestPlan], commits: Commits, spark_request: Compile | None = None) -> None:
+    def __init__(
+        self,
+        requests: Iterable[RequestPlan],
+        commits: Commits,
+        spark_request: Compile | None = None,
+        timeout: float | None = None,
+    ) -> None:
         """`spark_request` compiles the plans that have an operation which only Spark can run; without it their requests
-        end with MissingSessionError. A plan is compiled at its first request."""
+        end with MissingSessionError. A plan is compiled at its first request. `timeout`: of a request that has none."""
 
         def compile(plan: RequestPlan) -> Answer:
             return compile_request(plan) if plan.python or spark_request is None else spark_request(plan)
 
-        self._functions = {plan.function: _Function(plan, commits, compile) for plan in requests}
+        self._functions = {plan.function: _Function(plan, commits, compile, timeout) for plan in requests}
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -161,7 +177,8 @@ class LocalDRPC:
         ----------
         function : its name in ``newDRPCStream``.
         args, named : its arguments, by position or by name; ``args string`` where the stream declared none.
-        timeout : seconds. (An argument that is itself called timeout goes by position.)
+        timeout : seconds; `messageTimeoutSecs` of the start where none are given. (An argument that is itself called
+            timeout goes by position.)
 
         Raises
         ------

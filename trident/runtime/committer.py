@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.attempt import Lease
 from trident.base.errors import (
     CodeChangedError,
     FencedError,
@@ -22,7 +22,7 @@ from trident.base.errors import (
     StateRecoveringError,
 )
 from trident.base.values import conform
-from trident.compiler.engine import Result, StageResult
+from trident.compiler.engine import Result
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.states.updates import RunUpdate, Updated, compile_update
 from trident.compiler.windows.running import compile_late, compile_window
@@ -46,14 +46,11 @@ from trident.runtime.hottest import Hottest, hottest_of
 from trident.runtime.lives import demand_this_log, of_another_life
 from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.program_check import Names
-from trident.runtime.sinks import HandOver, no_sinks
 from trident.runtime.stored import AsOf
-from trident.runtime.threads import Threads
+from trident.runtime.user_code import UserCode
 from trident_state.store import Applied, Store
 
-RunStage = Callable[[Stage, Mapping[Node, pa.Table], TransactionAttempt], StageResult]
-AnswerQuery = Callable[[StateQuery, pa.Table, int], pa.Table]
-"""Answers a query over the tuples that enter it, from the state as of a txid."""
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -93,10 +90,7 @@ class Committer:
     stores: Mapping[str, Store]
     births: Mapping[str, Birth]
     folder: Path
-    side_by_side: Threads
-    run_stage: RunStage
-    answer: AnswerQuery
-    hand_over: HandOver = no_sinks
+    code: UserCode
     waiting: Mapping[int, Names] = field(default_factory=dict)
     healed: list[tuple[str, int, int]] = field(default_factory=list)
     _updates: dict[StateUpdate, RunUpdate] = field(default_factory=dict)
@@ -107,7 +101,11 @@ class Committer:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> Turn:
-        """Apply batch `txid` and log COMMITTED. `first`: the first stage's results where they are still at hand."""
+        """Apply batch `txid` and log COMMITTED. `first`: the first stage's results where they are still at hand.
+
+        Code of the user's runs in threads of its own (`code`), and this waits for it: code that comes back too late
+        finds that nobody waits, and nothing is written of what it gives.
+        """
         reach("commit.before")
         turn = Turn()
         given: dict[Node, pa.Table] = {}
@@ -134,7 +132,7 @@ class Committer:
         if self.log.lease() != self.lease:  # an output has no fence of its own
             raise FencedError("the log was taken over by another driver; this one stops")
         reach("output.before")
-        self.hand_over(sink, result, txid)
+        self.code.hand_over(sink, result, txid)
         reach("output.after")
         return _rows(result)
 
@@ -200,8 +198,7 @@ class Committer:
         reach("commit.stage.before")
         results, skipped = dict[str, Result](), dict[str, int]()
         if stage.runs:
-            attempt = TransactionAttempt(txid, 0, self.lease.epoch)
-            ran = self.run_stage(stage, {node: given[node] for node in stage.inputs}, attempt)
+            ran = self.code.run_stage(stage, {node: given[node] for node in stage.inputs}, txid, self.lease.epoch)
             results.update(ran.results)
             skipped.update(ran.skipped)
         results = self.living({**results, **self._updated(stage, txid, given)})
@@ -223,14 +220,26 @@ class Committer:
             if isinstance(step, Sink):
                 results[output.name] = conform(given[step.source], output.schema)
             elif isinstance(step, LateTuples) and step.window.state.name not in unborn:
-                results[output.name] = self._late_tuples(step, given[step.source], txid)
+                late = partial(self._late_tuples, step, given[step.source], txid)
+                results[output.name] = self._reading(step.window, txid, late)
             if not isinstance(step, StateUpdate) or step.state.name in unborn:
                 continue
-            made = self._made(step, given[step.source], txid)
+            making = partial(self._made, step, given[step.source], txid)
+            made = self._reading(step, txid, partial(self.code.update, step, txid, making))
             results[output.name] = made.puts
             if step in emitting and made.emitted is not None:
                 results[emitting[step]] = made.emitted
         return results
+
+    def _reading(self, step: StateUpdate, txid: int, work: Callable[[], T]) -> T:
+        """Run what reads a step's states, and once more where one of them turns out to be behind."""
+        try:
+            return work()
+        except StateRecoveringError:
+            watermark = step.watermark if isinstance(step, Window) else None
+            for each in [step] if watermark is None else [step, watermark]:
+                self.heal(each.state.name, txid - 1)
+            return work()
 
     def _made(self, step: StateUpdate, table: pa.Table, txid: int) -> Updated:
         stored = self._stored(step.state.name, txid)
@@ -256,7 +265,7 @@ class Committer:
     def _stored(self, state: str, txid: int) -> AsOf:
         """A state as the batch before left it."""
         time = self._frozen.time(txid) if state in self._lives else None
-        return AsOf(self.stores[state], txid - 1, partial(self.heal, state, txid - 1), time)
+        return AsOf(self.stores[state], txid - 1, time)
 
     def _unborn(self, txid: int) -> set[str]:
         """Return the states that were born after this batch. Each was dropped since: it gets nothing of the batch, and
@@ -288,11 +297,11 @@ class Committer:
         for output in stage.frozen:
             if awaited and output.carried:
                 given[output.step] = tables.get(output.name, output.schema.empty_table())
-        writes = [o for o in stage.frozen if isinstance(o.step, StateWriter)]
-        given |= {o.step: o.schema.empty_table() for o in writes if o.name in unborn}
+        steps = [(o, o.step, self._asks_values(o, awaited)) for o in stage.frozen if isinstance(o.step, StateWriter)]
+        given |= {step: o.schema.empty_table() for o, step, _ in steps if o.name in unborn}
         futures = [
-            (o, self.side_by_side.submit(self._write, o, txid, tables[o.name], self._asks_values(o, awaited)))
-            for o in writes
+            (o, self.code.write(step, txid, partial(self._write, o, txid, tables[o.name], asks)))
+            for o, step, asks in steps
             if o.name not in unborn
         ]
         failures: list[BaseException] = []
@@ -327,12 +336,12 @@ class Committer:
         if state in self.births:
             as_of = max(as_of, self.births[state].txid)
         try:
-            return self.answer(output.step, table, as_of)
+            return self.code.answer(output.step, table, as_of)
         except StateRecoveringError:
             if state not in self.stores:  # another topology's
                 raise
             self.heal(state, as_of)
-            return self.answer(output.step, table, as_of)
+            return self.code.answer(output.step, table, as_of)
 
     def _write(self, output: Output, txid: int, table: pa.Table, values: bool) -> Applied:
         """Write one state's part of the batch, healing the store first if it is behind."""

@@ -234,6 +234,9 @@ class Coordinator:
         if self._commit_tries:
             self._finish()
 
+    def _given_up(self, event: on.GivenUp) -> None:
+        self._finish()
+
     def _broken(self, event: on.Broken) -> None:
         self._stop(event.error)
         self._finish()
@@ -400,5 +403,6 @@ _HANDLERS: dict[type, Callable[[Coordinator, Any], None]] = {
     on.Woken: Coordinator._woken,
     on.DrainAsked: Coordinator._drain,
     on.StopAsked: Coordinator._stop_asked,
+    on.GivenUp: Coordinator._given_up,
     on.Broken: Coordinator._broken,
 }

@@ -104,6 +104,10 @@ class StopAsked(msgspec.Struct, frozen=True):
     """Stop now: nothing new, running attempts are cancelled, a commit under way is finished."""
 
 
+class GivenUp(msgspec.Struct, frozen=True):
+    """A stop that was asked for has waited long enough for what is under way."""
+
+
 class Broken(msgspec.Struct, frozen=True):
     """The run cannot go on (fenced, the log failed). Nothing more is written."""
 
@@ -123,6 +127,7 @@ Event = (
     | Woken
     | DrainAsked
     | StopAsked
+    | GivenUp
     | Broken
 )
 

@@ -1,7 +1,8 @@
 """One batch group at work: the coordinator's actions carried out by threads.
 
-The loop thread owns the coordinator and writes FROZEN; one thread talks to the spouts, `maxSpoutPending` run attempts,
-one commits.
+The loop thread owns the coordinator, writes FROZEN and checks the limits of calls; one thread plans, one commits, and
+as many as there are attempts run them. Spouts, and the user's code of a commit turn, have threads of their own, which
+these wait for (`WatchedCalls`).
 """
 
 import logging
@@ -9,12 +10,14 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.errors import (
+    AttemptCancelledError,
     BatchTimeoutError,
     FailedException,
     FencedError,
@@ -22,11 +25,13 @@ from trident.base.errors import (
     OutputError,
     OutputUnavailableError,
     SnapshotMovedError,
+    SparkFailedError,
     StateBehindError,
     StateFullError,
     StateRecoveringError,
     StateUnavailableError,
     TridentError,
+    UserFunctionError,
 )
 from trident.base.types import arrow_schema
 from trident.compiler.engine import Result
@@ -36,9 +41,8 @@ from trident.runtime import events as on
 from trident.runtime.alone import explained
 from trident.runtime.attempts import Attempts
 from trident.runtime.committer import Committer, Turn
-from trident.runtime.coordinator import Coordinator, History, Rules, Status
+from trident.runtime.coordinator import Coordinator, History, Rules
 from trident.runtime.crash import reach
-from trident.runtime.deadlines import Deadlines
 from trident.runtime.frozen import FrozenOutput, freeze, with_skipped
 from trident.runtime.log import BatchRecord, TransactionLog
 from trident.runtime.reading import CommitGate
@@ -49,6 +53,8 @@ from trident.runtime.threads import MakeThreads, Threads
 from trident.runtime.timers import Timers
 from trident.runtime.trace import Trace
 from trident.runtime.trimming import Trimming
+from trident.runtime.user_code import STATE_LANE
+from trident.runtime.watched_calls import PATIENCE
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission
 
@@ -60,8 +66,11 @@ PASSING = (
 )
 """Commit errors that may go away by themselves."""
 
-_PATIENCE = 10.0
-"""Seconds that a stop waits for a spout that does not come back."""
+REPEATED = (FailedException, BatchTimeoutError, OutputError, UserFunctionError, SparkFailedError)
+"""Commit errors after which the commit is repeated `maxAttempts` times: code or work that failed, as in an attempt."""
+
+_LAST_PATIENCE = 2.0
+"""Seconds that an end waits at least for what it has just cancelled."""
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -95,8 +104,10 @@ class GroupRun:
         self._lease = lease
         self._log = log
         self._sources = sources
+        self._calls = sources.calls
         self._slots = slots
         self._committer = committer
+        self._code = committer.code
         self._trace = trace
         self._ended = ended
         self._clock = settings.clock
@@ -112,9 +123,10 @@ class GroupRun:
         self.error: BaseException | None = None
         self.waiting_for: BaseException | None = None
         self.done = threading.Event()
+        self.writes_hang = False
+        """Whether a write to a store had not come back when the run ended."""
         self._queue: queue.SimpleQueue[on.Event | Callable[[], None]] = queue.SimpleQueue()
         self._timers: Timers[Callable[[], None]] = Timers()
-        self._deadlines = Deadlines(settings.messageTimeoutSecs)
         self._trimming = Trimming(group.name, log, lease, committer, settings)
         self._held: dict[TransactionAttempt, _Held] = {}
         self._at_hand: dict[int, Mapping[str, Result]] = {}
@@ -132,9 +144,10 @@ class GroupRun:
         self._sleeps = 0
         self._next_tick = self._clock.monotonic()
         self._unsynced_since: float | None = None
-        self._stage_failures = 0
+        self._given_up_at: float | None = None
+        """When a stop that was asked for waits no longer for what is under way."""
         name = group.name
-        self._source_thread = threads(f"trident-{name}-source", 1)
+        self._plan_thread = threads(f"trident-{name}-plan", 1)
         self._run_threads = threads(f"trident-{name}-run", None)  # one that hangs must not keep the next waiting
         self._commit_thread = threads(f"trident-{name}-commit", 1)
         self._loop_thread = threading.Thread(target=self._loop, name=f"trident-{name}", daemon=True)
@@ -155,9 +168,19 @@ class GroupRun:
             self.post(on.Woken())
             return self._rest.wait_for(lambda: self._rested_at >= asked or self.done.is_set(), timeout)
 
+    @property
+    def hanging(self) -> list[dict[str, Any]]:
+        """The calls of user code that are over their limit and do not come back; see `WatchedCalls.hanging`."""
+        return self._calls.hanging
+
+    @property
+    def waits_for(self) -> str | None:
+        """What the group waits for longer than usual: a call of user code, or what a commit failed with."""
+        return self._calls.longest or (str(self.waiting_for) if self.waiting_for else None)
+
     def mine(self) -> bool:
         """Whether the calling thread is one of this group's own: it must not wait for the group."""
-        own = (self._source_thread, self._run_threads, self._commit_thread)
+        own = (self._plan_thread, self._run_threads, self._commit_thread, self._calls)
         return threading.current_thread() is self._loop_thread or any(threads.mine() for threads in own)
 
     def heal(self, state: str) -> None:
@@ -189,17 +212,20 @@ class GroupRun:
     def _idle_time(self) -> float:
         """Seconds until something is due though nothing happens."""
         now = self._clock.monotonic()
-        return max(0.0001, self._timers.wait(now, min(0.5, self._deadlines.next(now + 0.5) - now)))
+        return max(0.0001, self._timers.wait(now, min(0.5, self._calls.next(now + 0.5) - now)))
 
     def _react(self, event: on.Event | Callable[[], None] | None) -> None:
         """Do what is due, then what this event asks for."""
         now = self._clock.monotonic()
         for thing in self._timers.due(now):
             thing()
-        self._expire(now)
+        self._calls.expire(now)
         if callable(event):
             event()
         elif event is not None:
+            if isinstance(event, on.StopAsked) and self._given_up_at is None:
+                self._given_up_at = now + PATIENCE
+                self._later(PATIENCE, self._give_up)
             self._carry_out(self.coordinator.handle(event))
         self._sync_when_idle()
 
@@ -213,14 +239,10 @@ class GroupRun:
         else:
             self._timers.add(self._clock.monotonic() + seconds, thing)
 
-    def _expire(self, now: float) -> None:
-        """Fail the attempts whose time is over."""
-        if not self._deadlines:
-            return
-        computing = {a for a, status in self.coordinator.in_flight.values() if status is Status.RUNNING}
-        for attempt, seconds in self._deadlines.over(now, computing):
-            text = f"attempt {attempt} ran longer than {seconds:g} s (messageTimeoutSecs, doubled at each retry)"
-            self._run_failed(attempt, BatchTimeoutError(text))
+    def _give_up(self) -> None:
+        """A stop has waited long enough: leave behind the calls that hang, then whatever is left."""
+        self._calls.abandon()
+        self._later(_LAST_PATIENCE, lambda: self.post(on.GivenUp()))
 
     def _run_failed(self, attempt: TransactionAttempt, error: BaseException) -> None:
         if not self._over(attempt):
@@ -242,7 +264,7 @@ class GroupRun:
                 self._next_tick += self._settings.processingTime
         with self._rest:
             self._plans_begun += 1
-        self._source_thread.submit(self._plan, action)
+        self._plan_thread.submit(self._plan, action)
 
     def _plan(self, action: on.Plan) -> None:
         attempt, began = action.attempt, self._clock.monotonic()
@@ -290,11 +312,10 @@ class GroupRun:
             self._attempts.check(attempt, action.plan, emissions)
             if self._over(attempt):
                 return
-            self._queue.put(lambda: self._deadlines.begin(attempt, self._clock.monotonic()))
             reach("run.before")
             stage = self.group.stages[0]
             inputs = {node: _nothing(node) if given is None else given for node, given in emissions.items()}
-            result = self._slots.run(stage, inputs, attempt)
+            result = self._code.run_first(stage, inputs, attempt, partial(self._run_failed, attempt))
             results = self._committer.living(result.results)
             reach("run.after")
             outputs = {name: freeze(r) for name, r in with_skipped(results, result.skipped).items()}
@@ -327,7 +348,7 @@ class GroupRun:
             logger.warning("attempt %s could not be cancelled", attempt, exc_info=True)
 
     def _do_fail(self, action: on.Fail) -> None:
-        self._source_thread.submit(self._sources.fail, action.attempt)
+        self._sources.fail(action.attempt)
 
     # --- freezing and committing -------------------------------------------------------------------------------
 
@@ -360,14 +381,17 @@ class GroupRun:
             turn = self._committer.commit(txid, self._at_hand.get(txid))
             self.committed = txid
             self.waiting_for = None
-            self._stage_failures = 0
+            self._code.tries = 0
             self._finish_batch(txid, turn, began)
             self.post(on.Committed(txid))
         except (FencedError, LogError) as error:
             self._break(error)
+        except AttemptCancelledError as error:  # the run ends
+            self.post(on.CommitFailed(txid, error, False))
         except BaseException as error:
             self.waiting_for = error
-            self._trace.failed(self.group.name, TransactionAttempt(txid, 0, self._lease.epoch), "commit", error)
+            attempt = TransactionAttempt(txid, self._code.tries, self._lease.epoch)
+            self._trace.failed(self.group.name, attempt, "commit", error)
             passing, why = self._passing(error), explained(error, self._log, self._lease)
             self.post(on.Broken(why) if isinstance(why, FencedError) else on.CommitFailed(txid, error, passing))
 
@@ -376,15 +400,14 @@ class GroupRun:
         self.post(on.Broken(explained(error, self._log, self._lease)))
 
     def _passing(self, error: BaseException) -> bool:
-        """Whether repeating a commit may help: a store that is away, an engine that failed a later stage, an output
-        that did not take the batch."""
+        """Whether repeating a commit may help: a store that is away; a function or Spark that failed a later stage, an
+        output that did not take the batch, as often as an attempt may fail."""
         if isinstance(error, PASSING):
             return True
-        again = isinstance(error, FailedException | BatchTimeoutError | OutputError)
-        if isinstance(error, TridentError) and (error.hopeless or not again):
+        if isinstance(error, TridentError) and (error.hopeless or not isinstance(error, REPEATED)):
             return False
-        self._stage_failures += 1
-        return self._stage_failures < self._settings.maxAttempts
+        self._code.tries += 1
+        return self._code.tries < self._settings.maxAttempts
 
     def _finish_batch(self, txid: int, turn: Turn, began: float) -> None:
         self._at_hand.pop(txid, None)
@@ -403,7 +426,7 @@ class GroupRun:
     def _do_succeed(self, action: on.Succeed) -> None:
         if self._unsynced_since is None:
             self._unsynced_since = self._clock.monotonic()
-        self._source_thread.submit(self._succeed, action.txid)
+        self._run_threads.submit(self._succeed, action.txid)  # beside plans, which may wait for a slow spout
 
     def _succeed(self, txid: int) -> None:
         try:
@@ -458,14 +481,26 @@ class GroupRun:
                 self._queue.put(on.Broken(error))
 
     def _end(self) -> None:
+        """Close everything, and leave behind what does not come back: code of the user's, or a thread of ours to which
+        a store or the log does not answer."""
+        now = self._clock.monotonic()
+        until = max(self._given_up_at or now + PATIENCE, now + _LAST_PATIENCE)
+
+        def left() -> float:
+            return max(0.0, until - self._clock.monotonic())
+
         closing = self._run_threads.submit(self._slots.close)
-        self._commit_thread.close()
-        if not self._source_thread.close(_PATIENCE):
-            logger.warning("group %r: a spout does not come back; it is left behind", self.group.name)
+        committed = self._commit_thread.close(left())
+        self._plan_thread.close(left())
+        until = max(until, self._clock.monotonic() + _LAST_PATIENCE)
         with suppress(TimeoutError):
-            closing.exception(_PATIENCE)
+            closing.exception(left())
+        self._sources.close(left())
+        behind = self._calls.close(left())
+        self.writes_hang = any(lane.startswith(STATE_LANE) for lane in behind)
+        self.writes_hang |= not (committed or self._commit_thread.close(_LAST_PATIENCE))
+        self._plan_thread.close(timeout=0)
         self._run_threads.close(timeout=0)
-        self._sources.close()
         with self._rest:
             self.done.set()
             self._rest.notify_all()

@@ -5,12 +5,15 @@ An event is plain data (it can be written as JSON) with camelCase keys: ``event`
 ``numInputRows`` (None where nobody counted), ``durationMs`` (milliseconds by phase: plan, run, freeze, commit, total)
 and ``states`` (by name: ``keys`` that the batch touched, ``written`` of them now). Where the topology has outputs it
 adds ``outputs`` (by name: the ``rows`` that each took), where steps let tuples go on which they failed, ``deadLetters``
-and ``skipped`` (their numbers by step). A failed attempt adds ``phase`` and ``error``.
+and ``skipped`` (their numbers by step). A failed attempt adds ``phase`` and ``error``; in the phase "commit",
+``attempt`` is how often the commit had failed in user code before. A listener that was slow hears ``dropped``, the
+number of events that were left out just before.
 """
 
 import copy
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
@@ -20,6 +23,9 @@ ProgressEvent = dict[str, Any]
 Listener = Callable[[ProgressEvent], None]
 
 logger = logging.getLogger(__name__)
+
+BEHIND = 1000
+"""So many events wait for a listener at most."""
 
 
 class Progress:
@@ -39,21 +45,16 @@ class Progress:
         self._lock = threading.Lock()
         self._recent: deque[ProgressEvent] = deque(maxlen=capacity)
         self._last: ProgressEvent | None = None
-        self._listeners: list[Listener] = []
+        self._listening: list[_Listening] = []
 
     def tell(self, event: ProgressEvent) -> None:
-        """Keep an event, then pass it to the listeners, in this thread. A listener that raises is logged: a batch
-        does not fail because somebody could not watch it."""
+        """Keep an event, then pass it to the listeners, which hear of it in threads of their own."""
         with self._lock:
             self._recent.append(event)
             if event.get("event") == "committed":
                 self._last = event
-            listeners = list(self._listeners)
-        for listener in listeners:
-            try:
-                listener(copy.deepcopy(event))
-            except Exception:
-                logger.exception("a progress listener raised")
+            for listening in self._listening:
+                listening.tell(event)
 
     @property
     def last(self) -> ProgressEvent | None:
@@ -68,17 +69,79 @@ class Progress:
             return copy.deepcopy(list(self._recent))
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every event from now on, in the run's own threads, so it must be quick. What is given
-        back ends it."""
+        """Call `listener` with every event from now on. What is given back ends it: it hears of nothing later.
+
+        Each listener has a thread of its own, so that a slow one holds nothing up. Where more than a thousand events
+        wait for it, the oldest are left out; the next one that it hears tells how many under ``"dropped"``. A listener
+        that raises is logged: a batch does not fail because somebody could not watch it.
+        """
+        listening = _Listening(listener)
         with self._lock:
-            self._listeners.append(listener)
+            self._listening.append(listening)
 
         def end() -> None:
             with self._lock:
-                if listener in self._listeners:
-                    self._listeners.remove(listener)
+                if listening in self._listening:
+                    self._listening.remove(listening)
 
         return end
+
+    def mine(self) -> bool:
+        """Whether the calling thread is a listener's."""
+        with self._lock:
+            return any(listening.mine() for listening in self._listening)
+
+    def flush(self, timeout: float) -> None:
+        """Wait until the listeners have heard of everything, at most `timeout` seconds."""
+        until = time.monotonic() + timeout
+        with self._lock:
+            listening = list(self._listening)
+        for each in listening:
+            each.wait(max(0.0, until - time.monotonic()))
+
+
+class _Listening:
+    """A listener at work: a thread of its own goes through the events that wait for it, and ends with the last one."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._changed = threading.Condition()
+        self._waiting: deque[ProgressEvent] = deque()
+        self._dropped = 0
+        self._thread: threading.Thread | None = None
+
+    def tell(self, event: ProgressEvent) -> None:
+        """Have the listener hear of an event; the oldest one is left out where too many wait."""
+        with self._changed:
+            if len(self._waiting) >= BEHIND:
+                self._waiting.popleft()
+                self._dropped += 1
+            self._waiting.append(copy.deepcopy(event))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._hear, name="trident-listener", daemon=True)
+                self._thread.start()
+
+    def _hear(self) -> None:
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    self._thread = None
+                    self._changed.notify_all()
+                    return
+                event, dropped, self._dropped = self._waiting.popleft(), self._dropped, 0
+            try:
+                self._listener(event | {"dropped": dropped} if dropped else event)
+            except Exception:
+                logger.exception("a progress listener raised")
+
+    def mine(self) -> bool:
+        """Whether the calling thread is the listener's."""
+        return threading.current_thread() is self._thread
+
+    def wait(self, timeout: float) -> None:
+        """Wait until it has heard everything, at most so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._thread is None or self.mine(), timeout)
 
 
 def rows_per_second(events: list[ProgressEvent]) -> float | None:

@@ -3,14 +3,15 @@
 A store can answer as of S as long as its marker is S or S + 1: it keeps the value before the last update beside the
 value. So a reader takes S = the last txid that every state of the group holds, reads, and takes a newer S where a
 store has gone on in the meantime. Where that happens too often, or the read is large, it holds the commit of S + 2
-back until it is done; a commit of S + 1 under way does not disturb it, and it waits for none.
+back; a commit of S + 1 under way does not disturb it, and it waits for none. It holds from its first read on to its
+last, and never longer than `HOLD_SECONDS`: then commits go on, and it is the read that fails.
 """
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 import pyarrow as pa
@@ -26,6 +27,9 @@ Isolation = Literal["committed", "latest"]
 
 FREE_ROWS = 10_000
 """Keys that one read may ask for without holding commits back."""
+
+HOLD_SECONDS = 30.0
+"""Seconds that one read holds commits back at most."""
 
 _FREE_TRIES = 4
 _HELD_SECONDS = 3.0
@@ -44,7 +48,8 @@ class Commits(Protocol):
         ...
 
     def between(self, group: str) -> AbstractContextManager[int]:
-        """Gives S = `committed(group)`; until it is left, no batch beyond S + 1 begins its commit. Does not wait."""
+        """Gives S = `committed(group)`; until it is left, or `HOLD_SECONDS` are over, no batch beyond S + 1 begins its
+        commit. Does not wait."""
         ...
 
     def store(self, state: str) -> Readable: ...
@@ -70,30 +75,44 @@ class CommitGate:
     def __init__(self, committed: Callable[[], int]) -> None:
         self._committed = committed
         self._changed = threading.Condition()
-        self._holds: Counter[int] = Counter()
+        self._holds: set[_Hold] = set()
 
     @contextmanager
     def between(self) -> Iterator[int]:
         """The last committed txid S; until the context is left, `wait` lets no batch beyond S + 1 through."""
         with self._changed:
-            txid = self._committed()
-            self._holds[txid] += 1
+            hold = _Hold(self._committed(), time.monotonic() + HOLD_SECONDS)
+            self._holds.add(hold)
         try:
-            yield txid
+            yield hold.txid
         finally:
             with self._changed:
-                self._holds[txid] -= 1
-                if not self._holds[txid]:
-                    del self._holds[txid]
-                    self._changed.notify_all()
+                self._holds.remove(hold)
+                self._changed.notify_all()
 
     def wait(self, txid: int, timeout: float | None = None) -> bool:
         """Return True as soon as no read holds the commit of `txid` back, False after `timeout` seconds.
 
         The committer calls it before the first write of a batch, after `committed` tells the batch before it.
         """
+        until = float("inf") if timeout is None else time.monotonic() + timeout
         with self._changed:
-            return self._changed.wait_for(lambda: not self._holds or min(self._holds) >= txid - 1, timeout)
+            while True:
+                now = time.monotonic()
+                over = max((hold.until for hold in self._holds if hold.txid < txid - 1), default=now)
+                if over <= now:
+                    return True
+                if until <= now:
+                    return False
+                self._changed.wait(min(over, until) - now)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hold:
+    """A read that holds the commits beyond `txid` + 1 back, `until` some time at most."""
+
+    txid: int
+    until: float
 
 
 class _TooLarge(Exception):
@@ -103,11 +122,22 @@ class _TooLarge(Exception):
 class Snapshot:
     """The states as they stood at one txid a group. `asOf` maps each group to its txid."""
 
-    def __init__(self, commits: Commits, asOf: Mapping[str, int], isolation: Isolation, held: bool) -> None:
+    _held = False
+
+    def __init__(self, commits: Commits, asOf: Mapping[str, int], isolation: Isolation) -> None:
         self._commits = commits
         self._isolation = isolation
-        self._held = held
-        self.asOf = dict(asOf)
+        self._as_of = dict(asOf)
+
+    @property
+    def asOf(self) -> dict[str, int]:
+        return self._as_of
+
+    def release(self) -> None:
+        """Hold no commit back any longer. Any thread may say so; reads that follow may come too late."""
+
+    def _done(self) -> None:
+        """A read has ended."""
 
     def txid(self, state: str) -> int | None:
         """The txid that reads of this state are made as of; None where only the latest values can be had."""
@@ -117,19 +147,62 @@ class Snapshot:
 
     def read(self, state: str, keys: pa.Table) -> Found:
         """The values of these keys, in their order."""
-        if keys.num_rows <= FREE_ROWS:
-            return self._commits.store(state).read(keys, self.txid(state))
-        if not self._held:
-            raise _TooLarge
         store, txid = self._commits.store(state), self.txid(state)
-        parts = [store.read(keys.slice(at, FREE_ROWS), txid) for at in range(0, keys.num_rows, FREE_ROWS)]
-        return Found(pa.concat_arrays([part.values for part in parts]), min(part.asOf for part in parts))
+        if keys.num_rows <= FREE_ROWS:
+            found = store.read(keys, txid)
+        elif not self._held:
+            raise _TooLarge
+        else:
+            parts = [store.read(keys.slice(at, FREE_ROWS), txid) for at in range(0, keys.num_rows, FREE_ROWS)]
+            found = Found(pa.concat_arrays([part.values for part in parts]), min(part.asOf for part in parts))
+        self._done()
+        return found
 
     def scan(self, state: str) -> Iterator[pa.Table]:
         """All entries of a state, page by page: the key fields, then ``value``."""
         if not self._held:
             raise _TooLarge
-        return self._commits.store(state).scan(self.txid(state), FREE_ROWS)
+        return self._scan(state)
+
+    def _scan(self, state: str) -> Iterator[pa.Table]:
+        yield from self._commits.store(state).scan(self.txid(state), FREE_ROWS)
+        self._done()
+
+
+class _HeldSnapshot(Snapshot):
+    """One that holds commits back, from its first read on to its last (`reads` of them; None: until it is left). What
+    a user's code does before and behind its reads holds nobody up."""
+
+    _held = True
+
+    def __init__(self, commits: Commits, groups: Sequence[str], isolation: Isolation, reads: int | None) -> None:
+        super().__init__(commits, {}, isolation)
+        self._groups, self._reads = groups, reads
+        self._lock = threading.Lock()
+        self._holds = ExitStack()
+
+    @property
+    def asOf(self) -> dict[str, int]:
+        with self._lock:
+            if not self._as_of:
+                self._as_of = {group: self._holds.enter_context(self._commits.between(group)) for group in self._groups}
+            return self._as_of
+
+    @property
+    def shown(self) -> str:
+        """As of what it was read."""
+        return ", ".join(f"txid {txid} of {group}" for group, txid in self._as_of.items())
+
+    def release(self) -> None:
+        with self._lock:
+            holds = self._holds.pop_all()
+        holds.close()
+
+    def _done(self) -> None:
+        if self._reads is not None:
+            self._reads -= 1
+            if self._reads <= 0:
+                self.release()
 
 
 def consistently(
@@ -139,6 +212,7 @@ def consistently(
     *,
     isolation: Isolation = "committed",
     large: bool = False,
+    reads: int | None = None,
 ) -> _T:
     """Run `body` over one snapshot of these states; again over a newer one where a store went on meanwhile.
 
@@ -146,11 +220,14 @@ def consistently(
     ----------
     body : makes all its reads through the snapshot; may be called more than once.
     large : whether it is known beforehand that the read is large, so that commits are held back at once.
+    reads : how many reads the body makes, where code of a user's follows them: behind the last one no commit is held
+        back.
 
     Raises
     ------
     SnapshotMovedError
-        No snapshot could be read for some seconds although commits were held back: somebody else writes.
+        No snapshot could be read for some seconds although commits were held back: somebody else writes. Or the read
+        took longer than commits are held back.
     StateRecoveringError
         A state is behind the log and being healed.
     """
@@ -161,7 +238,7 @@ def consistently(
             return _freely(commits, groups, body, isolation)
         except (SnapshotMovedError, _TooLarge):
             pass
-    return _held(commits, groups, body, isolation)
+    return _held(commits, groups, body, isolation, reads)
 
 
 def _freely(commits: Commits, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation) -> _T:
@@ -172,33 +249,37 @@ def _freely(commits: Commits, groups: list[str], body: Callable[[Snapshot], _T],
             break
         before = txids
         try:
-            return body(Snapshot(commits, txids, isolation, held=False))
+            return body(Snapshot(commits, txids, isolation))
         except SnapshotMovedError:
             continue
     raise SnapshotMovedError("the store has gone on")
 
 
-def _held(commits: Commits, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation) -> _T:
+def _held(
+    commits: Commits, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation, reads: int | None
+) -> _T:
     until, pause = time.monotonic() + _HELD_SECONDS, 0.001
     while True:
-        with ExitStack() as holds:
-            txids = {group: holds.enter_context(commits.between(group)) for group in groups}
-            try:
-                return body(Snapshot(commits, txids, isolation, held=True))
-            except SnapshotMovedError as error:
-                moved = error
+        began, snapshot = time.monotonic(), _HeldSnapshot(commits, groups, isolation, reads)
+        try:
+            return body(snapshot)
+        except SnapshotMovedError as error:
+            moved = error
+        finally:
+            snapshot.release()
         commits.check()
+        if time.monotonic() - began > HOLD_SECONDS:
+            raise SnapshotMovedError(
+                f"a read took longer than {HOLD_SECONDS:g} s, for which commits wait at most: {moved}; read less at "
+                f"once, or read the latest values (isolation='latest')"
+            ) from moved
         if time.monotonic() > until:
             raise SnapshotMovedError(
-                f"no read as of {_shown(txids)} for {_HELD_SECONDS:g} s, though this driver held its commits back: "
+                f"no read as of {snapshot.shown} for {_HELD_SECONDS:g} s, though this driver held its commits back: "
                 f"{moved}; somebody else writes to the state, or its store was replaced; a restart heals it"
             ) from moved
         time.sleep(pause)
         pause = min(pause * 2, 0.1)
-
-
-def _shown(txids: Mapping[str, int]) -> str:
-    return ", ".join(f"txid {txid} of {group}" for group, txid in txids.items())
 
 
 def read_committed(

@@ -3,6 +3,7 @@
 import atexit
 import os
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from trident.base.errors import TopologyActiveError
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 _lock = threading.Lock()
 _running: "dict[str, RunningTopology | None]" = {}
-_PATIENCE = 10.0
-"""Seconds that an interpreter which ends waits for its topologies."""
+_PATIENCE = 20.0
+"""Seconds that an interpreter which ends waits for its topologies, for all together."""
 _LAST_PATIENCE = 5.0
 """Seconds that it then waits for threads whose jobs are being cancelled."""
 
@@ -66,8 +67,9 @@ def _at_exit() -> None:
     last = active()
     for running in last:
         running._ask_to_stop()
+    until = time.monotonic() + _PATIENCE
     for running in last:
-        running._ended.wait(_PATIENCE)
+        running._ended.wait(max(0.0, until - time.monotonic()))
     await_left_behind(_LAST_PATIENCE)
 
 

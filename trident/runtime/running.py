@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+STOP_SECONDS = 20.0
+"""How long a stop takes at most."""
+
+_PATIENCE = 2.0
+"""Seconds that the end of a run waits for writes that nobody waits for any more, and for listeners."""
+
 
 class RunningTopology:
     """A topology at work, as `TridentTopology.start` returns it.
@@ -64,10 +70,10 @@ class RunningTopology:
         trace: Trace,
         drpc: Callable[[RunCommits], LocalDRPC],
         pool: Threads,
-        closing: Callable[[], None],
+        closing: Callable[[bool], None],
         statics: Mapping[str, Readable] | None = None,
     ) -> None:
-        """Put the run together; called once by `start`."""
+        """Put the run together; called once by `start`. `closing` is told whether no write to a store is under way."""
         self._runs, self._stores, self._watch, self._trace = dict(runs), dict(stores), watch, trace
         self._pool, self._closing = pool, closing
         kinds = {s.state.name: s.state.factory.kind for r in runs.values() for s in r.group.states}
@@ -84,7 +90,8 @@ class RunningTopology:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What each batch group is doing: committed txid, batches in flight, and what a commit waits for."""
+        """What each batch group is doing: committed txid, batches in flight, what it waits for, and the calls of your
+        code that are over their limit and do not come back (``hanging``: which, since when, and at which line)."""
         groups = {}
         for name, run in self._runs.items():
             flight = {str(a): status.value for a, status in list(run.coordinator.in_flight.values())}
@@ -92,7 +99,8 @@ class RunningTopology:
                 "committed": run.committed,
                 "inFlight": flight,
                 "isActive": not run.done.is_set(),
-                "waitingFor": str(run.waiting_for) if run.waiting_for else None,
+                "waitingFor": run.waits_for,
+                "hanging": run.hanging,
             }
         return {"name": self.name, "isActive": self.isActive, "groups": groups}
 
@@ -141,7 +149,8 @@ class RunningTopology:
             in_time = run.rest(left)
             self._raise_failure()
             if not in_time:
-                why = f"; it waits for: {run.waiting_for}" if run.waiting_for else ""
+                waits_for = run.waits_for
+                why = f"; it waits for: {waits_for}" if waits_for else ""
                 raise TimeoutError(
                     f"topology {self.name!r} did not process all that was there in {timeout:g} s{why}"
                 ) from run.waiting_for
@@ -158,13 +167,15 @@ class RunningTopology:
         run has ended. What was not frozen is emitted again by the next start, what was frozen is committed by it.
 
         A listener, a spout or a function that calls it in one of the run's own threads only asks for it: there it
-        returns at once. A spout that does not come back is waited for 10 seconds, then left behind."""
+        returns at once.
+
+        It returns within 20 seconds, whatever hangs. Code of yours that is at work is waited for 10 seconds, and Spark
+        is told to cancel its jobs. What has not come back then is left behind and named in the Python log. It cannot
+        write any more: what it gives reaches nobody, and the log is no longer its driver's.
+        """
         self._ask_to_stop()
-        if self._in_own_thread():
-            return
-        for run in self._runs.values():
-            run.done.wait()
-        self._ended.wait()
+        if not self._in_own_thread() and not self._ended.wait(STOP_SECONDS):
+            logger.warning("topology %r does not end in %g s; it is left behind", self.name, STOP_SECONDS)
 
     def _ask_to_stop(self) -> None:
         for run in self._runs.values():
@@ -246,7 +257,7 @@ class RunningTopology:
                 raise run.error
 
     def _in_own_thread(self) -> bool:
-        return self._pool.mine() or any(run.mine() for run in self._runs.values())
+        return self.progress.mine() or self._pool.mine() or any(run.mine() for run in self._runs.values())
 
     def _demand_other_thread(self, method: str) -> None:
         if self._in_own_thread():
@@ -271,8 +282,9 @@ class RunningTopology:
                 return
             try:
                 self._watch.stop()
-                self._pool.close()
-                self._closing()
+                written = self._pool.close(_PATIENCE) and not any(run.writes_hang for run in self._runs.values())
+                self._closing(written)
+                self.progress.flush(_PATIENCE)
             except Exception:  # what is committed is committed: the end of a run does not depend on a good close
                 logger.exception("topology %r did not close in good order", self.name)
             finally:

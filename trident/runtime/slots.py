@@ -69,11 +69,8 @@ class Slots:
                 _close(place)
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def cancel(self, attempt: TransactionAttempt) -> None:
-        """Stop the attempt's work on its first stage if it runs; its slot is not used again."""
-        self._cancel(attempt, 1)
-
-    def _cancel(self, attempt: TransactionAttempt, stage: int) -> None:
+    def cancel(self, attempt: TransactionAttempt, stage: int = 1) -> None:
+        """Stop the attempt's work on a stage if it runs; its slot is not used again."""
         with self._lock:
             place = self._busy.get((attempt, stage))
         if place is None:
@@ -88,7 +85,7 @@ class Slots:
             self._closed = True
             busy, free, self._free = list(self._busy), self._free, []
         for attempt, stage in busy:
-            self._cancel(attempt, stage)
+            self.cancel(attempt, stage)
         for place in free:
             _close(place)
 

@@ -1,14 +1,23 @@
-"""A group's spouts at work: planned, emitted and told together, one call at a time."""
+"""A group's spouts at work, each in a thread of its own: planned, emitted and told, one call at a time, in order."""
 
 import json
 import logging
-import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar
 
 from trident.base.attempt import TransactionAttempt
+from trident.base.callsite import CallSite, site_of
 from trident.base.errors import SpoutContractError
 from trident.plan.nodes import Node, SpoutSource
 from trident.runtime.events import BatchPlan, Positions, positions_after
-from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident.runtime.watched_calls import PATIENCE, Subject, WatchedCalls
+from trident_spouts.executor import Emission, Metadata, Spout, SpoutExecutor, SpoutKind
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -16,18 +25,24 @@ _JSON = json.JSONEncoder(allow_nan=False)
 
 
 class Sources:
-    """The spout executors of one batch group."""
+    """The spout executors of one batch group. Each has a lane of `calls` to itself, from `open` to `close`: a spout may
+    keep what belongs to one thread (a SQLite connection), and one that is slow holds none of its neighbours."""
 
-    def __init__(self, spouts: tuple[SpoutSource, ...]) -> None:
+    def __init__(self, spouts: tuple[SpoutSource, ...], calls: WatchedCalls) -> None:
+        self.calls = calls
         self._nodes = {node.stream: node for node in spouts}
-        self._lock = threading.Lock()
+        self._sites = {node.stream: _sites(node.spout) for node in spouts}
         self._executors: dict[str, SpoutExecutor] = {}
-        try:
-            for stream, node in self._nodes.items():
-                self._executors[stream] = node.spout.open()
-        except BaseException:
+        opening = {stream: self._call(stream, node.spout.open) for stream, node in self._nodes.items()}
+        failures = []
+        for stream, opened in opening.items():
+            try:
+                self._executors[stream] = calls.wait(opened)
+            except BaseException as error:
+                failures.append(error)
+        if failures:
             self.close()
-            raise
+            raise failures[0]
 
     @property
     def ahead(self) -> bool:
@@ -44,22 +59,24 @@ class Sources:
     ) -> BatchPlan | None:
         """Name the batch; None where no spout has anything. Spouts that replay exactly keep their part of `kept`."""
         plan: BatchPlan = {}
-        with self._lock:
-            for stream, executor in self._executors.items():
-                if kept is not None and stream in kept and not self._opaque(stream):
-                    plan[stream] = kept[stream]
-                else:
-                    plan[stream] = self._json(stream, executor.plan(attempt, previous.get(stream), time))
+        asked: dict[str, Future[Metadata]] = {}
+        for stream, executor in self._executors.items():
+            if kept is not None and stream in kept and not self._opaque(stream):
+                plan[stream] = kept[stream]
+            else:
+                tries = attempt.attempt
+                asked[stream] = self._call(stream, executor.plan, attempt, previous.get(stream), time, tries=tries)
+        plan |= {stream: self._json(stream, planned.result()) for stream, planned in asked.items()}
         return None if all(metadata is None for metadata in plan.values()) else plan
 
     def emit(self, attempt: TransactionAttempt, plan: BatchPlan) -> dict[Node, Emission | None]:
         """The tuples that the plan names, by spout node; None for a spout that has nothing in this batch."""
-        emissions: dict[Node, Emission | None] = {}
-        with self._lock:
-            for stream, executor in self._executors.items():
-                metadata = plan.get(stream)
-                emissions[self._nodes[stream]] = None if metadata is None else executor.emit(attempt, metadata)
-        return emissions
+        asked = {
+            stream: self._call(stream, executor.emit, attempt, plan[stream], tries=attempt.attempt)
+            for stream, executor in self._executors.items()
+            if plan.get(stream) is not None
+        }
+        return {node: asked[stream].result() if stream in asked else None for stream, node in self._nodes.items()}
 
     def after(self, previous: Positions, plan: BatchPlan, emissions: dict[Node, Emission | None]) -> Positions:
         """Return where the spouts stand after an emitted batch."""
@@ -68,30 +85,46 @@ class Sources:
         return positions_after(previous, plan, emitted)
 
     def success(self, txid: int, plan: BatchPlan) -> None:
-        """Everything up to `txid` is committed. A spout that raises here is reported and asked again next time."""
-        with self._lock:
-            for stream, executor in self._executors.items():
-                if plan.get(stream) is not None:
-                    try:
-                        executor.success(txid, plan[stream])
-                    except Exception:
-                        logger.warning("spout %r failed to take success(%d)", stream, txid, exc_info=True)
+        """Everything up to `txid` is committed. A spout that raises here, or does not come back in its time, is
+        reported, and told of a later batch."""
+        told = [
+            self._tell(stream, executor.success, txid, plan[stream])
+            for stream, executor in self._executors.items()
+            if plan.get(stream) is not None
+        ]
+        for each in told:
+            each.exception()
 
     def fail(self, attempt: TransactionAttempt) -> None:
-        """The attempt came to nothing."""
-        with self._lock:
-            for stream, executor in self._executors.items():
-                try:
-                    executor.fail(attempt)
-                except Exception:
-                    logger.warning("spout %r failed to take fail(%s)", stream, attempt, exc_info=True)
-
-    def close(self) -> None:
+        """The attempt came to nothing. Waits for no spout; each hears it before it emits the next attempt."""
         for stream, executor in self._executors.items():
+            self._tell(stream, executor.fail, attempt)
+
+    def close(self, timeout: float = PATIENCE) -> None:
+        """Close every spout, each behind what it still does. Waits for that `timeout` seconds at most."""
+        until = monotonic() + timeout
+        for closed in [self._tell(stream, executor.close) for stream, executor in self._executors.items()]:
+            with suppress(TimeoutError):
+                closed.exception(max(0.0, until - monotonic()))
+
+    def _tell(self, stream: str, method: Callable[..., None], *args: Any) -> "Future[None]":
+        """Call a method on whose failure nothing depends."""
+
+        def tell() -> None:
             try:
-                executor.close()
+                method(*args)
             except Exception:
-                logger.warning("spout %r failed to close", stream, exc_info=True)
+                what = _shown(method, args)
+                logger.warning("spout %r failed in %s", stream, what, exc_info=True)
+
+        return self._submit(stream, _shown(method, args), tell, 0)
+
+    def _call(self, stream: str, method: Callable[..., T], *args: Any, tries: int = 0) -> "Future[T]":
+        return self._submit(stream, _shown(method, args), partial(method, *args), tries)
+
+    def _submit(self, stream: str, what: str, work: Callable[[], T], tries: int) -> "Future[T]":
+        subject = Subject(f"spout {stream!r}, {what}", self._sites[stream])
+        return self.calls.submit(f"spout {stream}", subject, work, tries)
 
     def _opaque(self, stream: str) -> bool:
         return self._nodes[stream].spout.kind is SpoutKind.OPAQUE
@@ -107,3 +140,18 @@ class Sources:
                 f"spout {stream!r} gave metadata that is not JSON ({error}): {metadata!r:.200}"
             ) from error
         return found
+
+
+def _shown(method: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """A call as messages name it: ``emit(7:0)``."""
+    return f"{method.__name__}({args[0] if args else ''})"
+
+
+def _sites(spout: Spout) -> tuple[CallSite, ...]:
+    """The user's class, or the functions that were given to a spout of this library."""
+    own = getattr(spout, "spout", spout)
+    if not type(own).__module__.startswith("trident"):
+        return (site_of(own),)
+    given = getattr(own, "partitions", None)
+    functions = given.values() if isinstance(given, Mapping) else (given, getattr(own, "rows", None))
+    return tuple(site_of(function) for function in functions if callable(function))

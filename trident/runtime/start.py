@@ -28,7 +28,7 @@ from trident.runtime import events as on
 from trident.runtime import registry
 from trident.runtime.begin import Begun, begin, close_all
 from trident.runtime.commits import RunCommits
-from trident.runtime.committer import AnswerQuery, Committer
+from trident.runtime.committer import Committer
 from trident.runtime.group_run import GroupRun
 from trident.runtime.log import TransactionLog
 from trident.runtime.options import at_least, demand_known, folder, seconds
@@ -44,7 +44,9 @@ from trident.runtime.sqlite_log import SqliteLog
 from trident.runtime.statics import Readable, close_statics, open_statics
 from trident.runtime.threads import MakeThreads, Threads
 from trident.runtime.trace import Trace
+from trident.runtime.user_code import AnswerQuery, UserCode
 from trident.runtime.watch import Watch
+from trident.runtime.watched_calls import WatchedCalls
 from trident_state.store import Store
 
 if TYPE_CHECKING:
@@ -155,7 +157,9 @@ def _start(
         outlets: list[Outlets] = []
 
         for group in program.groups:
-            sources = Sources(group.spouts)
+            calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs)
+            undo.append(functools.partial(calls.close, 0))
+            sources = Sources(group.spouts, calls)
             undo.append(sources.close)
             outlets.append(_outlets(group, settings, log, begun, engine, trace))
             undo.append(outlets[-1].close)
@@ -164,7 +168,7 @@ def _start(
             )
         watch = Watch(runs, begun.stores, log, begun.lease)
 
-        def closing() -> None:
+        def closing(written: bool) -> None:
             with contextlib.ExitStack() as last:  # each of them, whichever fails
                 if not settings.lasting:
                     last.callback(remove, settings.folder.parent)
@@ -174,10 +178,12 @@ def _start(
                 last.callback(close_statics, statics)
                 for each in outlets:
                     last.callback(each.close)
-                close_all(begun.stores)
+                if written:  # else they are as a killed driver leaves them
+                    close_all(begun.stores)
 
         def drpc(commits: RunCommits) -> LocalDRPC:
-            return LocalDRPC(program.requests, commits, getattr(engine, "compile_request", None))
+            compile = getattr(engine, "compile_request", None)
+            return LocalDRPC(program.requests, commits, compile, settings.messageTimeoutSecs)
 
         running._compose(runs, begun.stores, watch, trace, drpc, pool, closing, statics)
     except BaseException:
@@ -209,20 +215,9 @@ def _group_run(
 ) -> GroupRun:
     slots = Slots(lambda: engine.slot(group), settings.folder / SCRATCH)
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
-    answers = _answers(stores, statics or {})
-    committer = Committer(
-        group,
-        log,
-        begun.lease,
-        stores,
-        begun.births,
-        settings.folder,
-        pool,
-        slots.run,
-        answers,
-        outlets,
-        begun.waiting[group.name],
-    )
+    code = UserCode(sources.calls, slots, _answers(stores, statics or {}), outlets, pool)
+    waiting = begun.waiting[group.name]
+    committer = Committer(group, log, begun.lease, stores, begun.births, settings.folder, code, waiting)
     history = begun.histories[group.name]
     committer.sweep()
     for state in stores:

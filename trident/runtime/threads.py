@@ -12,7 +12,8 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -31,7 +32,8 @@ def await_left_behind(timeout: float) -> None:
 
 
 class Threads:
-    """Works off what is submitted, in order, in `most` threads; None: a new one whenever all others are busy.
+    """Works off what is submitted, in order, in `most` threads; None: a new one whenever all others are busy. A thread
+    that has had nothing to do for `idle` seconds ends.
 
     >>> threads = Threads("example", most=1)
     >>> threads.submit(sum, [1, 2]).result()
@@ -40,8 +42,8 @@ class Threads:
     True
     """
 
-    def __init__(self, name: str, most: int | None = None) -> None:
-        self._name, self._most = name, most
+    def __init__(self, name: str, most: int | None = None, idle: float | None = None) -> None:
+        self._name, self._most, self._idle = name, most, idle
         self._changed = threading.Condition()
         self._work: deque[tuple[Future[Any], Callable[[], None]]] = deque()
         self._waiting = 0
@@ -49,16 +51,19 @@ class Threads:
         self._closed = False
 
     def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
-        """Have `work` done. Raises RuntimeError after `close`."""
+        """Have `work` done. Raises RuntimeError after `close`. Where somebody gave the future an outcome meanwhile, in
+        order not to wait any longer, that one stays."""
         future: Future[T] = Future()
 
         def run() -> None:
             try:
                 result = work(*args)
             except BaseException as error:
-                future.set_exception(error)
+                with suppress(InvalidStateError):
+                    future.set_exception(error)
             else:
-                future.set_result(result)
+                with suppress(InvalidStateError):
+                    future.set_result(result)
 
         with self._changed:
             if self._closed:
@@ -95,7 +100,7 @@ class Threads:
         while True:
             with self._changed:
                 self._waiting += 1
-                self._changed.wait_for(lambda: self._work or self._closed)
+                self._changed.wait_for(lambda: self._work or self._closed, self._idle)
                 self._waiting -= 1
                 if not self._work:
                     self._threads.discard(threading.current_thread())

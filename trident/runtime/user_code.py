@@ -1,0 +1,115 @@
+"""The user's code of a batch group outside its spouts: stages, and in the commit turn queries, updaters, outputs and
+stores of the user's own. Whatever it is, it is called here, watched, and named with its file and line."""
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import fields
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.callsite import CallSite, site_of
+from trident.base.step import is_ours
+from trident.compiler.engine import Result, StageResult
+from trident.compiler.layout import stage_ends
+from trident.compiler.program import Stage
+from trident.plan.nodes import Node, Sink, StateQuery, StateWriter, walk
+from trident.runtime.sinks import HandOver
+from trident.runtime.slots import Slots
+from trident.runtime.threads import Threads
+from trident.runtime.watched_calls import Subject, WatchedCalls
+from trident_spouts.executor import Emission
+
+T = TypeVar("T")
+
+AnswerQuery = Callable[[StateQuery, pa.Table, int], pa.Table]
+"""Answers a query over the tuples that enter it, from the state as of a txid."""
+
+STATE_LANE = "state "
+"""What the lanes of stores begin with."""
+
+_COMMIT = "commit turn"
+"""The lane of what a commit turn calls, one after the other."""
+
+
+class UserCode:
+    """Calls the user's code of one group. `stores`: where writes run that no code of the user's takes part in."""
+
+    def __init__(
+        self, calls: WatchedCalls, slots: Slots, answer: AnswerQuery, hand_over: HandOver, stores: Threads
+    ) -> None:
+        self._calls, self._slots, self._answer, self._hand_over, self._stores = calls, slots, answer, hand_over, stores
+        self.tries = 0
+        """How often the commit turn failed in such code since the last commit: the limits grow with it."""
+
+    def run_first(
+        self,
+        stage: Stage,
+        inputs: Mapping[Node, Emission | pa.Table],
+        attempt: TransactionAttempt,
+        over: Callable[[BaseException], None],
+    ) -> StageResult:
+        """Run stage 1 of an attempt in the calling thread; `over` is told that its time is over."""
+        with self._calls.watch(Subject(f"attempt {attempt}", _sites_of(stage)), attempt.attempt, over):
+            return self._slots.run(stage, inputs, attempt)
+
+    def run_stage(self, stage: Stage, inputs: Mapping[Node, pa.Table], txid: int, epoch: int) -> StageResult:
+        """Run a later stage in the commit turn."""
+        attempt = TransactionAttempt(txid, self.tries, epoch)
+        return self._calls.do(
+            _COMMIT,
+            Subject(f"attempt {attempt} of stage {stage.number}", _sites_of(stage)),
+            partial(self._slots.run, stage, inputs, attempt),
+            self.tries,
+            partial(self._slots.cancel, attempt, stage.number),
+        )
+
+    def answer(self, step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
+        """Answer a query; see `AnswerQuery`."""
+        return self._do(step, as_of, partial(self._answer, step, table, as_of))
+
+    def update(self, step: Node, txid: int, work: Callable[[], T]) -> T:
+        """Make what a step's code makes of its state."""
+        return self._do(step, txid, work)
+
+    def hand_over(self, sink: Sink, result: Result, txid: int) -> None:
+        """Hand a batch over to an output."""
+        self._do(sink, txid, partial(self._hand_over, sink, result, txid))
+
+    def write(self, step: StateWriter, txid: int, work: Callable[[], T]) -> "Future[T]":
+        """Have a state written: in a lane of its own where the store is the user's."""
+        make = getattr(step.state.factory, "makeMap", None)
+        if make is None:
+            return self._stores.submit(work)
+        subject = Subject(f"state {step.state.name!r}, batch {txid}", (site_of(make),))
+        return self._calls.submit(STATE_LANE + step.state.name, subject, work, self.tries)
+
+    def _do(self, step: Node, txid: int, work: Callable[[], T]) -> T:
+        return self._calls.do(_COMMIT, Subject(f"{step.step}, batch {txid}", sites_in([step])), work, self.tries)
+
+
+def sites_in(nodes: Iterable[Node]) -> tuple[CallSite, ...]:
+    """The functions of the user that these steps call, each once."""
+    found: dict[CallSite, None] = {}
+    for node in nodes:
+        for each in fields(node):
+            value = getattr(node, each.name) if each.name != "site" else ()  # that is where the verb was called
+            for part in value if isinstance(value, tuple) else (value,):
+                found |= dict.fromkeys(_sites_of_part(part))
+    return tuple(found)
+
+
+def _sites_of_part(part: Any) -> Iterable[CallSite]:
+    """The call sites of an operation, an aggregation, a member of an aggregate, or a function's own."""
+    if isinstance(part, Node):
+        return
+    for holder in (part, getattr(part, "how", None)):
+        site = holder if isinstance(holder, CallSite) else getattr(holder, "site", None)
+        if isinstance(site, CallSite) and site.file and not is_ours(site.file):
+            yield site
+
+
+def _sites_of(stage: Stage) -> tuple[CallSite, ...]:
+    return sites_in(walk(*stage_ends(stage), starts=set(map(id, stage.inputs))))
