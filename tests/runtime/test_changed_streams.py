@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from trident import Count, TridentTopology, dropState
-from trident.base.errors import CodeChangedError, TopologyError
-from trident.spouts import FixedBatchSpout
+from trident.base.errors import CodeChangedError, FencedError, TopologyError
+from trident.runtime import registry
+from trident.runtime.sqlite_log import SqliteLog
+from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
 
@@ -247,3 +249,28 @@ def test_another_source_under_a_streams_name_is_refused_and_may_begin_anew(tmp_p
         declared(listed).run(tmp_path)
     assert declared(listed, anew=True).run(tmp_path, "counts") == [{"x": 1, "y": 1, "z": 1}]
     assert declared(listed, anew=True).run(tmp_path, "counts") == [{"x": 1, "y": 1, "z": 1}]
+
+
+def test_a_start_takes_over_from_a_driver_whose_batches_go_on_meanwhile(tmp_path: Path) -> None:
+    """Between the first look at the log and its taking, the former driver freezes more."""
+    out: Rows = {}
+    feeder = FeederBatchSpout("word string")
+    program = Program(out)
+    program.handed(program.stream("words", 0, spout=feeder), "out")
+    first = start_local(program.topology, name="t", checkpointLocation=tmp_path)
+    registry.release("t", first)  # the second one runs as if in another process
+    feeder.feed(["a"], wait=True, timeout=20)
+    take = SqliteLog.take
+
+    def late(log: SqliteLog) -> Any:
+        feeder.feed(["b"], wait=True, timeout=20)
+        return take(log)
+
+    later = Program(out)
+    later.handed(later.stream("words", 0, spout=FeederBatchSpout("word string")), "out")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SqliteLog, "take", late)
+        later.run(tmp_path)
+    with pytest.raises(FencedError):
+        first.awaitTermination(timeout=20)
+    assert out["out"][:2] == [(1, "a"), (2, "b")]

@@ -88,9 +88,9 @@ class Planner:
         if not self._same(file, entry):
             raise SpoutContractError(
                 f"FileSpout: {file.name} was read to byte {entry.end} (modified {entry.mtime}) and is another file "
-                f"now, or was written anew ({file.size} bytes, modified {file.mtime}); a file must not change after it "
-                f"was read{', only grow by whole lines' if self.by_lines else ''}. Give the new content another name to "
-                f"have it read, or take the file away: it was read already. Logs that are rotated by renaming are "
+                f"now, or was written anew ({file.size} bytes, modified {file.mtime}); a file must not change after "
+                f"it was read{', only grow by whole lines' if self.by_lines else ''}. Give the new content another "
+                f"name to have it read, or take the file away: it was read already. Logs that are rotated by renaming are "
                 f"followed where the path matches the new names too, such as app.log*"
             )
         mtime = file.mtime if file.size == entry.end else entry.mtime
