@@ -66,9 +66,10 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
         lease = log.take()
         reach("start.log.taken")
         with explaining(log, lease):
-            if join_log(program, log, settings).members != joined.members:
+            now = join_log(program, log, settings)  # where the streams stand now that nobody else moves them
+            if [group.name for group in now.program.groups] != [group.name for group in joined.program.groups]:
                 raise LogError(f"another driver changed the log {settings.log_at} during this start; start again")
-            return _begun(joined, log, settings, stores, lease, before)
+            return _begun(now, log, settings, stores, lease, before)
     except BaseException as error:
         close_all(stores)
         if lease is not None and isinstance(error, Exception):
