@@ -10,12 +10,13 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pytest
 
-from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogError
 from trident.compiler.engine import FrozenFile, FrozenFiles
 from trident.runtime.coordinator import History
+from trident.runtime.events import AttemptRecord
 from trident.runtime.frozen import FrozenOutput, freeze, thaw
-from trident.runtime.log import Birth, LogReading, TransactionLog
+from trident.runtime.log import BatchRecord, Birth, LogReading, Members, StreamRecord, TransactionLog
 
 TABLE = pa.table({"word": ["a", "b"], "count": pa.array([1, 2], pa.int64())})
 
@@ -28,10 +29,20 @@ class Place(Protocol):
     def look(self) -> LogReading: ...
 
 
+def record(txid: int) -> BatchRecord:
+    """What the tests' batch of this txid is."""
+    return BatchRecord({"s": txid}, 0.5, "program")
+
+
+def found(log: TransactionLog, lease: Lease) -> None:
+    """Found group g with its one stream, where the log does not know it yet."""
+    if "g" not in log.groups():
+        log.enroll(lease, Members({"s": StreamRecord("g")}, {}, {"g": 0}))
+
+
 def frozen(log: TransactionLog, lease: Lease, txid: int, output: FrozenOutput | None = None) -> None:
-    attempt = TransactionAttempt(txid, 0, lease.epoch)
-    log.planned(lease, "g", attempt, {"s": txid}, 0.5)
-    log.freeze(lease, "g", attempt, {"s": txid}, {"counts": output or freeze(TABLE)})
+    found(log, lease)
+    log.freeze(lease, "g", txid, record(txid), {"s": txid}, {"counts": output or freeze(TABLE)})
 
 
 class LogContract:
@@ -65,10 +76,13 @@ class LogContract:
         frozen(log, lease, 1)
         log.committed(lease, "g", 1)
         log.publish(lease, "counts", b"m")
-        assert looking.history("g").committed == 1 and looking.plan("g", 1) == ({"s": 1}, 0.5)
+        log.attempted(lease, "g", 2, AttemptRecord(0, 1))
+        assert looking.history("g").committed == 1 and looking.batch("g", 1) == record(1)
+        assert looking.attempts("g") == {2: AttemptRecord(0, 1)}
+        assert looking.members() == log.members()
         assert looking.births() == {"counts": Birth("g", 0)} and looking.manifest("counts") == b"m"
-        found = looking.frozen("g", 1, 1)
-        assert found is not None and thaw(found["counts"], "g") == TABLE
+        held = looking.frozen("g", 1, 1)
+        assert held is not None and thaw(held["counts"], "g") == TABLE
         with pytest.raises(LogError):
             looking.take()  # type: ignore[attr-defined]
         with pytest.raises(LogError):
@@ -92,34 +106,77 @@ class LogContract:
         log.born(lease, "counts", Birth("g", 7))
         assert log.births() == {"counts": Birth("g", 7)} and log.manifest("counts") is None
 
-    def test_history_tells_what_is_committed_frozen_and_planned(self, place: Place) -> None:
+    def test_history_tells_what_is_committed_and_frozen_and_where_the_streams_stand(self, place: Place) -> None:
         log = place.open()
         lease = log.take()
         assert log.history("g") == History()
         for txid in (1, 2):
             frozen(log, lease, txid)
         log.committed(lease, "g", 1)
-        log.planned(lease, "g", TransactionAttempt(3, 2, 1), {"s": 3}, 0.5)
-        log.planned(lease, "g", TransactionAttempt(4, 0, 1), {"s": 4}, 0.5)
-        assert log.history("g") == History(1, {"s": 2}, (2,), ((2, {"s": 3}), (0, {"s": 4})))
-        assert log.plan("g", 3) == ({"s": 3}, 0.5)
+        assert log.history("g") == History(1, {"s": 2}, (2,))
+        assert log.history("g").last_frozen == 2
+        assert log.batch("g", 2) == record(2) and log.batch("g", 3) is None
+
+    def test_the_last_attempt_at_each_batch_is_known_until_that_batch_is_frozen(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        found(log, lease)
+        assert log.attempts("g") == {}
+        second = AttemptRecord(1, 1, 2, {"s": "0a:1b"})
+        for txid, attempt in ((1, AttemptRecord(0, 1)), (1, second), (2, AttemptRecord(0, 1))):
+            log.attempted(lease, "g", txid, attempt)
+        log.close()
+        log = place.open()
+        assert log.attempts("g") == {1: second, 2: AttemptRecord(0, 1)}
+        assert log.history("g").frozen == ()
+        frozen(log, log.take(), 1)
+        assert log.attempts("g") == {2: AttemptRecord(0, 1)}
+
+    def test_a_group_is_founded_before_its_first_batch_freezes(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        with pytest.raises(LogError, match="batch 1 cannot freeze"):
+            log.freeze(lease, "g", 1, record(1), {"s": 1}, {})
+        assert log.groups() == []
+        log.enroll(lease, Members({"s": StreamRecord("g")}, {}, {"g": 4}))
+        assert log.groups() == ["g"] and log.kept_since("g") == 4
+        assert log.history("g") == History(4, {"s": None})
+        frozen(log, lease, 5)
+        log.enroll(lease, Members(log.members().streams, {}, {"g": 0}))
+        assert log.history("g") == History(4, {"s": 5}, (5,)), "a group is founded once"
+
+    def test_members_are_what_was_enrolled_last_with_the_position_of_each_stream(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        assert log.members() == Members()
+        streams = {"s": StreamRecord("g", None, "Feeder"), "t": StreamRecord("g", {"end": 3}, "Files", False)}
+        log.enroll(lease, Members({**streams, "old": StreamRecord("h")}, {"alerts": "g"}, {"g": 0, "h": 0}))
+        log.enroll(lease, Members(streams, {"letters": "g"}))
+        assert log.members() == Members(streams, {"letters": "g"})
+        assert log.groups() == ["g", "h"], "a group stays known, with its txids"
+        frozen(log, lease, 1)
+        log.close()
+        log = place.open()
+        assert log.members().streams == {"s": StreamRecord("g", 1, "Feeder"), "t": streams["t"]}
+        assert log.history("g").positions == {"s": 1}, "not of a stream that no program has now"
+
+    def test_a_stream_keeps_its_position_when_it_moves_to_another_group(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        frozen(log, lease, 1)
+        stands = log.members().streams["s"].position
+        log.enroll(lease, Members({"s": StreamRecord("other", stands)}, {}, {"other": 1}))
+        assert log.history("g") == History(0, {}, (1,))
+        assert log.history("other") == History(1, {"s": 1})
+        log.freeze(lease, "other", 2, record(2), {"s": 2}, {})
+        assert log.members().streams["s"].position == 2
 
     def test_what_was_frozen_comes_back_to_the_bit(self, place: Place) -> None:
         log = place.open()
         frozen(log, log.take(), 1)
         log.close()
-        found = place.open().frozen("g", 1, 1)
-        assert found is not None and thaw(found["counts"], "here") == TABLE
-
-    def test_another_plan_for_a_batch_voids_the_plans_after_it_and_the_same_one_does_not(self, place: Place) -> None:
-        log = place.open()
-        lease = log.take()
-        for txid in (1, 2, 3):
-            log.planned(lease, "g", TransactionAttempt(txid, 0, 1), {"s": txid}, 0.5)
-        log.planned(lease, "g", TransactionAttempt(1, 1, 1), {"s": 1}, 0.5)
-        assert len(log.history("g").planned) == 3
-        log.planned(lease, "g", TransactionAttempt(1, 2, 1), {"s": 9}, 0.5)
-        assert log.history("g").planned == ((2, {"s": 9}),)
+        held = place.open().frozen("g", 1, 1)
+        assert held is not None and thaw(held["counts"], "here") == TABLE
 
     @pytest.mark.parametrize("txid", [1, 3])
     def test_only_the_batch_after_the_last_frozen_one_can_freeze(self, place: Place, txid: int) -> None:
@@ -127,8 +184,8 @@ class LogContract:
         lease = log.take()
         frozen(log, lease, 1)
         with pytest.raises(LogError, match=f"batch {txid} cannot freeze"):
-            log.freeze(lease, "g", TransactionAttempt(txid, 0, 1), {"s": txid}, {"counts": freeze(TABLE)})
-        assert log.history("g").frozen == (1,)
+            log.freeze(lease, "g", txid, record(txid), {"s": txid}, {"counts": freeze(TABLE)})
+        assert log.history("g") == History(0, {"s": 1}, (1,)) and log.batch("g", 1) == record(1)
 
     def test_only_the_next_frozen_batch_can_commit(self, place: Place) -> None:
         log = place.open()
@@ -144,21 +201,22 @@ class LogContract:
         frozen(first, old, 1)
         new = second.take()
         output = {"counts": freeze(TABLE)}
-        attempt = TransactionAttempt(2, 0, old.epoch)
         for write in (
-            lambda: first.planned(old, "g", attempt, {"s": 2}, 0.5),
-            lambda: first.unplanned(old, "g", 2),
-            lambda: first.freeze(old, "g", attempt, {}, output),
+            lambda: first.enroll(old, Members()),
+            lambda: first.attempted(old, "g", 2, AttemptRecord(0, 1)),
+            lambda: first.freeze(old, "g", 2, record(2), {}, output),
             lambda: first.freeze_stage(old, "g", 1, 2, output),
             lambda: first.committed(old, "g", 1),
             lambda: first.born(old, "counts", Birth("g", 0)),
+            lambda: first.forget(old, "counts"),
             lambda: first.publish(old, "counts", b""),
             lambda: first.trim(old, "g", 1, 0, 0),
             lambda: first.sync(old),
         ):
             with pytest.raises(FencedError, match=r"epoch 2, ours is 1"):
                 write()
-        assert second.history("g").frozen == (1,)
+        assert second.history("g").frozen == (1,) and second.attempts("g") == {}
+        assert set(second.members().streams) == {"s"}
         frozen(second, new, 2)
 
     def test_an_equal_epoch_with_another_token_is_another_driver(self, place: Place) -> None:
@@ -194,7 +252,8 @@ class LogContract:
     def test_a_batch_that_froze_nothing_is_frozen(self, place: Place) -> None:
         log = place.open()
         lease = log.take()
-        log.freeze(lease, "g", TransactionAttempt(1, 0, 1), {}, {})
+        found(log, lease)
+        log.freeze(lease, "g", 1, record(1), {}, {})
         assert log.frozen("g", 1, 1) == {} and log.history("g").frozen == (1,)
         assert log.frozen("g", 2, 1) is None and log.groups() == ["g"]
 
@@ -205,18 +264,9 @@ class LogContract:
         assert log.frozen("g", 1, 2) is None
         log.freeze_stage(lease, "g", 1, 2, {"letters": freeze(TABLE), "more": freeze(TABLE)})
         log.freeze_stage(lease, "g", 1, 2, {"letters": freeze(TABLE.slice(1))})
-        found = log.frozen("g", 1, 2)
-        assert found is not None and set(found) == {"letters", "more"}
-        assert thaw(found["letters"], "here") == TABLE
-
-    def test_plans_can_be_taken_back(self, place: Place) -> None:
-        log = place.open()
-        lease = log.take()
-        for txid in (1, 2, 3):
-            log.planned(lease, "g", TransactionAttempt(txid, 0, 1), {"s": txid}, 0.5)
-        log.unplanned(lease, "g", 2)
-        assert log.history("g").planned == ((0, {"s": 1}),)
-        assert log.plan("g", 2) is None
+        held = log.frozen("g", 1, 2)
+        assert held is not None and set(held) == {"letters", "more"}
+        assert thaw(held["letters"], "here") == TABLE
 
     def test_files_of_a_frozen_batch_are_named_until_it_goes(self, place: Place) -> None:
         log = place.open()
@@ -233,12 +283,15 @@ class LogContract:
     def test_groups_keep_their_own_txids(self, place: Place) -> None:
         log = place.open()
         lease = log.take()
+        streams = {f"s{group}": StreamRecord(group) for group in "ab"}
+        log.enroll(lease, Members(streams, {}, {"a": 0, "b": 0}))
         for group in ("b", "a"):
-            log.freeze(lease, group, TransactionAttempt(1, 0, 1), {"s": group}, {"counts": freeze(TABLE)})
+            log.freeze(lease, group, 1, record(1), {f"s{group}": group}, {"counts": freeze(TABLE)})
         log.committed(lease, "a", 1)
         assert log.groups() == ["a", "b"]
         assert (log.history("a").committed, log.history("b").committed) == (1, 0)
-        assert log.history("b") == History(0, {"s": "b"}, (1,), ())
+        assert log.history("b") == History(0, {"sb": "b"}, (1,))
+        assert log.history("a").positions == {"sa": "a"}
 
     def test_a_long_life_with_restarts_trims_and_later_stages_is_what_a_model_says(self, place: Place) -> None:
         drawn, log, kept = random.Random(11), place.open(), 0
@@ -265,5 +318,5 @@ class LogContract:
             assert log.history("g").frozen == tuple(range(committed + 1, frozen_upto + 1))
             assert log.kept_since("g") == kept
         for txid in range(kept + 1, frozen_upto + 1):
-            found = log.frozen("g", txid, 1)
-            assert found is not None and thaw(found["counts"], "here") == contents[txid]
+            held = log.frozen("g", txid, 1)
+            assert held is not None and thaw(held["counts"], "here") == contents[txid]

@@ -11,6 +11,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, FencedError, StateUnavailableError
 from trident.runtime import events as on
 from trident.runtime.coordinator import Coordinator, History, Rules, Status
+from trident.runtime.events import AttemptRecord
 
 EPOCH = 7
 
@@ -229,14 +230,38 @@ def test_a_fenced_run_ends_at_once() -> None:
     assert coordinator.handle(on.Frozen(attempt(1), {})) == []
 
 
-def test_a_restart_repeats_success_commits_what_is_frozen_and_runs_what_is_planned() -> None:
-    history = History(4, {"s": {"end": 60}}, (5, 6), ((2, {"s": {"end": 70}}),))
-    coordinator = made(pending=4, history=history)
+def test_a_restart_repeats_success_commits_what_is_frozen_and_plans_the_rest_anew() -> None:
+    attempts = {7: AttemptRecord(2, 3), 8: AttemptRecord(0, 3)}
+    coordinator = made(pending=4, history=History(4, {"s": {"end": 60}}, (5, 6), attempts))
     actions = coordinator.start()
     assert actions[0] == on.Succeed(4)
-    assert on.Run(attempt(7, 3), {"s": {"end": 70}}, {"s": {"end": 60}}, 0.0) in actions
-    assert on.Plan(attempt(8), {"s": {"end": 70}}, None, 0.0) in actions
+    assert of(on.Run, actions) == []
+    assert of(on.Plan, actions) == [on.Plan(attempt(7, 3), {"s": {"end": 60}}, None, 0.0)]
+    assert of(on.Plan, coordinator.handle(planned(7, 3))) == [on.Plan(attempt(8, 1), {"s": {"end": 70}}, None, 0.0)]
     assert of(on.Commit, coordinator.handle(on.Succeeded(4))) == [on.Commit(5, 0.0)]
+
+
+def test_a_batch_under_which_drivers_died_often_enough_stops_the_group_and_what_is_frozen_commits() -> None:
+    history = History(0, {"s": {"end": 10}}, (1,), {2: AttemptRecord(4, 3, deaths=3)})
+    coordinator = made(pending=4, maxAttempts=3, history=history)
+    actions = coordinator.start()
+    assert of(on.Commit, actions) == [on.Commit(1, 0.0)] and of(on.Plan, actions) == []
+    coordinator.handle(on.Committed(1))
+    [finish] = coordinator.handle(on.Succeeded(1))
+    assert isinstance(finish.error, BatchFailedError)
+    assert "the driver died 3 times in a row while batch 2 was under way" in str(finish.error)
+
+
+def test_fewer_deaths_leave_a_batch_its_attempts() -> None:
+    coordinator = made(maxAttempts=3, history=History(attempts={1: AttemptRecord(4, 3, deaths=2)}))
+    assert of(on.Plan, coordinator.start()) == [on.Plan(attempt(1, 5), {}, None, 0.0)]
+
+
+def test_asking_an_idle_source_takes_no_number_after_a_restart_either() -> None:
+    coordinator = made(history=History(attempts={1: AttemptRecord(2, 3)}))
+    assert attempt_of(coordinator.start()) == attempt(1, 3)
+    coordinator.handle(on.NothingThere(attempt(1, 3)))
+    assert attempt_of(coordinator.handle(on.Woken())) == attempt(1, 3)
 
 
 class World:

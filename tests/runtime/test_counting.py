@@ -70,18 +70,18 @@ def topology_into(*states: Any) -> TridentTopology:
 
 
 def test_a_batch_waits_for_the_disk_once(tmp_path: Path, transactions: list[tuple[str, bool]]) -> None:
-    """However many states it has: PLANNED and COMMITTED ride with the next FROZEN."""
+    """However many states it has: attempts and COMMITTED ride with the next FROZEN."""
     states = [MemoryMapState.opaque(), MemoryMapState.transactional(), MemoryMapState.opaque()]
     with start_local(topology_into(*states), name="wc", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)
         during = list(transactions)
-    begun = during.index(("INSERT OR REPLACE", False))  # the first plan
+    begun = during.index(("INSERT OR REPLACE", False))  # the first attempt
     run = during[begun:]
     waits = [first for first, full in run if full]
-    freezes = [first for first in waits if first == "INSERT OR IGNORE"]
+    freezes = [first for first in waits if first == "UPDATE groups SET"]
     assert len(freezes) == BATCHES
     assert len(waits) <= BATCHES + 2, "beside the freezes only what an idle second made durable"
-    assert sum(not full for _, full in run) >= 2 * BATCHES, "plans and commits are written, and nobody waits for them"
+    assert sum(not full for _, full in run) >= 2 * BATCHES, "attempts and commits are written, and nobody waits for them"
 
 
 def test_a_batch_takes_one_round_trip_to_each_store(tmp_path: Path, shared_redis: RedisServer) -> None:

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.log_contract import TABLE, LogContract, frozen
+from tests.runtime.log_contract import TABLE, LogContract, found, frozen, record
 from tests.support.cluster import RedisCluster
 from tests.support.proxy import Proxy
 from tests.support.server import RedisServer, free_port
-from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log import RedisLog
 from trident.runtime import redis_log
+from trident.runtime.events import AttemptRecord
 from trident.runtime.frozen import freeze, thaw
 from trident.runtime.log import Birth, LogReading
 from trident.runtime.redis_log import RedisTransactionLog
@@ -159,17 +160,18 @@ def test_each_write_is_done_once_though_its_reply_was_lost(shared_redis: RedisSe
         proxy.lose_reply(b"EVALSHA")
         lease = log.take()
         assert lease.epoch == 1, "the take that was sent again is the same one"
+        proxy.lose_reply(b"EVALSHA")
+        found(log, lease)
         for txid in (1, 2, 3):
-            attempt = TransactionAttempt(txid, 0, 1)
             proxy.lose_reply(b"EVALSHA")
-            log.planned(lease, "g", attempt, {"s": txid}, 0.5)
+            log.attempted(lease, "g", txid, AttemptRecord(0, 1))
             proxy.lose_reply(b"EVALSHA")
-            log.freeze(lease, "g", attempt, {"s": txid}, {"counts": freeze(TABLE)})
+            frozen(log, lease, txid)
             proxy.lose_reply(b"EVALSHA")
             log.committed(lease, "g", txid)
         proxy.lose_reply(b"EVALSHA")
         log.trim(lease, "g", 3, 1, 1 << 30)
-        assert proxy.struck == 11
+        assert proxy.struck == 12
         assert log.history("g").committed == 3 and log.kept_since("g") == 2
 
 
@@ -203,7 +205,7 @@ def test_a_full_server_is_waited_for_and_nothing_is_half_written(redis_server: R
     lease = upto(log, 1)
     redis_server.client.config_set("maxmemory", "1")
     with pytest.raises(LogError, match="takes no more.*Raise its maxmemory"):
-        log.freeze(lease, "g", TransactionAttempt(2, 0, 1), {}, {"counts": freeze(TABLE)})
+        log.freeze(lease, "g", 2, record(2), {}, {"counts": freeze(TABLE)})
     redis_server.client.config_set("maxmemory", "0")
     assert log.history("g").frozen == ()
     frozen(log, lease, 2)
@@ -249,18 +251,10 @@ def fallen_back(folder: Path, opened: Any) -> Iterator[tuple[Any, Lease]]:
 def test_a_log_that_lost_batches_under_its_own_lease_stops_its_driver(tmp_path: Path, opened: Any) -> None:
     with fallen_back(tmp_path, opened) as (log, lease):
         with pytest.raises(LogError, match="the server lost its last writes .'frozen' is not what it was"):
-            log.freeze(lease, "g", TransactionAttempt(4, 0, 1), {}, {"counts": freeze(TABLE)})
+            log.freeze(lease, "g", 4, record(4), {}, {"counts": freeze(TABLE)})
         assert log.history("g").committed == 2
         with pytest.raises(LogError, match="batch 4 cannot freeze"):
-            log.freeze(lease, "g", TransactionAttempt(4, 0, 1), {}, {"counts": freeze(TABLE)})
-
-
-def test_a_log_that_lost_batches_takes_no_plan_behind_the_gap(tmp_path: Path, opened: Any) -> None:
-    """It would look damaged to the next start, which is to tell that it is an old copy, or go on with it."""
-    with fallen_back(tmp_path, opened) as (log, lease):
-        with pytest.raises(LogError, match="the server lost its last writes .'frozen' is not what it was"):
-            log.planned(lease, "g", TransactionAttempt(4, 0, 1), {"words": 4}, 4.0)
-        assert log.history("g").planned == ()
+            log.freeze(lease, "g", 4, record(4), {}, {"counts": freeze(TABLE)})
 
 
 # --- what lies there -----------------------------------------------------------------------------------------------
@@ -273,7 +267,7 @@ def test_keys_lie_under_one_hash_tag_and_drop_leaves_nothing(shared_redis: Redis
     log.born(lease, "counts", Birth("g", 0))
     log.trim(lease, "g", 2, 1, 1 << 30)
     names = {name.decode() for name in shared_redis.client.keys("*:log:*")}
-    assert names == {f"trident:{{topology}}:log:{part}" for part in ("m", "s", "g:g", "f:g:2", "f:g:3")}
+    assert names == {f"trident:{{topology}}:log:{part}" for part in ("m", "s", "t", "g:g", "f:g:2", "f:g:3")}
     log.drop()
     assert shared_redis.client.keys("*") == [b"trident:{topology}:mine"]
     with pytest.raises(LogError, match="is gone"):
@@ -309,16 +303,16 @@ def test_damage_is_found_where_it_is_read(shared_redis: RedisServer, opened: Any
     body = client.hget("trident:{topology}:log:f:g:1", "1/counts")
     assert isinstance(body, bytes)
     client.hset("trident:{topology}:log:f:g:1", "1/counts", body[:-1] + b"\x7f")
-    found = log.frozen("g", 1, 1)
+    held = log.frozen("g", 1, 1)
     with pytest.raises(LogCorruptError, match="batch 1: the checksum of a frozen result does not fit"):
-        thaw(found["counts"], "batch 1")
+        thaw(held["counts"], "batch 1")
     client.hdel("trident:{topology}:log:f:g:1", "1/counts")
     with pytest.raises(LogCorruptError, match="a part of what batch 1 froze is missing"):
         log.frozen("g", 1, 1)
-    for record in ('[0, "{\\"s\\":2}", 0.5, 1]', "[]", "no"):
-        client.hset("trident:{topology}:log:g:g", "p:1", record)
+    for text in ('["{\\"s\\":2}", 0.5, "", 1]', "[]", "no"):
+        client.hset("trident:{topology}:log:g:g", "b:1", text)
         with pytest.raises(LogCorruptError, match="checksum of the plan of batch 1|is no plan|is not JSON"):
-            log.plan("g", 1)
+            log.batch("g", 1)
     client.delete("trident:{topology}:log:f:g:2")
     with pytest.raises(LogCorruptError, match="lacks the frozen content of batch 2.*topology.reset"):
         log.history("g")

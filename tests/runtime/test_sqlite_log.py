@@ -76,7 +76,7 @@ def test_a_changed_bit_in_frozen_content_is_found_by_its_checksum(tmp_path: Path
     with pytest.raises(LogCorruptError, match="batch 1: the checksum of a frozen result does not fit"):
         thaw(found["counts"], "batch 1")
     with pytest.raises(LogCorruptError, match="the checksum of the plan of batch 1 does not fit"):
-        again.plan("g", 1)
+        again.batch("g", 1)
 
 
 def test_a_log_of_another_topology_is_refused(tmp_path: Path) -> None:

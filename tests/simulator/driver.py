@@ -34,7 +34,7 @@ class Driver:
         self.world, self.name = world, name
         self.process = Process(name)
         self.log = FakeLog(world.disk, world.scheduler, world.faults.of_log)
-        self.log.frozen_heard = world.froze
+        self.log.frozen_heard = self._froze
         self.settings: Settings = world.settings
         self.begun: Begun | None = None
         self.run: GroupRun | None = None
@@ -101,6 +101,11 @@ class Driver:
 
     def _threads(self, name: str, most: int | None) -> Any:
         return Pool(self.world.scheduler, self.process, name.rsplit("-", 1)[1], most)
+
+    def _froze(self, group: str, txid: int) -> None:
+        assert self.run is not None
+        attempt, _ = self.run.coordinator.in_flight[txid]
+        self.world.froze(group, attempt)
 
     def _check(self) -> None:
         if self.run is not None and isinstance(self.run.error, FencedError):

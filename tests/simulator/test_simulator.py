@@ -113,7 +113,7 @@ def frozen_again(patch: pytest.MonkeyPatch) -> None:
 
     def forgetful(self: fake_log.FakeLog, group: str) -> History:
         found = history(self, group)
-        return History(found.committed, found.positions, (), found.planned)
+        return History(found.committed, found.positions, ())
 
     patch.setattr(fake_log.FakeLog, "history", forgetful)
 

@@ -45,6 +45,8 @@ def why_right(world: "World", driver: "Driver", error: BaseException) -> Literal
         lease = driver.begun.lease if driver.begun is not None else None
         taken = seen.copied or lease is None or world.disk.epoch > lease.epoch
         return "again" if taken and len(world.drivers) > 1 else None
+    if isinstance(error, BatchFailedError) and "the driver died" in str(error):
+        return "again" if len(world.drivers) > world.settings.maxAttempts else None
     if isinstance(error, BatchFailedError):
         if max(driver.failures.values(), default=0) < world.settings.maxAttempts:
             return None

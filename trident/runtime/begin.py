@@ -66,7 +66,7 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
         lease = log.take()
         reach("start.log.taken")
         with explaining(log, lease):
-            now = join_log(program, log, settings)  # until it was taken, a living driver's positions went on
+            now = join_log(program, log, settings)  # where the streams stand now that nobody else moves them
             if [group.name for group in now.program.groups] != [group.name for group in joined.program.groups]:
                 raise LogError(f"another driver changed the log {settings.log_at} during this start; start again")
             return _begun(now, log, settings, stores, lease, before)

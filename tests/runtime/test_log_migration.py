@@ -1,0 +1,118 @@
+"""Logs of version 0.1.0: what that version wrote is brought into today's format, or refused and left as it is."""
+
+import sqlite3
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trident
+from tests.access.kit import everything
+from tests.data.recorded import program, store
+from tests.support.server import RedisServer
+from trident.base.errors import LogError
+from trident.log import RedisLog
+from trident.runtime.log import TransactionLog
+from trident.runtime.sqlite_log import SqliteLog
+
+WAITING = r"written by version 0\.1\.0, and batch \d of group '\w+' is frozen and not committed: start .* with that vers"
+
+
+class Place:
+    """Where a recording was put back."""
+
+    def __init__(self, folder: Path, server: RedisServer | None) -> None:
+        self.folder, self.server = folder, server
+
+    @property
+    def url(self) -> str | None:
+        return None if self.server is None else self.server.url
+
+    def restore(self, end: str) -> dict[str, Any]:
+        kind = "memory" if self.server is None else "redis"
+        return store.restore(f"v0.1/{kind}-{end}", self.folder, None if self.server is None else self.server.client)
+
+    def start(self) -> Any:
+        source = program.rows(program.COMMITTED, program.LAST, program.MORE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return program.start(self.folder, source, self.url)
+
+    def log(self) -> TransactionLog:
+        if self.url is not None:
+            return RedisLog(self.url, requireDurable=False).open(program.NAME)
+        return SqliteLog(self.folder / "checkpoint" / program.NAME / "log.sqlite", program.NAME)
+
+    def content(self) -> Any:
+        """Everything that is there, to the byte; of a log that a killed driver left, what it says."""
+        if self.server is not None:
+            client = self.server.client
+            return {key: client.hgetall(key) for key in client.scan_iter()}, everything(self.folder)
+        db = sqlite3.connect(f"file:{self.folder}/checkpoint/{program.NAME}/log.sqlite?mode=ro", uri=True)
+        said = list(db.iterdump())
+        db.close()
+        return said, {name: data for name, data in everything(self.folder).items() if "log.sqlite" not in str(name)}
+
+
+@pytest.fixture(params=["memory", "redis"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return Place(tmp_path, request.getfixturevalue("shared_redis") if request.param == "redis" else None)
+
+
+@pytest.mark.parametrize("end", ["clean", "planned"])
+def test_a_start_goes_on_exactly(place: Place, end: str) -> None:
+    expected = place.restore(end)
+    with place.start() as running:
+        running.processAllAvailable(timeout=60)
+        contents = program.contents(running)
+    after = expected["contents after more"]
+    assert {name: contents[name] for name in after} == after
+    assert program.handed(place.folder) == expected["handed after more"]
+
+
+@pytest.mark.parametrize("end", ["clean", "planned"])
+def test_positions_stand_by_stream_and_batches_keep_what_they_are(place: Place, end: str) -> None:
+    groups = place.restore(end)["groups"]
+    log = place.log()
+    assert log.groups() == sorted(groups)
+    streams = log.members().streams
+    assert {name: each.position for name, each in streams.items()} == {
+        stream: position for told in groups.values() for stream, position in told["positions"].items()
+    }
+    assert {streams[name].group for name in ("ads", "clicks")} == {"ads"}
+    for group, told in groups.items():
+        history = log.history(group)
+        assert (history.committed, history.frozen) == (told["committed"], ())
+        assert log.attempts(group) == {}
+        last = log.batch(group, told["committed"])
+        assert last is not None and set(last.plan) >= set(told["positions"]) and last.time > 0 and last.outline == ""
+        assert log.batch(group, told["committed"] + 1) is None, "plans of which nothing was frozen are gone"
+        assert log.frozen(group, told["committed"], 1)
+    uuid = log.uuid
+    log.close()
+    again = place.log()
+    assert again.uuid == uuid and again.members().streams == streams, "it is migrated once"
+    again.close()
+
+
+def test_batches_that_wait_are_refused_and_nothing_is_written(place: Place) -> None:
+    place.restore("frozen")
+    before = place.content()
+    for use in (place.start, place.log):
+        with pytest.raises(LogError, match=WAITING):
+            use()
+        assert place.content() == before
+    # and where they were committed by the version that froze them, tests of `clean` begin
+
+
+@pytest.mark.parametrize("end", ["clean", "frozen"])
+def test_a_reader_tells_what_to_do_and_writes_nothing(place: Place, end: str) -> None:
+    place.restore(end)
+    before = place.content()
+    options: dict[str, Any] = {"checkpointLocation": place.folder / "checkpoint"} if place.url is None else {}
+    if place.url is not None:
+        options["log"] = RedisLog(place.url)
+    with pytest.raises(LogError, match=r"written by version 0\.1\.0: start its topology once with this version"):
+        trident.openState(program.NAME, "spent", **options)
+    assert place.content() == before
