@@ -87,11 +87,11 @@ class Planner:
         """Return the entry with what identifies the file now."""
         if not self._same(file, entry):
             raise SpoutContractError(
-                f"FileSpout: {file.name} was read to byte {entry.end} (modified {entry.mtime}) and is another file now, "
-                f"or was written anew ({file.size} bytes, modified {file.mtime}); a file must not change after it was "
-                f"read{', only grow by whole lines' if self.by_lines else ''}. Give the new content another name to "
-                f"have it read, or take the file away: it was read already. Logs that are rotated by renaming are "
-                f"followed where the path matches the new names too, such as app.log*"
+                f"FileSpout: {file.name} was read to byte {entry.end} (modified {entry.mtime}) and is another file "
+                f"now, or was written anew ({file.size} bytes, modified {file.mtime}); a file must not change after it "
+                f"was read{', only grow by whole lines' if self.by_lines else ''}. Give the new content another name "
+                f"to have it read, or take the file away: it was read. Logs that are rotated by renaming are followed "
+                f"where the path matches the new names too, such as app.log*"
             )
         mtime = file.mtime if file.size == entry.end else entry.mtime
         check = self._checksum(file, entry.end) if entry.check is None else entry.check

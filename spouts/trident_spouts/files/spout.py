@@ -3,7 +3,7 @@
 import logging
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from time import monotonic
 from typing import Any, Literal, TypeVar, get_args
@@ -103,6 +103,7 @@ class FileSpout:
     malformed: Malformed
     completeAfterSecs: float
     _declared: StructType | None
+    _told: list[StructType] = field(compare=False)
 
     def __init__(
         self,
@@ -130,6 +131,7 @@ class FileSpout:
         set_(self, "malformed", malformed)
         set_(self, "completeAfterSecs", completeAfterSecs)
         set_(self, "_declared", _declared(format, schema, malformed))
+        set_(self, "_told", [])
 
     @property
     def kind(self) -> SpoutKind:
@@ -138,9 +140,10 @@ class FileSpout:
 
     @property
     def schema(self) -> StructType:
-        """The fields: as declared, or those of the first Parquet file."""
-        if self._declared is not None:
-            return self._declared
+        """The fields: as declared, or those of the first Parquet file when this was first asked. A topology is built
+        for these, whichever file comes first when it reads."""
+        if self._declared is not None or self._told:
+            return self._declared or self._told[0]
         place = place_of(self.path)
         first = next((found for found in find(place) if found.size), None)
         if first is None:
@@ -148,7 +151,8 @@ class FileSpout:
                 f"FileSpout: no Parquet file at {self.path} yet whose fields could be read; give them: "
                 f'schema="word string, n long"'
             )
-        return footer_schema(place.path(first.name))
+        self._told.append(footer_schema(place.path(first.name)))
+        return self._told[0]
 
     def open(self) -> SpoutExecutor:
         """Begin to work for one run."""
