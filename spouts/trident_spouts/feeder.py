@@ -159,7 +159,7 @@ class FeederBatchSpout:
             self._changed.notify_all()
 
 
-class _FeederExecutor:
+class _FeederExecutor(SpoutExecutor):
     plans_ahead = True
 
     def __init__(self, spout: FeederBatchSpout) -> None:
@@ -173,9 +173,6 @@ class _FeederExecutor:
 
     def success(self, txid: int, metadata: Metadata) -> None:
         self._spout._commit(metadata)
-
-    def fail(self, attempt: TransactionAttempt) -> None:
-        """The batch is kept until it is committed."""
 
     def close(self) -> None:
         self._spout._close()

@@ -80,7 +80,7 @@ class FixedBatchSpout:
         return f"FixedBatchSpout({ddl(self.schema)!r}, {counts}{', cycle=True' if self.cycle else ''})"
 
 
-class _FixedExecutor:
+class _FixedExecutor(SpoutExecutor):
     plans_ahead = True
 
     def __init__(self, spout: FixedBatchSpout) -> None:
@@ -95,15 +95,6 @@ class _FixedExecutor:
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         return ArrowEmission(self._spout.tables[self._index(metadata)])
-
-    def success(self, txid: int, metadata: Metadata) -> None:
-        """Nothing to let go: the batches are the spout's own."""
-
-    def fail(self, attempt: TransactionAttempt) -> None:
-        """Nothing to do: a replay reads the same batch."""
-
-    def close(self) -> None:
-        """Nothing was opened."""
 
     @staticmethod
     def _index(metadata: Metadata) -> int:

@@ -5,12 +5,12 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident_spouts.executor import Emission, Metadata
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.readers import claim, release
 from trident_spouts.usercode import call, emission_of
 
 
-class BatchExecutor:
+class BatchExecutor(SpoutExecutor):
     """Asks for a batch when it is planned, so that an idle source costs nothing, and keeps it until it is committed.
 
     `source` is what hands out each row once; None where readers do not take rows from each other.
@@ -49,9 +49,6 @@ class BatchExecutor:
         for done in sorted({txid, *(kept for kept in self._kept if kept < txid)}):
             self._kept.pop(done, None)
             call(self._spout, "ack", done)
-
-    def fail(self, attempt: TransactionAttempt) -> None:
-        """The rows are kept for the replay."""
 
     def close(self) -> None:
         self._kept.clear()

@@ -45,7 +45,9 @@ class Planner:
         """
         root = os.path.realpath(self.place.root)
         moved = seen.root not in (None, root)
-        if moved and listing and not any(file.name in seen.entries for file in listing):
+        if moved and not any(file.name in seen.entries for file in listing):
+            if not listing:
+                return seen
             raise SpoutContractError(
                 f"FileSpout: this stream has read {seen.root}, and {root} has none of the files that it read last. "
                 f"Where the folder was moved, bring one of them back. To read another folder from its beginning, give "
