@@ -57,7 +57,8 @@ class Emission(Protocol):
 
 
 class SpoutExecutor(Protocol):
-    """A spout at work in one run. Called by one thread at a time."""
+    """A spout at work in one run. Called by one thread at a time. A class that extends it may leave out what does
+    nothing: `success`, `fail` and `close`."""
 
     @property
     def plans_ahead(self) -> bool:
@@ -78,15 +79,15 @@ class SpoutExecutor(Protocol):
 
     def success(self, txid: int, metadata: Metadata) -> None:
         """Every batch up to and including `txid` is committed. Repeated after a restart; must be idempotent."""
-        ...
+        return None
 
     def fail(self, attempt: TransactionAttempt) -> None:
         """This attempt came to nothing; the batch will be emitted again."""
-        ...
+        return None
 
     def close(self) -> None:
         """Let go of connections and files."""
-        ...
+        return None
 
 
 class Spout(Protocol):

@@ -1,6 +1,5 @@
 """A source that the program itself feeds, from any thread."""
 
-import logging
 import threading
 import uuid
 from typing import NoReturn
@@ -10,12 +9,11 @@ from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import FeedTimeoutError, SpoutContractError, SpoutError
-from trident.base.types import arrow_schema, ddl
+from trident.base.types import ddl
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.readers import claim, release
 from trident_spouts.rows import RowsLike, read_schema, table_of
-
-_log = logging.getLogger(__name__)
 
 
 class FeederBatchSpout:
@@ -95,6 +93,7 @@ class FeederBatchSpout:
 
     def open(self) -> SpoutExecutor:
         """Begin to work for one run: from the first batch that is not committed."""
+        claim(self, repr(self))
         return _FeederExecutor(self)
 
     def _await_commit(self, index: int, closed: int, timeout: float | None) -> None:
@@ -139,10 +138,9 @@ class FeederBatchSpout:
             index = max(self._index_after(previous), self._committed)
             return {"feeder": self._id, "index": index} if index < self._fed else None
 
-    def _table(self, metadata: Metadata) -> pa.Table | None:
+    def _table(self, metadata: Metadata) -> pa.Table:
         with self._changed:
-            index = self._index_of(metadata)
-            return None if index is None else self._waiting.get(index)
+            return self._waiting[self._index_after(metadata) - 1]
 
     def _commit(self, metadata: Metadata) -> None:
         with self._changed:
@@ -155,12 +153,13 @@ class FeederBatchSpout:
             self._changed.notify_all()
 
     def _close(self) -> None:
+        release(self)
         with self._changed:
             self._closed += 1
             self._changed.notify_all()
 
 
-class _FeederExecutor:
+class _FeederExecutor(SpoutExecutor):
     plans_ahead = True
 
     def __init__(self, spout: FeederBatchSpout) -> None:
@@ -170,19 +169,10 @@ class _FeederExecutor:
         return self._spout._plan(previous)
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        table = self._spout._table(metadata)
-        if table is None:
-            _log.warning(
-                "FeederBatchSpout: what was fed for txid %d died with an earlier process; feed it again", attempt.txid
-            )
-            table = arrow_schema(self._spout.schema).empty_table()
-        return ArrowEmission(table)
+        return ArrowEmission(self._spout._table(metadata))
 
     def success(self, txid: int, metadata: Metadata) -> None:
         self._spout._commit(metadata)
-
-    def fail(self, attempt: TransactionAttempt) -> None:
-        """The batch is kept until it is committed."""
 
     def close(self) -> None:
         self._spout._close()

@@ -80,7 +80,7 @@ class FixedBatchSpout:
         return f"FixedBatchSpout({ddl(self.schema)!r}, {counts}{', cycle=True' if self.cycle else ''})"
 
 
-class _FixedExecutor:
+class _FixedExecutor(SpoutExecutor):
     plans_ahead = True
 
     def __init__(self, spout: FixedBatchSpout) -> None:
@@ -94,22 +94,7 @@ class _FixedExecutor:
         return following if following < count else None
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        index = self._index(metadata)
-        if index >= len(self._spout.tables):
-            raise SpoutContractError(
-                f"FixedBatchSpout: txid {attempt.txid} was planned as batch {index}, but there are now "
-                f"{len(self._spout.tables)} batches; give the batches of the first start again, or reset the topology"
-            )
-        return ArrowEmission(self._spout.tables[index])
-
-    def success(self, txid: int, metadata: Metadata) -> None:
-        """Nothing to let go: the batches are the spout's own."""
-
-    def fail(self, attempt: TransactionAttempt) -> None:
-        """Nothing to do: a replay reads the same batch."""
-
-    def close(self) -> None:
-        """Nothing was opened."""
+        return ArrowEmission(self._spout.tables[self._index(metadata)])
 
     @staticmethod
     def _index(metadata: Metadata) -> int:

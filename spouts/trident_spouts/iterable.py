@@ -74,7 +74,8 @@ class IterableSpout:
 
     def open(self) -> SpoutExecutor:
         """Begin to work for one run."""
-        return BatchExecutor(_Batches(self), self.schema, "IterableSpout")
+        iterator = self.rows if isinstance(self.rows, Iterator) else None
+        return BatchExecutor(_Batches(self), self.schema, iterator, "IterableSpout")
 
     def __repr__(self) -> str:
         of = site_of(self.rows).name if callable(self.rows) else type(self.rows).__name__

@@ -35,6 +35,8 @@ def emission_of(emitted: Any, schema: StructType, where: str) -> Emission | None
     """What a spout emitted, as an Emission; None where it emitted nothing."""
     if emitted is None:
         return None
+    if isinstance(emitted, ArrowEmission):
+        return ArrowEmission(table_of(emitted.table, schema, where), emitted.after)
     if hasattr(emitted, "dataframe") and hasattr(emitted, "arrow"):
         given: Emission = emitted
         return given

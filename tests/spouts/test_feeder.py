@@ -59,19 +59,18 @@ def test_the_next_run_in_this_process_goes_on_with_what_is_not_committed() -> No
     executor.close()
     again = spout.open()
     assert [words(again, plan) for plan in planned(spout, executor=again, previous=first)] == [["b"]]
+    again.close()
     reset = spout.open()  # a log that begins anew, and the same feeder
     assert [words(reset, plan) for plan in planned(spout, executor=reset)] == [["b"]]
 
 
-def test_what_an_earlier_process_was_fed_is_gone_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_an_earlier_process_was_fed_is_gone() -> None:
     before = FeederBatchSpout("word string")
     before.feed(["a"])
     lost = planned(before)[0]
     spout = FeederBatchSpout("word string")
     spout.feed(["b"])
     executor = spout.open()
-    assert words(executor, lost) == []
-    assert "what was fed for txid 1 died with an earlier process; feed it again" in caplog.text
     assert words(executor, executor.plan(TransactionAttempt(2, 0), lost, 0.0)) == ["b"]
     assert spout.kind is SpoutKind.NON_TRANSACTIONAL
 

@@ -36,6 +36,13 @@ def counting(spout: Any) -> TridentTopology:
     return topology
 
 
+def write(path: Path, text: str, at: int) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (at, at))
+    return path
+
+
 def counts(running: Any) -> dict[str, int]:
     running.processAllAvailable(timeout=60)
     return {row["word"]: row["count"] for row in running.state("counts").toPandas().to_dict("records")}
@@ -158,3 +165,28 @@ def test_a_planned_file_that_vanished_stops_the_topology_and_names_it(tmp_path: 
         running.processAllAvailable(timeout=60)
     assert isinstance(caught.value.__cause__, SourceUnreadableError)
     running.stop()
+
+
+@pytest.mark.parametrize("what", ["deleted", "touched", "grown", "replaced"])
+def test_a_file_that_changes_before_it_is_planned_stops_nothing(tmp_path: Path, what: str) -> None:
+    """A listing is good for a second, so the planner may know a file that retention has deleted since."""
+    for at, name in enumerate("abc"):
+        write(tmp_path / "in" / name, f"{name}\n", at)
+
+    def act(line: str) -> str:
+        path = tmp_path / "in" / "b"
+        if line == "a" and what == "deleted":
+            path.unlink(missing_ok=True)
+        elif line == "a" and what == "replaced":
+            write(tmp_path / "new", "b2\nb3\n", 7).replace(path)
+        elif line == "a":
+            write(path, "b\n" if what == "touched" else "b\nb2\n", 8)
+        return line
+
+    topology = TridentTopology()
+    stream = topology.newStream("lines", FileSpout(tmp_path / "in", maxFilesPerBatch=1)).map("line", act, "word string")
+    stream.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    options: dict[str, Any] = {"name": "t", "checkpointLocation": str(tmp_path / "ckpt"), "maxSpoutPending": 1}
+    expected = {"deleted": [], "touched": ["b"], "grown": ["b", "b2"], "replaced": ["b2", "b3"]}[what]
+    with start_local(topology, **options) as running:
+        assert counts(running) == dict.fromkeys(["a", *expected, "c"], 1)

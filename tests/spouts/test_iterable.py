@@ -75,6 +75,7 @@ def test_a_restart_calls_the_function_again_and_does_not_promise_more() -> None:
     executor = spout.open()
     executor.plan(TransactionAttempt(1, 0), None, 0.0)
     again = spout.open()
+    again.plan(TransactionAttempt(1, 1), None, 0.0)
     assert rows(again, 1) == [1, 2]
     assert spout.kind is SpoutKind.NON_TRANSACTIONAL
 

@@ -1,7 +1,7 @@
 """What the runtime asks of an engine: run one stage of one attempt. Spark is the engine; the driver-side one answers
 DRPC and runs tests."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
+from trident.base.errors import SpoutContractError
 from trident.compiler.program import Group, Stage
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
@@ -65,6 +66,16 @@ class Slot(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def check_fields(node: Node, names: Sequence[str]) -> list[str]:
+    """Return the node's fields in their order; refuse tuples that have others. Columns meet their fields by name."""
+    if sorted(names) != sorted(node.schema.names):
+        raise SpoutContractError(
+            f"{node.step}: the tuples have the fields ({', '.join(names)}), declared are "
+            f"({', '.join(node.schema.names)})"
+        )
+    return node.schema.names
 
 
 class Engine(Protocol):

@@ -122,7 +122,7 @@ class ReplaySpout:
         return f"ReplaySpout({ddl(self.fields)!r})"
 
 
-class _Replaying:
+class _Replaying(SpoutExecutor):
     plans_ahead = True
 
     def __init__(self, spout: ReplaySpout) -> None:
@@ -137,9 +137,3 @@ class _Replaying:
 
     def success(self, txid: int, metadata: Metadata) -> None:
         self._spout.succeeded(metadata)
-
-    def fail(self, attempt: TransactionAttempt) -> None:
-        """The plan tells what comes again."""
-
-    def close(self) -> None:
-        """Nothing is held."""

@@ -35,11 +35,16 @@ class UserSpout:
         return f"{type(self.spout).__name__}()" if shown == object.__repr__(self.spout) else shown
 
 
+def _batches(spout: Any, schema: StructType) -> SpoutExecutor:
+    once = _kind(spout) is not SpoutKind.TRANSACTIONAL
+    return BatchExecutor(spout, schema, spout if once else None)
+
+
 _CONTRACTS: list[tuple[tuple[str, ...], SpoutKind | None, _Opener]] = [
     (("getPartitions", "emitPartitionBatchNew", "emitPartitionBatch"), SpoutKind.TRANSACTIONAL, PartitionedExecutor),
     (("getPartitions", "emitPartitionBatch"), SpoutKind.OPAQUE, OpaqueExecutor),
     (("getCoordinator", "getEmitter"), None, CoordinatedExecutor),
-    (("emitBatch",), None, BatchExecutor),
+    (("emitBatch",), None, _batches),
 ]
 """The methods that tell a contract, the kind that it implies (None: the spout says), and who runs it."""
 

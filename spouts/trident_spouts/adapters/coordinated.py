@@ -8,11 +8,11 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident.base.types import arrow_schema
 from trident_spouts.emission import ArrowEmission
-from trident_spouts.executor import Emission, Metadata
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.usercode import call, emission_of, json_of
 
 
-class CoordinatedExecutor:
+class CoordinatedExecutor(SpoutExecutor):
     """The coordinator names a batch, the emitter emits it."""
 
     plans_ahead = True
@@ -46,9 +46,6 @@ class CoordinatedExecutor:
         call(self._coordinator, "success", txid)
         self._planned = {later: kept for later, kept in self._planned.items() if later > txid}
         self._attempts = {later: kept for later, kept in self._attempts.items() if later > txid}
-
-    def fail(self, attempt: TransactionAttempt) -> None:
-        """The emitter is asked again."""
 
     def close(self) -> None:
         call(self._emitter, "close")

@@ -45,7 +45,9 @@ class Planner:
         """
         root = os.path.realpath(self.place.root)
         moved = seen.root not in (None, root)
-        if moved and listing and not any(file.name in seen.entries for file in listing):
+        if moved and not any(file.name in seen.entries for file in listing):
+            if not listing:
+                return seen
             raise SpoutContractError(
                 f"FileSpout: this stream has read {seen.root}, and {root} has none of the files that it read last. "
                 f"Where the folder was moved, bring one of them back. To read another folder from its beginning, give "
@@ -88,10 +90,10 @@ class Planner:
         if not self._same(file, entry):
             raise SpoutContractError(
                 f"FileSpout: {file.name} was read to byte {entry.end} (modified {entry.mtime}) and is another file "
-                f"now, or was written anew ({file.size} bytes, modified {file.mtime}); a file must not change after "
-                f"it was read{', only grow by whole lines' if self.by_lines else ''}. Give the new content another "
-                f"name to have it read, or take the file away: it was read already. Logs that are rotated by renaming are "
-                f"followed where the path matches the new names too, such as app.log*"
+                f"now, or was written anew ({file.size} bytes, modified {file.mtime}); a file must not change after it "
+                f"was read{', only grow by whole lines' if self.by_lines else ''}. Give the new content another name "
+                f"to have it read, or take the file away: it was read. Logs that are rotated by renaming are followed "
+                f"where the path matches the new names too, such as app.log*"
             )
         mtime = file.mtime if file.size == entry.end else entry.mtime
         check = self._checksum(file, entry.end) if entry.check is None else entry.check

@@ -3,7 +3,7 @@
 import logging
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from time import monotonic
 from typing import Any, Literal, TypeVar, get_args
@@ -103,6 +103,7 @@ class FileSpout:
     malformed: Malformed
     completeAfterSecs: float
     _declared: StructType | None
+    _told: list[StructType] = field(compare=False)
 
     def __init__(
         self,
@@ -130,6 +131,7 @@ class FileSpout:
         set_(self, "malformed", malformed)
         set_(self, "completeAfterSecs", completeAfterSecs)
         set_(self, "_declared", _declared(format, schema, malformed))
+        set_(self, "_told", [])
 
     @property
     def kind(self) -> SpoutKind:
@@ -138,9 +140,10 @@ class FileSpout:
 
     @property
     def schema(self) -> StructType:
-        """The fields: as declared, or those of the first Parquet file."""
-        if self._declared is not None:
-            return self._declared
+        """The fields: as declared, or those of the first Parquet file when this was first asked. A topology is built
+        for these, whichever file comes first when it reads."""
+        if self._declared is not None or self._told:
+            return self._declared or self._told[0]
         place = place_of(self.path)
         first = next((found for found in find(place) if found.size), None)
         if first is None:
@@ -148,7 +151,8 @@ class FileSpout:
                 f"FileSpout: no Parquet file at {self.path} yet whose fields could be read; give them: "
                 f'schema="word string, n long"'
             )
-        return footer_schema(place.path(first.name))
+        self._told.append(footer_schema(place.path(first.name)))
+        return self._told[0]
 
     def open(self) -> SpoutExecutor:
         """Begin to work for one run."""
@@ -183,7 +187,7 @@ def _declared(format: FileFormat, schema: str | StructType | None, malformed: Ma
     return with_corrupt_field(fields) if format == "json" and malformed == "keep" else fields
 
 
-class _FileExecutor:
+class _FileExecutor(SpoutExecutor):
     plans_ahead = True
 
     def __init__(self, spout: FileSpout, place: Place) -> None:
@@ -192,8 +196,9 @@ class _FileExecutor:
         self._by_lines = spout.format != "parquet"
         limits = Limits(spout.maxBytesPerBatch, spout.maxFilesPerBatch, spout.completeAfterSecs)
         self._planner = Planner(place, limits, self._by_lines)
-        self._listing: list[Found] | None = None
+        self._listing: list[Found] = []
         self._listed = float("-inf")
+        self._warned = False
         self._known: tuple[str | None, Seen] = (None, Seen())
         """What the batches up to the last planned one have seen: as text, and as recognized in the listing."""
 
@@ -201,8 +206,7 @@ class _FileExecutor:
         for _ in range(_LISTINGS):
             anew = monotonic() - self._listed >= _LISTING_SECONDS
             try:
-                seen = self._seen(previous, anew)
-                ranges, after = self._planner.next(seen, self._listing or [], time)
+                ranges, after = self._planner.next(self._seen(previous, anew), self._listing, time)
                 if ranges:
                     self._known = (after.encode(), after)
                     return {"files": [each.to_json() for each in ranges], "seen": self._known[0]}
@@ -215,30 +219,29 @@ class _FileExecutor:
 
     def _seen(self, previous: Metadata, anew: bool) -> Seen:
         """Return what the batches up to the previous one have seen, recognized in the listing."""
-        text, seen = self._known
-        known = text == (None if previous is None else _read(previous, "seen", str))
-        if not known:
-            text, seen = (
-                (None, Seen()) if previous is None else _read(previous, "seen", lambda it: (it, Seen.decode(it)))
-            )
+        text = None if previous is None else _read(previous, "seen", str)
+        known, seen = self._known
+        if text != known:
+            seen = Seen() if previous is None else _read(previous, "seen", Seen.decode)
         if anew:
             self._list(seen)
-        if anew or not known:
-            self._known = text, self._planner.recognize(seen, self._listing or [])
+        if anew or text != known:
+            self._known = text, self._planner.recognize(seen, self._listing)
         if anew:
             self._listed = monotonic()
         return self._known[1]
 
     def _list(self, seen: Seen) -> None:
         """Look anew; warn of files that came too late to be told from read ones, and once if there are none at all."""
-        before, self._listing = self._listing, find(self._place)
-        if before is None and not self._listing:
-            _log.warning("FileSpout: there is no file at %s yet", self._place)
+        before = {file.name for file in self._listing}
+        self._listing = find(self._place)
+        if not self._listing and not self._warned:
+            _log.warning("FileSpout: there is no file at %s", self._place)
+            self._warned = True
         if self._by_lines:
             refuse_compressed(self._listing, self._place)
-        names = {file.name for file in before or ()}
-        for file in self._listing if names else ():
-            if file.name not in names and seen.is_past(file):
+        for file in self._listing if before else ():
+            if file.name not in before and seen.is_past(file):
                 _log.warning(
                     "FileSpout: %s appeared with a modification time before that of files read long ago; it is "
                     "taken for one of those and not read. Touch it to have it read.",
@@ -250,9 +253,8 @@ class _FileExecutor:
         for each in ranges:
             check_unchanged(each, self._place.path(each.name), attempt.txid, grows=self._by_lines)
         if self._by_lines:
-            stretches = [
-                Stretch(self._place.path(each.name), each.start, each.end, each.start, each.end) for each in ranges
-            ]
+            cut = ((self._place.path(each.name), each.start, each.end) for each in ranges)
+            stretches = (Stretch(path, start, end, start, end) for path, start, end in cut)
             return LinesEmission(tuple(stretches), self._line_format())
         paths, schema = tuple(self._place.path(each.name) for each in ranges), self._spout.schema
         return FilesEmission(paths, schema, sum(count_rows(path, schema) for path in paths))
@@ -262,15 +264,6 @@ class _FileExecutor:
         if spout.format == "text":
             return TextFormat(spout.schema, spout.encodingErrors)
         return JsonFormat(spout.schema, spout.malformed, spout.encodingErrors)
-
-    def success(self, txid: int, metadata: Metadata) -> None:
-        """Nothing to let go: what was read is in the metadata."""
-
-    def fail(self, attempt: TransactionAttempt) -> None:
-        """Nothing to do: a replay reads the same ranges."""
-
-    def close(self) -> None:
-        """No file stays open."""
 
 
 def _read(metadata: Metadata, key: str, read: Callable[[Any], _T]) -> _T:

@@ -8,10 +8,10 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import AttemptCancelledError, SpoutContractError
+from trident.base.errors import AttemptCancelledError
 from trident.base.types import arrow_schema
 from trident.compiler.catching import Catcher
-from trident.compiler.engine import StageResult
+from trident.compiler.engine import StageResult, check_fields
 from trident.compiler.layout import end_of, stage_ends
 from trident.compiler.local.evaluate import Evaluation, Run
 from trident.compiler.program import Group, Stage
@@ -77,13 +77,7 @@ class ArrowSlot:
 def columns_of(node: Node, given: Emission | pa.Table) -> Columns:
     """What enters a stage at this node."""
     table = given if isinstance(given, pa.Table) else given.arrow()
-    schema = arrow_schema(node.schema)
-    if table.num_columns != len(schema):
-        names = ", ".join(table.column_names)
-        raise SpoutContractError(
-            f"{node.step}: the tuples have the fields ({names}), declared are ({', '.join(schema.names)})"
-        )
-    return Columns.of(table, schema)
+    return Columns.of(table.select(check_fields(node, table.column_names)), arrow_schema(node.schema))
 
 
 def _compiled(stage: Stage, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageFunction:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from trident.base.errors import SpoutContractError
 from trident.base.types import arrow_schema, select
+from trident.compiler.engine import check_fields
 from trident.compiler.spark.branches import Branch
+from trident.compiler.spark.names import all_quoted
 from trident.compiler.spark.tails import Tail
 from trident.compiler.spark.worker import Chain
 from trident.plan.nodes import Node
@@ -53,12 +54,12 @@ def start_of(
         read = emission.reader(session)
         if read is not None:
             return Start.read(Tail(*read, arrow_schema(node.schema)))
-    if isinstance(emission, FilesEmission) and len(emission.schema) == len(node.schema):
+    if isinstance(emission, FilesEmission):
         files = emission
+        check_fields(node, files.schema.names)
 
         def reader() -> Tail | None:
-            theirs = dict(zip(node.schema.names, files.schema.names, strict=True))
-            groups = files.reader(session, [theirs[name] for name in names])
+            groups = files.reader(session, names)
             return None if groups is None else Tail(*groups, arrow_schema(select(node.schema, names)))
 
         return Start(lambda: _rows(node, files, session, scratch), reader, one=files.one)
@@ -67,12 +68,8 @@ def start_of(
 
 def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) -> DataFrame:
     frame = emission.dataframe(session, scratch)
-    come, names = frame.columns, node.schema.names
-    if len(come) != len(names):
-        raise SpoutContractError(
-            f"{node.step}: the tuples have the fields ({', '.join(come)}), declared are ({', '.join(names)})"
-        )
-    return frame if come == names else frame.toDF(*names)
+    names = check_fields(node, frame.columns)
+    return frame if frame.columns == names else frame.select(*all_quoted(names))
 
 
 def counting(given: Emission | pa.Table, session: SparkSession) -> Iterator[Branch]:

@@ -1,0 +1,113 @@
+"""The fields of Parquet files without a schema: those that the topology was built with, met by name."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from trident import Count, TridentTopology
+from trident.errors import BatchFailedError, SpoutContractError
+from trident.spouts import ArrowEmission, FilesEmission, FileSpout, OpaquePartitionedSpout
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
+
+
+def counting(spout: Any, field: str = "page", function: bool = False) -> TridentTopology:
+    topology = TridentTopology()
+    clicks = topology.newStream("clicks", spout)
+    if function:
+        clicks = clicks.map(field, str, f"{field} string")
+    clicks.groupBy(field).persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    return topology
+
+
+@pytest.fixture(params=["driver", pytest.param("spark", marks=pytest.mark.spark)])
+def start(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    def run(topology: TridentTopology) -> Any:
+        options = {"name": "t", "checkpointLocation": str(tmp_path / "checkpoint")}
+        if request.param == "driver":
+            return start_local(topology, **options)
+        return topology.start(request.getfixturevalue("spark"), **options)
+
+    return run
+
+
+def counts(running: Any, field: str = "page") -> dict[Any, int]:
+    with running:
+        running.processAllAvailable(timeout=120)
+        rows = running.state("counts").toPandas().to_dict("records")
+    return {row[field]: row["count"] for row in rows}
+
+
+def write(path: Path, **columns: list[Any]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+
+
+@pytest.mark.parametrize("function", [False, True])
+def test_the_fields_are_those_that_the_topology_was_built_with(start: Any, tmp_path: Path, function: bool) -> None:
+    folder = tmp_path / "in"
+    write(folder / "b.parquet", user=["ann", "bob"], page=["/home", "/shop"])
+    topology = counting(FileSpout(folder, "parquet"), function=function)
+    (folder / "b.parquet").unlink()
+    write(folder / "a.parquet", page=["/home"], user=["cyd"], more=[1])
+    write(folder / "c.parquet", user=["dan"])
+    expected = {"/home": 1, ("None" if function else None): 1}
+    assert counts(start(topology)) == expected
+
+
+def test_a_later_file_of_other_types_is_refused(start: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    write(folder / "a.parquet", user=["ann"], page=["/home"])
+    topology = counting(FileSpout(folder, "parquet"))
+    write(folder / "b.parquet", user=["bob"], page=[7])
+    with pytest.raises(BatchFailedError, match="b.parquet has 'page' as int64, declared is string") as caught:
+        counts(start(topology))
+    assert isinstance(caught.value.__cause__, SpoutContractError)
+
+
+class Given(OpaquePartitionedSpout):
+    """Emits once, by reference, what it was given."""
+
+    outputFields = "user string, page string"
+
+    def __init__(self, emission: Any) -> None:
+        self.emission = emission
+
+    def getPartitions(self) -> list[str]:
+        return ["p"]
+
+    def emitPartitionBatch(self, attempt: Any, partition: str, lastMetadata: Any) -> Any:
+        return (self.emission, 1) if lastMetadata is None else (None, lastMetadata)
+
+
+def emissions(folder: Path, **columns: list[str]) -> list[Any]:
+    """The same columns in memory and in a file."""
+    write(folder / "emitted.parquet", **columns)
+    schema = FileSpout(folder / "emitted.parquet", "parquet").schema
+    return [ArrowEmission(pa.table(columns)), FilesEmission((str(folder / "emitted.parquet"),), schema)]
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["memory", "files"])
+def test_an_emission_meets_the_declared_fields_by_name(start: Any, tmp_path: Path, at: int) -> None:
+    emission = emissions(tmp_path, page=["/home", "/home"], user=["ann", "bob"])[at]
+    assert counts(start(counting(Given(emission)))) == {"/home": 2}
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["memory", "files"])
+def test_an_emission_of_other_fields_is_refused(start: Any, tmp_path: Path, at: int) -> None:
+    emission = emissions(tmp_path, page=["/home"], who=["ann"])[at]
+    with pytest.raises(BatchFailedError, match=r"\(page, who\), declared are \(user( string)?, page( string)?\)"):
+        counts(start(counting(Given(emission))))
+
+
+def test_the_fields_are_told_once(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "a.parquet", n=[1])
+    spout = FileSpout(tmp_path / "in", "parquet")
+    assert spout.schema.names == ["n"]
+    (tmp_path / "in" / "a.parquet").unlink()
+    assert spout.schema.names == ["n"]
+    assert spout == FileSpout(tmp_path / "in", "parquet")
+    hash(spout)
