@@ -16,6 +16,7 @@ from pyarrow import types as kinds
 from trident.base.callsite import site_of
 from trident.base.errors import SnapshotMovedError, StateValueError, TridentError, UserFunctionError
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
+from trident_state.binary import one_chunk
 from trident_state.store import Combine
 
 NO_ROOM = (
@@ -146,7 +147,7 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
             f"it was called with the stored {_kind(a)} and the batch's {_kind(b)}; nothing of the batch was applied"
         ) from error
     try:
-        return to_arrow(results, deltas.type)
+        return one_chunk(to_arrow(results, deltas.type))
     except NotAccepted as error:
         raise StateValueError(
             f"{where}: combine of {combine.name}, {site_of(function)}, gave {_kind(error.value)}, "
