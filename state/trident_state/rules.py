@@ -20,7 +20,8 @@ from trident_state.binary import one_chunk
 from trident_state.store import Combine
 
 NO_ROOM = (
-    "It stays frozen: give up log and states (topology.reset), and declare a wider type for the aggregator's output"
+    "It stays frozen: let this one state begin anew behind it (dropState), or give up log and all states "
+    "(topology.reset); and declare a wider type for the aggregator's output, or keep such values out"
 )
 """The way on for a batch that can never be applied, because a value does not fit its type."""
 
