@@ -38,7 +38,7 @@ from trident.runtime.committer import Committer, Turn
 from trident.runtime.coordinator import Coordinator, History, Rules, Status
 from trident.runtime.crash import reach
 from trident.runtime.deadlines import Deadlines
-from trident.runtime.frozen import FrozenOutput, freeze, with_skipped
+from trident.runtime.frozen import FrozenOutput
 from trident.runtime.log import TransactionLog
 from trident.runtime.reading import CommitGate
 from trident.runtime.settings import Settings
@@ -291,7 +291,7 @@ class GroupRun:
             result = self._slots.run(stage, inputs, attempt)
             results = self._committer.living(result.results)
             reach("run.after")
-            outputs = {name: freeze(r) for name, r in with_skipped(results, result.skipped).items()}
+            outputs = self._committer.frozen(results, result.skipped, attempt, 1)
             positions = self._sources.after(action.previous, action.plan, emissions)
             self._held[attempt] = _Held(results, outputs, positions)
             if self._over(attempt):

@@ -210,7 +210,17 @@ def _group_run(
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
     answers = _answers(stores, statics or {})
     committer = Committer(
-        group, log, begun.lease, stores, begun.births, settings.folder, pool, slots.run, answers, outlets
+        group,
+        log,
+        begun.lease,
+        stores,
+        begun.births,
+        settings.folder,
+        pool,
+        slots.run,
+        answers,
+        outlets,
+        settings.files,
     )
     history = begun.histories[group.name]
     committer.sweep()
