@@ -1,6 +1,7 @@
 """Binary Arrow arrays as what they are: bytes and offsets. The small tools that encodings are made of."""
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from trident.base.errors import StateValueError
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 MAX_BYTES = 2**31 - 1
 """What one binary array can hold: its offsets are 32 bits wide."""
@@ -29,7 +31,7 @@ def buffers_of(array: pa.Array) -> tuple[Bytes, Offsets]:
 def binary_of(data: Bytes, offsets: Offsets) -> pa.Array:
     """A binary array of these bytes, cut at these n + 1 offsets."""
     if len(data) > MAX_BYTES:
-        raise too_long(len(data))
+        raise TooLong(len(data))
     cuts = pa.py_buffer(np.ascontiguousarray(offsets, np.int32))
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, cuts, pa.py_buffer(np.ascontiguousarray(data))])
 
@@ -53,10 +55,9 @@ def repeated(value: bytes, count: int) -> pa.Array:
 def joined(*parts: pa.Array | bytes) -> pa.Array:
     """The parts of each row one after the other; bytes stand in every row."""
     as_arrow = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
-    try:
-        return pc.binary_join_element_wise(*as_arrow, pa.scalar(b"", pa.binary()))
-    except pa.ArrowInvalid as error:
-        raise too_long(sum(part.nbytes for part in parts if isinstance(part, pa.Array))) from error
+    if (size := sum(part.nbytes for part in parts if isinstance(part, pa.Array))) > MAX_BYTES:
+        raise TooLong(size)
+    return pc.binary_join_element_wise(*as_arrow, pa.scalar(b"", pa.binary()))
 
 
 def with_lengths(values: pa.Array) -> pa.Array:
@@ -80,12 +81,47 @@ def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
     if not isinstance(column, pa.ChunkedArray):
         return column
-    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    try:
+        whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    except pa.ArrowInvalid as error:  # offsets of 32 bits
+        raise TooLong(column.nbytes) from error
     if isinstance(whole, pa.ChunkedArray):
-        raise too_long(column.nbytes)
+        raise TooLong(column.nbytes)
     return whole
 
 
-def too_long(size: int) -> StateValueError:
+class TooLong(StateValueError):
     """More bytes than one array can hold."""
-    return StateValueError(f"{size} bytes of one column in one batch; at most {MAX_BYTES} can be encoded at once")
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size} bytes of one column; at most {MAX_BYTES} can be encoded at once")
+
+
+def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
+    """Do this with all of these rows, or half by half where an array cannot hold what comes of them.
+
+    How much comes of a row is known only when it was done: what is stored of it counts too.
+
+    >>> def work(rows):
+    ...     if rows.stop - rows.start > 2:
+    ...         raise TooLong(3)
+    ...     return rows.stop - rows.start
+    >>> list(in_halves(work, 0, 7))
+    [1, 2, 2, 2]
+    """
+    try:
+        done = work(slice(start, stop))
+    except (TooLong, pa.ArrowInvalid, pa.ArrowCapacityError):
+        if stop - start < 2:
+            raise
+    else:
+        yield done
+        return
+    middle = (start + stop) // 2
+    yield from in_halves(work, start, middle)
+    yield from in_halves(work, middle, stop)
+
+
+def together(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
+    """Arrays of one type, one after the other."""
+    return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays)

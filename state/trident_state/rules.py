@@ -16,10 +16,12 @@ from pyarrow import types as kinds
 from trident.base.callsite import site_of
 from trident.base.errors import SnapshotMovedError, StateValueError, TridentError, UserFunctionError
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
+from trident_state.binary import one_chunk
 from trident_state.store import Combine
 
 NO_ROOM = (
-    "It stays frozen: give up log and states (topology.reset), and declare a wider type for the aggregator's output"
+    "It stays frozen: let this one state begin anew behind it (dropState), or give up log and all states "
+    "(topology.reset); and declare a wider type for the aggregator's output, or keep such values out"
 )
 """The way on for a batch that can never be applied, because a value does not fit its type."""
 
@@ -146,7 +148,7 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
             f"it was called with the stored {_kind(a)} and the batch's {_kind(b)}; nothing of the batch was applied"
         ) from error
     try:
-        return to_arrow(results, deltas.type)
+        return one_chunk(to_arrow(results, deltas.type))
     except NotAccepted as error:
         raise StateValueError(
             f"{where}: combine of {combine.name}, {site_of(function)}, gave {_kind(error.value)}, "

@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from trident.base.attempt import Lease
+from trident_state.binary import in_halves, one_chunk, together
 from trident_state.fingerprint import write_fingerprint
 
 
@@ -112,7 +113,7 @@ class Update:
     """What one batch does to one state: each key once, with the batch's own combined value. Frozen content.
 
     keys: a table of the state's key fields, one row a key (one row and no column for a global value).
-    deltas: one value a row, of the state's value type.
+    deltas: one value a row, of the state's value type; a ChunkedArray where one array cannot hold them (2 GB).
     time: when the batch was planned (seconds since 1970), the same at every replay; None where nobody needs it.
     ttl: how long values live (seconds) by the rule that the batch was frozen under, infinity for ever; None: by the
     store's own.
@@ -120,9 +121,16 @@ class Update:
 
     txid: int
     keys: pa.Table
-    deltas: pa.Array
+    deltas: pa.Array | pa.ChunkedArray
     time: float | None = None
     ttl: float | None = None
+
+    def part(self, rows: slice) -> tuple[pa.Table, pa.Array]:
+        """Keys and deltas of some rows. Raises TooLong where one array cannot hold these deltas."""
+        start, count = rows.start, rows.stop - rows.start
+        if count == len(self.deltas):
+            return self.keys, one_chunk(self.deltas)
+        return self.keys.slice(start, count), one_chunk(self.deltas.slice(start, count))
 
     def life(self, own: float | None) -> float | None:
         """How long values live as of this batch; None: for ever. `own`: by the rule of the store."""
@@ -132,9 +140,18 @@ class Update:
 class Applied(msgspec.Struct, frozen=True):
     """What an `apply` came to. `values` are the values after the update, in the order of the keys, if asked for."""
 
-    values: pa.Array | None
+    values: pa.Array | pa.ChunkedArray | None
     written: int
     skipped: int
+
+
+def read_again(store: "Store", update: Update) -> pa.Array | pa.ChunkedArray:
+    """The values after an update that a store holds already."""
+
+    def read(rows: slice) -> pa.Array:
+        return store.read(update.part(rows)[0], update.txid).values
+
+    return together(list(in_halves(read, 0, len(update.deltas))))
 
 
 class Found(msgspec.Struct, frozen=True):

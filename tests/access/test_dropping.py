@@ -11,10 +11,10 @@ import pytest
 from tests.access.kit import Fed, counted, counting, fixed
 from tests.state.backing.maps import Meddled, PlainMap, SqliteMap
 from tests.support.server import RedisServer
-from trident import dropState, listStates, openState
+from trident import Count, Sum, TridentTopology, dropState, listStates, openState
 from trident.access import dropping
 from trident.access.places import read_place
-from trident.errors import FencedError, StateError, StateLostError, TopologyActiveError
+from trident.errors import FencedError, StateError, StateLostError, StateValueError, TopologyActiveError
 from trident.log import RedisLog
 from trident.runtime import crash, registry
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, StateIdentity
@@ -43,6 +43,31 @@ def test_a_dropped_state_begins_anew_with_the_next_batch_and_others_stay(
     with openState("wc", "counts", **(its or where)) as counts, openState("wc", "other", **where) as other:
         assert dict(counts.items()) == {"a": 1, "b": 1} and counts.asOfTxid == 3
         assert dict(other.items()) == {"a": 3, "b": 1}
+
+
+@pytest.mark.filterwarnings("ignore:state .sums. is new")
+@pytest.mark.parametrize("place", ["memory", "redis"])
+def test_a_batch_that_one_state_can_never_hold_leaves_the_others_theirs(
+    tmp_path: Path, shared_redis: RedisServer, place: str
+) -> None:
+    """The error names the way on that costs one state, and that way leads on."""
+
+    def topology(*batches: Any) -> TridentTopology:
+        made = TridentTopology()
+        words = made.newStream("words", fixed(*batches, fields="word string, n long")).groupBy("word")
+        words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        state = MemoryMapState.opaque() if place == "memory" else RedisMapState.opaque(shared_redis.url)
+        words.persistentAggregate(state, "n", Sum(), "sum", name="sums")
+        return made
+
+    batches = ([("a", 2**63 - 1)], [("a", 1), ("b", 1)], [("a", 5)])
+    with pytest.raises(StateValueError, match=r"let this one state begin anew behind it \(dropState\)"):
+        counted(topology(*batches), checkpointLocation=tmp_path)
+    dropState("wc", "sums", tmp_path, force=True, **({} if place == "memory" else {"url": shared_redis.url}))
+    with start_local(topology(*batches, [("c", 2)]), name="wc", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        assert dict(running.state("counts").items()) == {"a": 3, "b": 1, "c": 1}
+        assert dict(running.state("sums").items())["c"] == 2, "batches that were frozen by then are not in it"
 
 
 def test_a_state_that_a_driver_holds_is_not_touched(

@@ -89,11 +89,11 @@ def test_every_type_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_partitions_name_folders_and_stay_in_the_files(tmp_path: Path) -> None:
-    given = [("a/b", 1), ("a/b", 2), (None, 3), ("", 4), ("x=%", 5)]
+    given = [("a/b", 1), ("a/b", 2), (None, 3), ("", 4), ("x=%", 5), ("nul\0", 6)]
     run(written(tmp_path, given, partitionBy="word"), tmp_path)
     out = tmp_path / "out"
     folders = sorted(path.parent.name for path in (out / "txid=1").rglob("part-*"))
-    assert folders == ["word=__HIVE_DEFAULT_PARTITION__", "word=a%2Fb", "word=x%3D%25"]
+    assert folders == ["word=__HIVE_DEFAULT_PARTITION__", "word=a%2Fb", "word=nul%00", "word=x%3D%25"]
     assert sorted(rows(out), key=lambda row: row[1]) == given
 
 

@@ -169,7 +169,10 @@ def _accept_plain(value: Any, kind: pa.DataType, accepts: tuple[Any, ...]) -> An
     if isinstance(value, datetime.datetime):
         raise NotAccepted(value, kind, why="write .date()")
     if kinds.is_floating(kind):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise NotAccepted(value, kind, why="it is beyond the greatest double") from None
     return bytes(value) if kinds.is_binary(kind) else value
 
 

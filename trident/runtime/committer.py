@@ -24,6 +24,7 @@ from trident.base.errors import (
 from trident.base.values import conform
 from trident.compiler.engine import Result
 from trident.compiler.program import Group, Output, Stage
+from trident.compiler.spark.freeze import FileFolder
 from trident.compiler.states.updates import RunUpdate, Updated, compile_update
 from trident.compiler.windows.running import compile_late, compile_window
 from trident.compiler.windows.turn import RunLate, RunWindow, WindowTurn
@@ -40,7 +41,7 @@ from trident.plan.nodes import (
     WindowUpdate,
 )
 from trident.runtime.crash import reach
-from trident.runtime.frozen import freeze, with_life, with_skipped, without_skipped
+from trident.runtime.frozen import FrozenOutput, freeze, with_life, with_skipped, without_skipped
 from trident.runtime.frozen_batches import FrozenBatches
 from trident.runtime.hottest import Hottest, hottest_of
 from trident.runtime.lives import demand_this_log, of_another_life
@@ -92,6 +93,8 @@ class Committer:
     folder: Path
     code: UserCode
     waiting: Mapping[int, Names] = field(default_factory=dict)
+    files: Path | None = None
+    """Where large results go; None where no folder lives as long as the log."""
     healed: list[tuple[str, int, int]] = field(default_factory=list)
     _updates: dict[StateUpdate, RunUpdate] = field(default_factory=dict)
     _windows: dict[WindowUpdate, RunWindow] = field(default_factory=dict)
@@ -202,10 +205,8 @@ class Committer:
             results.update(ran.results)
             skipped.update(ran.skipped)
         results = self.living({**results, **self._updated(stage, txid, given)})
-        frozen = with_skipped(results, skipped)
-        self.log.freeze_stage(
-            self.lease, self.group.name, txid, stage.number, {name: freeze(r) for name, r in frozen.items()}
-        )
+        outputs = self.frozen(results, skipped, TransactionAttempt(txid, 0, self.lease.epoch), stage.number)
+        self.log.freeze_stage(self.lease, self.group.name, txid, stage.number, outputs)
         turn.skipped.update(skipped)
         reach("commit.stage.frozen")
         return results
@@ -370,6 +371,13 @@ class Committer:
         """How long the values of those states live whose values pass away."""
         lives = {step.state.name: getattr(step.state.factory, "ttlSecs", None) for step in self.group.states}
         return {name: float(life) for name, life in lives.items() if life is not None}
+
+    def frozen(
+        self, results: Mapping[str, Result], skipped: Mapping[str, int], attempt: TransactionAttempt, stage: int
+    ) -> dict[str, FrozenOutput]:
+        """A stage's results as the log keeps them."""
+        beside = None if self.files is None else FileFolder.of(self.files, self.group.name, attempt, stage)
+        return {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
 
     def sweep(self) -> None:
         """Delete the files of attempts of earlier epochs that never froze."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from trident.base.errors import LogCorruptError
 from trident.compiler.engine import FrozenFile, FrozenFiles, Result
+from trident.compiler.spark.freeze import FileFolder, write_frozen
 
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -35,8 +36,19 @@ class _Files(msgspec.Struct):
     schema: bytes
 
 
-def freeze(result: Result) -> FrozenOutput:
-    """A stage's result as the log keeps it."""
+MOST_IN_LOG = 64 << 20
+"""Bytes of a result, not compressed, that go into the log itself; SQLite takes 1 GB in a row, a server 512 MB."""
+
+_PART_ROWS = 65_536
+
+
+def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
+    """A stage's result as the log keeps it: within it, or where it is large in a file beside it, which is durable when
+    this returns."""
+    if isinstance(result, pa.Table) and beside is not None and result.nbytes > MOST_IN_LOG:
+        file = write_frozen(iter(result.to_batches(max_chunksize=_PART_ROWS)), beside.path, "driver", result.schema)
+        beside.sync()
+        result = FrozenFiles(beside.place, () if file is None else (file,), result.schema)
     if isinstance(result, FrozenFiles):
         body = msgspec.json.encode(_Files(result.folder, list(result.files), result.schema.serialize().to_pybytes()))
         return FrozenOutput(body, True, sum(f.rows for f in result.files), zlib.crc32(body))

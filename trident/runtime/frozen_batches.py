@@ -11,7 +11,7 @@ from trident.compiler.engine import Result
 from trident.compiler.spark.freeze import read_frozen
 from trident.runtime.frozen import life_of, thaw
 from trident.runtime.log import LogReading
-from trident_state.binary import one_chunk
+from trident_state.binary import TooLong, one_chunk
 from trident_state.store import Update
 
 
@@ -63,7 +63,11 @@ class FrozenBatches:
         return pa.concat_tables([result.schema.empty_table(), *read_frozen(self.folder, result)])
 
 
-def keys_and_values(table: pa.Table) -> tuple[pa.Table, pa.Array]:
-    """The key fields of a state's result, and its last field."""
+def keys_and_values(table: pa.Table) -> tuple[pa.Table, pa.Array | pa.ChunkedArray]:
+    """The key fields of a state's result, and its last field: in chunks where it is too long for one."""
     last = table.num_columns - 1
-    return table.select(list(range(last))), one_chunk(table.column(last))
+    keys, values = table.select(list(range(last))), table.column(last)
+    try:
+        return keys, one_chunk(values)
+    except TooLong:
+        return keys, values

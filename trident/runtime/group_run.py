@@ -43,7 +43,7 @@ from trident.runtime.attempts import Attempts
 from trident.runtime.committer import Committer, Turn
 from trident.runtime.coordinator import Coordinator, History, Rules
 from trident.runtime.crash import reach
-from trident.runtime.frozen import FrozenOutput, freeze, with_skipped
+from trident.runtime.frozen import FrozenOutput
 from trident.runtime.log import BatchRecord, TransactionLog
 from trident.runtime.reading import CommitGate
 from trident.runtime.settings import Settings
@@ -318,7 +318,7 @@ class GroupRun:
             result = self._code.run_first(stage, inputs, attempt, partial(self._run_failed, attempt))
             results = self._committer.living(result.results)
             reach("run.after")
-            outputs = {name: freeze(r) for name, r in with_skipped(results, result.skipped).items()}
+            outputs = self._committer.frozen(results, result.skipped, attempt, 1)
             positions = self._sources.after(action.previous, action.plan, emissions)
             batch = BatchRecord(action.plan, self._times[attempt.txid], self._outline)
             self._held[attempt] = _Held(results, outputs, positions, batch)

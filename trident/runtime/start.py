@@ -216,8 +216,8 @@ def _group_run(
     slots = Slots(lambda: engine.slot(group), settings.folder / SCRATCH)
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
     code = UserCode(sources.calls, slots, _answers(stores, statics or {}), outlets, pool)
-    waiting = begun.waiting[group.name]
-    committer = Committer(group, log, begun.lease, stores, begun.births, settings.folder, code, waiting)
+    waiting, files = begun.waiting[group.name], settings.files
+    committer = Committer(group, log, begun.lease, stores, begun.births, settings.folder, code, waiting, files)
     history = begun.histories[group.name]
     committer.sweep()
     for state in stores:

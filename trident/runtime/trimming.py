@@ -49,7 +49,9 @@ class Trimming:
             return
         settings = self._settings
         gone = self._log.trim(self._lease, self._group, needed, settings.keepBatches, settings.rewindBytes)
-        self._committer.forget(gone)
+        if gone:
+            self._log.sync(self._lease)  # else a power loss brings batches back whose files are gone
+            self._committer.forget(gone)
         reach("trim.after")
 
     def secured(self, committed: int) -> int:

@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,7 @@ from trident_state.backing.calls import Calls
 from trident_state.backing.maps import RULES
 from trident_state.backing.meta import Meta, read_meta
 from trident_state.backing.protocol import META, BackingMap
+from trident_state.binary import in_halves, together
 from trident_state.keys import check_key_types, decode_keys, encode_keys
 from trident_state.records.forms import ValueForm, records_of, unpacked
 from trident_state.rules import as_of, combined
@@ -35,7 +38,16 @@ from trident_state.store import (
     StateShape,
     StoreReport,
     Update,
+    read_again,
 )
+
+
+class _Change(NamedTuple):
+    """What an update comes to for some of its keys: the rows and records to be written, and all values after it."""
+
+    rows: list[int]
+    records: list[bytes]
+    values: pa.Array
 
 
 class BackingStore:
@@ -103,33 +115,36 @@ class BackingStore:
     # --- write -----------------------------------------------------------------------------------------------
 
     def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
-        encoded = self._encoded(update.keys)
-        self._demand_shape(update, encoded)
-        keys = encoded.to_pylist()
+        keys = self._keys(update)
         with self._writing:
             text, *records = self._calls.get([META, *keys])
             meta = self._demand_turn(text, lease, update.txid)
             if meta.marker >= update.txid:
-                found = self.read(update.keys, update.txid).values if values else None
-                return Applied(found, 0, len(keys))
-            stored = unpacked(self._records, records, self._where)
-            if (last := int(stored.txids.max(initial=-1))) > update.txid:
-                raise StateCorruptError(
-                    f"{self._where}: a key was changed by batch {last}, the state's marker is {meta.marker}: "
-                    f"batch {update.txid} cannot be applied"
-                )
-            turn = self._rule.turn(stored, update.txid)
-            rows = pa.array(np.flatnonzero(turn.rows))
-            base = turn.base.take(rows)
-            after = combined(self._shape.combine, base, update.deltas.take(rows), self._where)
-            written = self._records.pack(update.txid, after, base).to_pylist()
-            self._write(text, meta, update.txid, [keys[row] for row in rows.to_pylist()], written)
-        whole = None
-        if values:
-            place = np.arange(len(keys))
-            place[turn.rows] = len(keys) + np.arange(len(after))
-            whole = pa.concat_arrays([stored.values, after]).take(pa.array(place))
-        return Applied(whole, len(after), len(keys) - len(after))
+                return Applied(read_again(self, update) if values else None, 0, len(keys))
+            parts = list(in_halves(partial(self._change, update, meta, records), 0, len(keys)))
+            moved = [keys[row] for part in parts for row in part.rows]
+            self._write(text, meta, update.txid, moved, [record for part in parts for record in part.records])
+        whole = together([part.values for part in parts]) if values else None
+        return Applied(whole, len(moved), len(keys) - len(moved))
+
+    def _change(self, update: Update, meta: Meta, records: list[bytes | None], part: slice) -> _Change:
+        """What an update comes to for some of its keys, of which these are all records."""
+        stored = unpacked(self._records, records[part], self._where)
+        if (last := int(stored.txids.max(initial=-1))) > update.txid:
+            raise StateCorruptError(
+                f"{self._where}: a key was changed by batch {last}, the state's marker is {meta.marker}: "
+                f"batch {update.txid} cannot be applied"
+            )
+        turn = self._rule.turn(stored, update.txid)
+        moved = np.flatnonzero(turn.rows)
+        rows = pa.array(moved)
+        base = turn.base.take(rows)
+        after = combined(self._shape.combine, base, update.part(part)[1].take(rows), self._where)
+        place = np.arange(len(stored.txids))
+        place[moved] = len(place) + np.arange(len(after))
+        values = pa.concat_arrays([stored.values, after]).take(pa.array(place))
+        written = self._records.pack(update.txid, after, base).to_pylist()
+        return _Change((part.start + moved).tolist(), written, values)
 
     def _write(self, text: bytes | None, meta: Meta, txid: int, keys: list[bytes], records: list[bytes]) -> None:
         """Put the entries, and the marker after them (or with them, where that is one atomic step)."""
@@ -275,14 +290,18 @@ class BackingStore:
             )
         return meta
 
-    def _demand_shape(self, update: Update, encoded: pa.Array) -> None:
-        if len(encoded) != len(update.deltas) or update.deltas.type != self._shape.value:
+    def _keys(self, update: Update) -> list[bytes]:
+        """The keys of an update, which must be of this state's shape."""
+        if update.keys.num_rows != len(update.deltas) or update.deltas.type != self._shape.value:
             raise StateValueError(
                 f"{self._where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
-                f"for {len(encoded)} keys; the state holds {self._shape.value}"
+                f"for {update.keys.num_rows} keys; the state holds {self._shape.value}"
             )
-        if len(encoded.unique()) != len(encoded):
+        parts = in_halves(lambda part: self._encoded(update.part(part)[0]).to_pylist(), 0, len(update.deltas))
+        keys = [key for part in parts for key in part]
+        if len(set(keys)) != len(keys):
             raise StateValueError(f"{self._where}: batch {update.txid} names a key twice; nothing of it was applied")
+        return keys
 
     def _encoded(self, keys: pa.Table) -> pa.Array:
         if not same_types(keys.schema, self._shape.keys):

@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from trident_state.binary import one_chunk
+
 Slots = npt.NDArray[np.int64]
 _Bits = npt.NDArray[Any]
 
@@ -65,7 +67,7 @@ class Column:
     def unpack(self, cells: Cells) -> pa.Array:
         """Cells as an Arrow array of this type."""
         if not self.fixed:
-            return pa.array(cells.data, self.kind, mask=~cells.valid, from_pandas=False)
+            return one_chunk(pa.array(cells.data, self.kind, mask=~cells.valid, from_pandas=False))
         count = len(cells)
         whole = np.count_nonzero(cells.valid) == count
         mask = None if whole else pa.py_buffer(np.packbits(cells.valid, bitorder="little"))

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.clock import Clock
 from trident.base.errors import FencedError, StateOwnedError, StateShapeError
+from trident_state.binary import in_halves
 from trident_state.expiry import Expiry
 from trident_state.keys import hash_keys
 from trident_state.memory.columns import Cells, Column, Slots
@@ -238,12 +239,15 @@ def _schema(value: pa.DataType, versioned: bool) -> pa.Schema:
 
 def _batches(cut: Cut) -> Iterator[pa.RecordBatch]:
     schema = _schema(cut.column.kind, cut.triples.prevs is not None)
-    for at in range(0, len(cut.slots), _ROWS):
-        triples = cut.triples[at : at + _ROWS]
-        keys = cut.keys.stored.take(cut.slots[at : at + _ROWS])
+
+    def batch(rows: slice) -> pa.RecordBatch:
+        triples, keys = cut.triples[rows], cut.keys.stored.take(cut.slots[rows])
         cells = [triples.values] if triples.prevs is None else [triples.values, triples.prevs]
         columns = [keys, pa.array(triples.txids), *(cut.column.unpack(column) for column in cells)]
-        yield pa.record_batch(columns, schema=schema)
+        return pa.record_batch(columns, schema=schema)
+
+    for at in range(0, len(cut.slots), _ROWS):
+        yield from in_halves(batch, at, min(at + _ROWS, len(cut.slots)))
 
 
 def _restore(entries: Entries, batch: pa.RecordBatch, forgotten: int) -> None:

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -22,6 +23,7 @@ from trident.base.errors import (
     StateValueError,
 )
 from trident.base.types import same_types
+from trident_state.binary import in_halves, together
 from trident_state.expiry import Expiry, kept
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory.columns import Cells, Slots
@@ -40,6 +42,7 @@ from trident_state.store import (
     StateShape,
     StoreReport,
     Update,
+    read_again,
 )
 
 _log = logging.getLogger("trident.state")
@@ -60,7 +63,8 @@ class Pace:
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """What an update comes to, before anything is written: the entries to write, and all values after it."""
+    """What an update, or a part of it, comes to before anything is written: the entries to write, and all values after
+    it."""
 
     encoded: pa.Array
     hashes: Hashes
@@ -184,25 +188,26 @@ class MemoryStore:
             entries = self._ready()
             marker = self._demand_turn(lease, update.txid)
             if marker >= update.txid:
-                found = self.read(update.keys, update.txid).values if values else None
-                return Applied(found, 0, len(update.deltas))
+                return Applied(read_again(self, update) if values else None, 0, len(update.deltas))
             expiry = self._expiry.after(update.txid, update.time, update.life(self._ttl), self._where)
-            change = self._change(entries, update, expiry)
-            if not self._has_room(entries, change) and self._collect():
+            changes = self._changes(entries, update, expiry)
+            if not self._has_room(entries, changes) and self._collect():
                 entries = self._ready()
-                change = self._change(entries, update, expiry)
-            self._demand_room(entries, change)
+                changes = self._changes(entries, update, expiry)
+            self._demand_room(entries, changes)
             self._opened = update.txid
-            self._write(entries, change)
+            for change in changes:
+                self._write(entries, change)
             with self._triples:  # marker and cutoff are one for readers
                 self._marker, self._expiry = update.txid, expiry
             self._opened = None
-            written = len(change.slots)
+            written = sum(len(change.slots) for change in changes)
             self._unsaved += written * (entries.bytes // max(1, len(entries)))
             if len(entries) >= self._look_at:
                 self._collect()
             self._snapshot_if_due()
-        return Applied(change.values if values else None, written, len(update.deltas) - written)
+        after = together([change.values for change in changes]) if values else None
+        return Applied(after, written, len(update.deltas) - written)
 
     def _demand_turn(self, lease: Lease, txid: int) -> int:
         """The marker, if this driver may commit `txid` now."""
@@ -216,9 +221,15 @@ class MemoryStore:
             raise StateBehindError(f"{self._where} stands at txid {marker}, batch {txid} cannot be next", marker)
         return marker
 
-    def _change(self, entries: Entries, update: Update, expiry: Expiry) -> _Change:
-        encoded, hashes = self._encoded(update.keys)
-        self._demand_shape(update, encoded, hashes)
+    def _changes(self, entries: Entries, update: Update, expiry: Expiry) -> list[_Change]:
+        """What an update comes to, all of it before anything is written; in parts where it is too long for one."""
+        self._demand_shape(update)
+        return list(in_halves(partial(self._change, entries, update, expiry), 0, len(update.deltas)))
+
+    def _change(self, entries: Entries, update: Update, expiry: Expiry, part: slice) -> _Change:
+        keys, deltas = update.part(part)
+        encoded, hashes = self._encoded(keys)
+        self._demand_distinct(update, encoded, hashes)
         slots = entries.index.keys.find(encoded, hashes)
         before = entries.take(slots)
         if (last := int(before.txids.max(initial=NOTHING))) > update.txid:
@@ -229,12 +240,12 @@ class MemoryStore:
         stored = kept(entries.value.unpack(before.values), before.txids, expiry.cutoff)
         rows = np.flatnonzero(before.txids != update.txid)
         if len(rows) == len(slots):
-            after = self._combined(stored, update.deltas)
+            after = self._combined(stored, deltas)
             moved = _moved(entries, before, after, update.txid, expiry.before)
             return _Change(encoded, hashes, slots, before, moved, after)
         # a commit of this very batch was interrupted: what it wrote stays, the rest follows
         some = pa.array(rows)
-        after = self._combined(stored.take(some), update.deltas.take(some))
+        after = self._combined(stored.take(some), deltas.take(some))
         place = np.arange(len(slots))
         place[rows] = len(slots) + np.arange(len(rows))
         whole = pa.concat_arrays([stored, after]).take(pa.array(place))
@@ -271,27 +282,29 @@ class MemoryStore:
         before = (-1 if self._marker is None else self._marker) - 1
         return before if self._snapshots.folder is None else min(before, self._snapshots.whole())
 
-    def _has_room(self, entries: Entries, change: _Change) -> bool:
+    def _has_room(self, entries: Entries, changes: list[_Change]) -> bool:
         if self._max_bytes is None:
             return True
-        growth = entries.growth(change.encoded, change.before, change.after)
+        growth = _growth(entries, changes)
         return growth <= 0 or entries.bytes + growth <= self._max_bytes
 
-    def _demand_room(self, entries: Entries, change: _Change) -> None:
-        if not self._has_room(entries, change):
+    def _demand_room(self, entries: Entries, changes: list[_Change]) -> None:
+        if not self._has_room(entries, changes):
             assert self._max_bytes is not None
-            growth = entries.growth(change.encoded, change.before, change.after)
+            growth = _growth(entries, changes)
             raise StateFullError(
                 f"{self._where} holds {entries.bytes:,} bytes in {len(entries):,} keys; {growth:,} more for this batch "
                 f"go beyond maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes or use RedisMapState"
             )
 
-    def _demand_shape(self, update: Update, encoded: pa.Array, hashes: Hashes) -> None:
-        if len(encoded) != len(update.deltas) or update.deltas.type != self._shape.value:
+    def _demand_shape(self, update: Update) -> None:
+        if update.keys.num_rows != len(update.deltas) or update.deltas.type != self._shape.value:
             raise StateValueError(
                 f"{self._where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
-                f"for {len(encoded)} keys; the state holds {self._shape.value}"
+                f"for {update.keys.num_rows} keys; the state holds {self._shape.value}"
             )
+
+    def _demand_distinct(self, update: Update, encoded: pa.Array, hashes: Hashes) -> None:
         ordered = np.sort(hashes)
         if (ordered[1:] == ordered[:-1]).any() and len(encoded.unique()) != len(encoded):
             raise StateValueError(f"{self._where}: batch {update.txid} names a key twice; nothing of it was applied")
@@ -328,14 +341,16 @@ class MemoryStore:
         self._demand_reached(asOf)
         entries = self._ready()
         keys = entries.index.keys
-        for page in pages(keys, pageRows):
-            values = self._visible(entries, page, asOf, time)
-            stored = keys.stored.take(page)
+
+        def rows(page: slice) -> pa.Table:
+            values, stored = self._visible(entries, page, asOf, time), keys.stored.take(page)
             if values.null_count:
                 there = values.is_valid()
                 stored, values = stored.filter(there), values.filter(there)
-            if len(stored):
-                yield decode_keys(stored, self._shape.keys).append_column("value", values)
+            return decode_keys(stored, self._shape.keys).append_column("value", values)
+
+        for page in pages(keys, pageRows):
+            yield from (table for table in in_halves(rows, page.start, page.stop) if table.num_rows)
 
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
         encoded, hashes = self._encoded(keys)
@@ -471,6 +486,10 @@ class MemoryStore:
 
 def _in_a_thread(name: str, work: Callable[[], None]) -> None:
     threading.Thread(target=work, name=name, daemon=True).start()
+
+
+def _growth(entries: Entries, changes: list[_Change]) -> int:
+    return sum(entries.growth(change.encoded, change.before, change.after) for change in changes)
 
 
 def _moved(entries: Entries, before: Triples, after: pa.Array, txid: int, forgotten: int) -> Triples:

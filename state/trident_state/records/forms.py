@@ -21,7 +21,17 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import StateCorruptError, TypeDeclarationError
-from trident_state.binary import Bytes, Offsets, buffers_of, columns_of, gathered, joined, lengths_of, rows_of
+from trident_state.binary import (
+    Bytes,
+    Offsets,
+    buffers_of,
+    columns_of,
+    gathered,
+    joined,
+    lengths_of,
+    one_chunk,
+    rows_of,
+)
 from trident_state.encoding import (
     decode_column,
     encode_column,
@@ -190,6 +200,6 @@ def _there(records: pa.Array) -> npt.NDArray[np.bool_]:
 def unpacked(form: Records, records: Sequence[bytes | None], where: str) -> Triples:
     """What a server answered, as triples; StateCorruptError, which names the state, where it is no such record."""
     try:
-        return form.unpack(pa.array(records, pa.binary()))
+        return form.unpack(one_chunk(pa.array(records, pa.binary())))
     except StateCorruptError as error:
         raise StateCorruptError(f"{where}: {error}; what is stored was not written by this library") from error

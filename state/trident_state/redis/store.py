@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateUnavailableError, StateValueError
 from trident.base.types import same_types
+from trident_state.binary import in_halves, together
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types, encode_keys
 from trident_state.records.forms import ValueForm, records_of
@@ -143,40 +144,54 @@ class RedisStore:
     # --- write -----------------------------------------------------------------------------------------------
 
     def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
-        encoded = self._encoded(update.keys)
-        if len(encoded) != len(update.deltas) or update.deltas.type != self._shape.value:
+        if update.keys.num_rows != len(update.deltas) or update.deltas.type != self._shape.value:
             raise StateValueError(
                 f"{self._where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
-                f"for {len(encoded)} keys; the state holds {self._shape.value}"
+                f"for {update.keys.num_rows} keys; the state holds {self._shape.value}"
             )
         with self._writing:
-            placed = place_distinct(encoded, self._layout(), f"{self._where}: batch {update.txid}")
-            deltas = placed.arranged(update.deltas)
-            before = self._expiry_at(update.txid - 1)
-            expiry = None
-            life = update.life(self._ttl)
+            before, expiry, life = self._expiry_at(update.txid - 1), None, update.life(self._ttl)
             if before is not None and (life is not None or before.cutoff > 0):
                 expiry = before.after(update.txid, update.time, life, self._where)
-            written = self._writer.write(Task(lease, update.txid, placed, deltas, values, expiry))
+            tasks = list[Task]()
+
+            def write(rows: slice) -> Applied:
+                whole = rows == slice(0, len(update.deltas))
+                keys, deltas = update.part(rows)
+                placed = place_distinct(self._encoded(keys), self._layout(), f"{self._where}: batch {update.txid}")
+                part = None if whole else rows.start
+                task = Task(lease, update.txid, placed, placed.arranged(deltas), values, expiry, part)
+                applied = self._write(task)
+                tasks.append(task)
+                return applied
+
+            parts = list(in_halves(write, 0, len(update.deltas)))
+            if len(parts) > 1:
+                self._writer.commit(tasks)
             if before is not None:
                 self._passed = {update.txid: expiry or before}
-            removed = written.removed
-            if self._shape.combine.native == "put" and update.deltas.null_count:  # also of a try whose reply was lost
-                removed = encoded.filter(update.deltas.is_null())
-            if removed is not None:
-                self._clearing.note(update.txid, removed)
-                while len(self._clearing) > _CLEARED_LATER and self._clearing.clear(placed.layout, lease, update.txid):
-                    pass
-        found = None
-        if values:
-            assert written.values is not None
-            found = written.values
+        written = sum(part.written for part in parts)
+        after = together([part.values for part in parts]) if values else None
+        return Applied(after, written, len(update.deltas) - written)
+
+    def _write(self, task: Task) -> Applied:
+        """Write an update, or a part of it, and note what it removes."""
+        written, placed = self._writer.write(task), task.keys
+        removed = written.removed
+        if self._shape.combine.native == "put" and task.deltas.null_count:  # also of a try whose reply was lost
+            removed = placed.keys.filter(task.deltas.is_null())
+        if removed is not None:
+            self._clearing.note(task.txid, removed)
+            while len(self._clearing) > _CLEARED_LATER and self._clearing.clear(placed.layout, task.lease, task.txid):
+                pass
+        found = written.values
+        if found is not None:
             if not written.known.all():
                 late = placed.where(~written.known)
-                read, _ = self._reader.read(late, update.txid, lease)
+                read, _ = self._reader.read(late, task.txid, task.lease)
                 found = pc.if_else(pa.array(written.known), found, spread(~written.known, read))
             found = placed.restored(found)
-        return Applied(found, written.moved, len(encoded) - written.moved)
+        return Applied(found, written.moved, len(placed) - written.moved)
 
     def _expiry_at(self, txid: int) -> Expiry | None:
         """What has passed away as of this txid; None where no group stands there, so that none takes the next batch.

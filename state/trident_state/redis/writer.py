@@ -5,7 +5,7 @@ round trip. Any other combiner is Python's: open and read in one round trip, com
 put names the txid that was read for each key and is refused where another one stands.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -38,7 +38,8 @@ Flags = npt.NDArray[np.bool_]
 
 class Task(msgspec.Struct, frozen=True):
     """One update, its keys placed; `deltas` in the order of the placement. `wanted`: the values after it.
-    `expiry`: what has passed away as of it; None in a state that never forgot anything."""
+    `expiry`: what has passed away as of it; None in a state that never forgot anything.
+    `part`: of an update that is too long for one; the first of them opens the txid, and `Writer.commit` ends it."""
 
     lease: Lease
     txid: int
@@ -46,6 +47,7 @@ class Task(msgspec.Struct, frozen=True):
     deltas: pa.Array
     wanted: bool
     expiry: Expiry | None = None
+    part: int | None = None
 
     @property
     def fence(self) -> tuple[bytes, bytes, bytes]:
@@ -55,6 +57,11 @@ class Task(msgspec.Struct, frozen=True):
     @property
     def groups(self) -> range:
         return range(self.keys.layout.groups)
+
+    @property
+    def counts(self) -> list[int]:
+        """How many keys each group has."""
+        return [rows.stop - rows.start for rows in map(self.keys.group, self.groups)]
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -82,6 +89,11 @@ class Writer:
         except _ScriptsGone:
             self._link.load()
             return self._write(task)
+
+    def commit(self, parts: list[Task]) -> None:
+        """Commit an update that was written in parts."""
+        counts = [sum(each) for each in zip(*(task.counts for task in parts), strict=True)]
+        self._demand_committed(parts[0], self._commits(parts[0], parts[0].groups, counts))
 
     def _write(self, task: Task) -> Written:
         if self._merges():
@@ -119,8 +131,8 @@ class Writer:
                     counts = np.array(chunk.counts, "<u4").tobytes()
                     parts = (counts, fields[a:b], slots[8 * a : 8 * b], nulls[a:b])
                     yield call(MERGE, _names(task, group, chunk), *task.fence, *parts, *how)
-            if len(task.groups) == 1:  # one round trip; several groups commit when all are known to have put
-                yield self._commit(task, 0)
+            if len(task.groups) == 1 and task.part is None:  # one round trip; several groups commit when all have put
+                yield self._commit(task, 0, task.counts[0])
 
         replies = iter(self._link.exchange(commands()))
         moved, known, rows = 0, np.ones(len(task.keys), np.bool_), list[bytes]()
@@ -225,8 +237,8 @@ class Writer:
                     counts = np.array(chunk.counts, "<u4").tobytes()
                     parts = (counts, fields[a:b], read[8 * a : 8 * b], packed[a:b], form)
                     yield call(PUT, _names(task, group, chunk), *task.fence, *parts)
-            if len(groups) == 1:
-                yield self._commit(task, groups[0])
+            if len(groups) == 1 and task.part is None:
+                yield self._commit(task, groups[0], task.counts[groups[0]])
 
         replies = iter(self._link.exchange(commands()))
         puts = [next(replies) for group in groups for _ in chunks[group]]
@@ -240,13 +252,12 @@ class Writer:
 
     def _open(self, task: Task, group: int) -> bytes:
         layout = task.keys.layout
-        return call(OPEN, [layout.packed_metas[group]], *task.fence, b"%d" % layout.buckets, b"%d" % self._bare)
+        anew = self._bare and not task.part
+        return call(OPEN, [layout.packed_metas[group]], *task.fence, b"%d" % layout.buckets, b"%d" % anew)
 
-    def _commit(self, task: Task, group: int) -> bytes:
-        rows = task.keys.group(group)
+    def _commit(self, task: Task, group: int, keys: int) -> bytes:
         forgotten = () if task.expiry is None else (msgspec.json.encode(task.expiry),)
-        meta = task.keys.layout.packed_metas[group]
-        return call(COMMIT, [meta], *task.fence, b"%d" % (rows.stop - rows.start), *forgotten)
+        return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % keys, *forgotten)
 
     def _opened(self, task: Task, reply: Reply) -> bool:
         """Whether the txid is open now; False where the group is at or past it."""
@@ -257,8 +268,14 @@ class Writer:
 
     def _commit_groups(self, task: Task, groups: list[int], replies: Iterator[Reply]) -> None:
         """Commit the groups that put; the reply of a single one may be there already."""
-        answers = list(replies) or self._link.exchange([self._commit(task, group) for group in groups])
-        for reply in answers if groups else ():
+        if groups and task.part is None:
+            self._demand_committed(task, list(replies) or self._commits(task, groups, task.counts))
+
+    def _commits(self, task: Task, groups: Iterable[int], counts: Sequence[int]) -> list[Reply]:
+        return self._link.exchange([self._commit(task, group, counts[group]) for group in groups])
+
+    def _demand_committed(self, task: Task, replies: list[Reply]) -> None:
+        for reply in replies:
             if not (isinstance(reply, list) and reply[0] == b"DONE"):  # a try whose reply was lost may have done it
                 self._accepted(task, reply)
 

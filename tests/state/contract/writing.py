@@ -1,5 +1,6 @@
 """Apply: the rule of values, txids, repeats, refusals."""
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from tests.state.contract.place import (
     opened,
 )
 from trident.base.errors import StateBehindError, StateError, StateValueError, UserFunctionError
+from trident_state import binary
 from trident_state.store import Applied, Combine, StateKind, Update
 
 MANY = 2_500
@@ -179,6 +181,61 @@ class WriteContract:
         with pytest.raises(StateValueError, match=r"Mine.*(str|'12').*bigint"):
             setting.apply(store, 2, {1: 2})
         assert (marker(store), setting.read(store, [1], None)) == (1, [1])
+
+    # --- what is too long for one array ----------------------------------------------------------------------
+
+    @every_kind
+    @pytest.mark.parametrize("form", ["text", "numbers", "numbers, combined here"])
+    def test_an_update_that_is_too_long_for_one_array_is_written_in_parts(
+        self, place: Place, kind: StateKind, form: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An array holds 2 GB; here it is told that it holds less."""
+        if form == "text":
+            setting = Setting(place, kind, value=pa.string(), combine=JOIN)
+            first, second = ({n: f"{n}-{txid}" * 5 for n in range(300)} for txid in (1, 2))
+        else:
+            native: Any = "sum" if form == "numbers" else None
+            setting = Setting(place, kind, combine=Combine("Sum", COUNT.function, native))
+            first, second = ({n: n + txid for n in range(300)} for txid in (1, 2))
+        store = setting.started()
+        monkeypatch.setattr(binary, "MAX_BYTES", 1_500)
+        setting.apply(store, 1, first)
+        update = setting.update(2, second)
+        chunked = pa.chunked_array([update.deltas.slice(0, 100), update.deltas.slice(100)])
+        applied = store.apply(FIRST, replace(update, deltas=chunked), values=True)
+        expected = [first[n] + second[n] for n in second]
+        assert applied.values is not None and applied.values.to_pylist() == expected
+        assert (applied.written, applied.skipped, marker(store), opened(store)) == (300, 0, 2, {None})
+        again = store.apply(FIRST, update, values=True)
+        assert again.values is not None and (again.values.to_pylist(), again.written) == (expected, 0)
+        monkeypatch.undo()
+        assert entries(store, None, page_rows=1000) == {(f"w{n}",): first[n] + second[n] for n in second}
+        if kind is not StateKind.NON_TRANSACTIONAL:
+            assert entries(store, 1, page_rows=1000) == {(f"w{n}",): first[n] for n in first}
+
+    @every_kind
+    def test_one_that_broke_off_between_two_parts_is_finished(
+        self, place: Place, kind: StateKind, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        setting = Setting(place, kind, value=pa.string(), combine=JOIN)
+        store = setting.started()
+        setting.apply(store, 1, {n: "a" * 20 for n in range(300)})
+        place.secure(store)
+        monkeypatch.setattr(binary, "MAX_BYTES", 1_500)
+        poisoned = Combine("Join", lambda stored, delta: stored + delta if delta != "!" else 1 / 0)
+        broken = replace(setting, combine=poisoned).open()
+        broken.acquire(FIRST)
+        with pytest.raises(UserFunctionError, match="division by zero"):
+            setting.apply(broken, 2, {n: "b" for n in range(299)} | {299: "!"})
+        assert marker(broken) == 1
+        place.secure(broken)
+        setting.apply(broken, 2, {n: "b" for n in range(300)})
+        monkeypatch.undo()
+        expected = "a" * 20 + "b"
+        found = entries(broken, None, page_rows=1000)
+        assert marker(broken) == 2
+        if kind is not StateKind.NON_TRANSACTIONAL:  # at least once: what was put is put again
+            assert set(found.values()) == {expected}
 
     # --- refusals --------------------------------------------------------------------------------------------
 

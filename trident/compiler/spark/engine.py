@@ -20,8 +20,8 @@ from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.expressions import Learned
 from trident.compiler.spark.frames import SparkFrames
-from trident.compiler.spark.freeze import reachable
-from trident.compiler.spark.jobs import FileFolder, StageJob
+from trident.compiler.spark.freeze import FileFolder, reachable
+from trident.compiler.spark.jobs import StageJob
 from trident.compiler.spark.native import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
 from trident.compiler.tuples.letters import Caught, Letters
@@ -65,8 +65,7 @@ class SparkEngine:
         with self._lock:
             if self._reached is None:
                 self._reached = reachable(session, self._checkpoint / "frozen")
-        place = f"frozen/{group.name}/{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage.number}"
-        return FileFolder(self._checkpoint, place) if self._reached else None
+        return FileFolder.of(self._checkpoint, group.name, attempt, stage.number) if self._reached else None
 
     def compile_request(self, plan: RequestPlan) -> Answer:
         """A DRPC function; what has no Python form in it is a Spark job for each such step."""

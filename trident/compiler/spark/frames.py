@@ -47,30 +47,39 @@ class SparkFrames:
         """See `Frames.frame`."""
         with active_session_kept():
             if isinstance(result, FrozenFiles):
-                return self._read(result, schema)
+                if self._reaches(self._folder / "frozen"):
+                    return self._read(result, schema)
+                result = pa.concat_tables(read_frozen(self._folder, result))
             scratch.mkdir(parents=True, exist_ok=True)
             frame = ArrowEmission(result).dataframe(self.session, scratch)
             return frame.to(schema) if frame.schema != schema else frame
 
     def _read(self, frozen: FrozenFiles, schema: StructType) -> DataFrame:
         """A task a file. Each is checked against what was frozen before a row of it is seen."""
-        return self._numbers(frozen).mapInArrow(ReadFrozen(str(self._checkpoint), frozen), schema)
+        return self._numbers(frozen).mapInArrow(ReadFrozen(str(self._folder), frozen), schema)
+
+    @property
+    def _folder(self) -> Path:
+        assert self._checkpoint is not None, "files are only written under a checkpoint"
+        return self._checkpoint
+
+    def _reaches(self, folder: Path) -> bool:
+        """Whether the workers see this folder: what the driver wrote may be out of their sight."""
+        if folder not in self._reached:
+            self._reached[folder] = reachable(self.session, folder)
+        return self._reached[folder]
 
     def _numbers(self, frozen: FrozenFiles) -> DataFrame:
         """The number of each file, in a partition of its own."""
-        assert self._checkpoint is not None, "files are only written under a checkpoint"
         count = len(frozen.files)
         return self.session.range(0, count, 1, max(1, count))
 
     def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
         """The rows of frozen files as hidden Parquet files in `folder`, written by the workers; None where these do
         not reach it."""
-        place = folder.parent
-        if place not in self._reached:
-            self._reached[place] = reachable(self.session, place)
-        if not self._reached[place]:
+        if not self._reaches(folder.parent) or not self._reaches(self._folder / "frozen"):
             return None
-        function = WriteFrozen(str(self._checkpoint), frozen, str(folder), tuple(partitions))
+        function = WriteFrozen(str(self._folder), frozen, str(folder), tuple(partitions))
         try:
             told = self._numbers(frozen).mapInArrow(function, spark_schema(PART)).toArrow()
         except Exception as error:

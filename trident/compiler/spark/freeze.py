@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from trident.base.attempt import TransactionAttempt
 from trident.base.errors import LogCorruptError
 from trident.base.values import conform
 from trident.compiler.engine import FrozenFile, FrozenFiles
@@ -23,6 +24,30 @@ from trident.compiler.spark.worker import Batches, OnWorker
 
 MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.int64()), ("checksum", pa.int64())])
 """What a task tells of the file that it wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFolder:
+    """Where an attempt's large results go: a folder relative to the checkpoint."""
+
+    checkpoint: Path
+    place: str
+
+    @classmethod
+    def of(cls, checkpoint: Path, group: str, attempt: TransactionAttempt, stage: int) -> "FileFolder":
+        """The folder for a stage of an attempt. The epoch comes first: by it a later start knows what to sweep."""
+        return cls(checkpoint, f"frozen/{group}/{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage}")
+
+    @property
+    def path(self) -> Path:
+        return self.checkpoint / self.place
+
+    def sync(self) -> None:
+        """Make the folder's own name durable; its files and their names are, since who wrote them saw to it."""
+        folder = self.path
+        while folder != self.checkpoint:
+            folder = folder.parent
+            sync_folder(folder)
 
 
 class _Summed:

@@ -1,7 +1,6 @@
 """One stage of one attempt as one Spark job."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from trident.compiler.layout import Layout, end_of
 from trident.compiler.program import Output, Stage
 from trident.compiler.spark.branches import Branch, collect
 from trident.compiler.spark.expressions import Learned, analysed
-from trident.compiler.spark.freeze import MANIFEST, FreezeWriter, manifest_of, sync_folder
+from trident.compiler.spark.freeze import MANIFEST, FileFolder, FreezeWriter, manifest_of
 from trident.compiler.spark.lower import Lowering
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.starts import Start, cheap, counting, start_of
@@ -30,21 +29,6 @@ from trident_spouts.executor import Emission
 
 _NOTHING = pa.schema([pa.field("nothing", pa.int32())])
 """What an effect gives: no row of one column."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileFolder:
-    """Where an attempt's large results go: a folder relative to the checkpoint."""
-
-    checkpoint: Path
-    place: str
-
-    def sync(self) -> None:
-        """Make the folder's own name durable; its files and their names are, since the executors wrote them."""
-        folder = self.checkpoint / self.place
-        while folder != self.checkpoint:
-            folder = folder.parent
-            sync_folder(folder)
 
 
 class StageJob:
@@ -149,7 +133,7 @@ class StageJob:
     def _written(self, output: Output, node: Node, files: FileFolder) -> Branch:
         """A large result, written where it is."""
         number = self._stage.outputs.index(output)
-        writer = FreezeWriter(str(files.checkpoint / files.place), f"{number}", output.schema)
+        writer = FreezeWriter(str(files.path), f"{number}", output.schema)
         names = output.schema.names
         tail = self._lower.tail(node)
         if tail is None or tail.leaving.names != names or self._layout.shared(node):

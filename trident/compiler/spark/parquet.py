@@ -26,7 +26,7 @@ PART = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int6
 """What a task tells of a file that it wrote."""
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(1, 32)}
+_ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 
 NEVER_PASSING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 """OSErrors that no patience cures: what else there is (a connection, a timeout, a full disk) may go away."""
@@ -110,10 +110,10 @@ def _shown(value: object) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text as Spark and Hive write it into the name of a folder.
+    """A text as Spark and Hive write it into the name of a folder; also NUL, which no name can hold.
 
-    >>> escaped("a/b=c")
-    'a%2Fb%3Dc'
+    >>> escaped("a/b=c"), escaped(chr(0))
+    ('a%2Fb%3Dc', '%00')
     """
     return "".join(f"%{ord(sign):02X}" if sign in _ESCAPED else sign for sign in text)
 
