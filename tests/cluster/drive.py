@@ -74,10 +74,10 @@ def topology() -> TridentTopology:
     return topology
 
 
-def session(more: Mapping[str, str] | None = None) -> SparkSession:
+def session(more: Mapping[str, str] | None = None, master: str = "local-cluster[2,1,1024]") -> SparkSession:
     """Two executors of one core each; `more` confs."""
     return (
-        SparkSession.builder.master("local-cluster[2,1,1024]")
+        SparkSession.builder.master(master)
         .config(map=dict(more or {}))
         .appName("trident-cluster-test")
         .config("spark.ui.enabled", "false")

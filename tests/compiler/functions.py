@@ -1,6 +1,7 @@
 """Functions that the tests' topologies call, in a module that the workers import."""
 
 import datetime
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,3 +139,10 @@ class Sleeper:
         Path(self.file).touch()
         time.sleep(self.seconds)
         return word
+
+
+def sometimes(n: int) -> int:
+    """Fails on other tuples each time it is called."""
+    if random.random() < 0.5:
+        raise ValueError("this time")
+    return n

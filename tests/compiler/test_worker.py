@@ -1,8 +1,9 @@
 """What runs in Spark's Python workers, called here as the workers call it: with record batches."""
 
 import gc
+import pickle
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from tests.compiler.kit import STATE, stream
 from trident import Count, TridentTopology
 from trident.compiler.folding.folds import FoldSpec
 from trident.compiler.folding.specs import fold_spec
+from trident.compiler.spark.bell import Bell
 from trident.compiler.spark.folded import Merge, Partial
 from trident.compiler.spark.worker import FAILURE, Chain, Drain, Telling, Then
 from trident.compiler.tuples.failures import WorkerFailure, decoded
@@ -97,13 +99,23 @@ def test_a_drain_runs_everything_and_gives_nothing() -> None:
     assert seen == ["a", "b", "c"]
 
 
+class Rung:
+    """Stands for an accumulator, as a worker unpickles it."""
+
+    heard: ClassVar[list[tuple[int, str]]] = []
+
+    def add(self, rings: tuple[tuple[int, str], ...]) -> None:
+        self.heard.extend(rings)
+
+
 def test_a_failure_leaves_as_text_or_as_a_row() -> None:
     failing = chain(boom_at_dog)
     with pytest.raises(WorkerFailure) as caught:
         list(failing(batches(["cow"], ["dog"])))
     assert "boom_at_dog" in str(decoded(str(caught.value)))
     rest = batches(["cow"], ["dog"], ["moon"])
-    found = list(Telling(failing, WORD)(rest))
+    found = list(Telling(failing, WORD, Bell(pickle.dumps(Rung()), 7))(rest))
+    assert [job for job, _ in Rung.heard] == [7]
     assert [batch.schema.names for batch in found] == [["word", FAILURE]] * 2
     assert found[0].to_pydict() == {"word": ["cow"], FAILURE: [None]}
     assert found[1].num_rows == 1 and found[1].column(0)[0].as_py() is None

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from trident.base.attempt import Lease
+from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.errors import (
     CodeChangedError,
     FencedError,

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructField, StructType
 
 from trident.base.errors import UserFunctionError
 from trident.base.types import spark_schema, type_ddl
+from trident.compiler.spark.bell import Bell
 from trident.compiler.spark.names import quoted
 from trident.compiler.spark.tails import Tail, in_arrow
 from trident.compiler.spark.worker import FAILURE, Telling
@@ -31,9 +32,12 @@ class Branch:
     finish: Finish
 
     @classmethod
-    def telling(cls, tail: Tail, finish: Finish) -> "Branch":
-        """What a Python function gives, read by nobody but the driver: its failure comes as a row."""
-        function = Telling(tail.function, tail.leaving)
+    def telling(cls, tail: Tail, finish: Finish, bell: Bell | None) -> "Branch":
+        """What a Python function gives, read by nobody but the driver: its failure comes as a row. Without a bell the
+        driver would hear of it only when the slowest task has ended, so there the function raises."""
+        if bell is None:
+            return cls(tail.frame(), spark_schema(tail.leaving), finish)
+        function = Telling(tail.function, tail.leaving, bell)
         schema = spark_schema(function.leaving)
 
         def told(table: pa.Table) -> None:

@@ -1,9 +1,10 @@
 """The Spark engine: every batch of a run is a Spark job, in a session of its slot's own."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from trident.compiler.engine import StageResult
 from trident.compiler.layout import Layout, check_travels, layout, stage_ends
 from trident.compiler.local.requests import Answer, compile_request
 from trident.compiler.program import Group, RequestPlan, Stage
+from trident.compiler.spark.bell import bell_of
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.expressions import Learned
 from trident.compiler.spark.frames import SparkFrames
@@ -24,6 +26,7 @@ from trident.compiler.spark.freeze import FileFolder, reachable
 from trident.compiler.spark.jobs import StageJob
 from trident.compiler.spark.native import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
+from trident.compiler.tuples.failures import decoded
 from trident.compiler.tuples.letters import Caught, Letters
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
@@ -80,6 +83,15 @@ class SparkEngine:
         self._steps.close()
 
 
+@dataclass(slots=True)
+class _Job:
+    """One run of a stage: its number in the slot, the failure that a task of it told, and whether it is over."""
+
+    number: int
+    failure: str = ""
+    over: bool = False
+
+
 class SparkSlot:
     """One batch at a time, in one session."""
 
@@ -97,6 +109,9 @@ class SparkSlot:
         self._catching: dict[tuple[int, frozenset[int]], Layout] = {}
         self._running = threading.Event()
         self._cancelled = threading.Event()
+        self._bell = bell_of(session, self._heard)
+        self._job = _Job(0)
+        self._stopping = threading.Lock()
 
     def run(
         self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
@@ -124,16 +139,37 @@ class SparkSlot:
 
     def _tried(self, stage: Stage, attempt: TransactionAttempt, run: Callable[[], StageResult]) -> StageResult:
         """One run of a stage; an error that Spark gives becomes the one that stands for it."""
+        self._job = job = _Job(self._job.number + 1)
         try:
             return run()
         except Exception as error:
             if self._cancelled.is_set():
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled") from None
+            told = decoded(job.failure) if job.failure else None
+            if told is not None:
+                raise told from None
             self._sizes.failed(self._group.name, stage, error)
             better = translated(error)
             if better is error:
                 raise
             raise better from None
+        finally:
+            with self._stopping:
+                job.over = True
+
+    def _heard(self, number: int, text: str) -> None:
+        """Stop the job of this number, of which a task has failed. Spark's scheduler waits for this method, and
+        `interruptAll` for the scheduler: so another thread does it."""
+        threading.Thread(target=self._stop, args=(self._job, number, text), name="trident-failed", daemon=True).start()
+
+    def _stop(self, job: "_Job", number: int, text: str) -> None:
+        while job.number == number:
+            with self._stopping:  # the next job of this session must not begin between the question and the answer
+                if job.over:
+                    return
+                job.failure = job.failure or text
+                self._interrupted()
+            time.sleep(_INTERRUPT_AGAIN)
 
     def _run(
         self,
@@ -150,7 +186,8 @@ class SparkSlot:
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
         few = self._sizes.few(name, stage)
         written = large if files else frozenset[str]()
-        job = StageJob(stage, found, self._learned, files, written, few, attempt.txid, letters)
+        bell = None if self._bell is None else self._bell.of(self._job.number)
+        job = StageJob(stage, found, self._learned, files, written, few, attempt.txid, letters, bell)
         with active_session_kept():
             self._confs.apply(self._profile(stage, inputs))
             job.read(inputs, self.session, scratch)
@@ -181,11 +218,12 @@ class SparkSlot:
 
     def _interrupt(self) -> None:
         while self._running.is_set() and self._cancelled.is_set():
-            try:
-                self.session.interruptAll()
-            except PySparkException:  # the session is gone, and its jobs with it
-                return
+            self._interrupted()
             time.sleep(_INTERRUPT_AGAIN)
+
+    def _interrupted(self) -> None:
+        with contextlib.suppress(PySparkException):  # the session is gone, and its jobs with it
+            self.session.interruptAll()
 
     def close(self) -> None:
         """Give the session back."""

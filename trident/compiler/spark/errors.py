@@ -36,6 +36,7 @@ _SAME_PYTHON = (
     "set PYSPARK_PYTHON to a Python of the same version that has the library, before the session is made; "
     f"for a local session that is {sys.executable}"
 )
+_LOST = "Checkpoint block"
 _DIED = "Python worker exited unexpectedly"
 _STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was shut down", "SparkContext was stopped")
 _GONE = ("Error while sending or receiving", "Answer from Java side is empty", "does not exist in the JVM")
@@ -83,6 +84,11 @@ def _house_trouble(text: str) -> SparkFailedError | None:
         return SparkFailedError(
             "a Python worker of Spark died in the middle of its work: killed for its memory, a crash in native code, "
             "or a function that ends the process; Spark's log says more"
+        )
+    if _LOST in text and "not found" in text:
+        return SparkFailedError(
+            "tuples that several steps read were lost, with the executor that held them; what these steps made of them "
+            "is given up"
         )
     if any(sign in text for sign in _STOPPED):
         return SparkSetupError(

@@ -15,6 +15,7 @@ from trident.compiler.folding.arrow_folds import meets_quickly, met
 from trident.compiler.folding.specs import fold_spec
 from trident.compiler.layout import Layout, end_of
 from trident.compiler.program import Output, Stage
+from trident.compiler.spark.bell import Bell
 from trident.compiler.spark.branches import Branch, collect
 from trident.compiler.spark.expressions import Learned, analysed
 from trident.compiler.spark.freeze import MANIFEST, FileFolder, FreezeWriter, manifest_of
@@ -44,8 +45,10 @@ class StageJob:
         few: frozenset[str],
         txid: int,
         letters: Letters,
+        bell: Bell | None,
     ) -> None:
         self._letters = letters
+        self._bell = bell
         self._stage = stage
         self._layout = layout
         self._starts: dict[int, Start] = {}
@@ -65,7 +68,7 @@ class StageJob:
         self._starts = {
             id(node): start_of(node, names(node), given, session, scratch) for node, given in inputs.items()
         }
-        self._counts = [branch for given in inputs.values() for branch in counting(given, session)]
+        self._counts = [branch for given in inputs.values() for branch in counting(given, session, self._bell)]
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
         """Begin to make the others from them."""
@@ -111,7 +114,7 @@ class StageJob:
             return self._partials(output, node)
         tail = lower.tail(node)
         if tail is not None and tail.leaving.names == output.schema.names and not self._layout.shared(node):
-            return Branch.telling(tail, finish)
+            return Branch.telling(tail, finish, self._bell)
         return Branch(lower.select(node, output.schema.names), spark_schema(output.schema), finish)
 
     def _meets_on_driver(self, node: PersistentAggregate, name: str) -> bool:
@@ -128,7 +131,7 @@ class StageJob:
             self._results[output.name] = met(spec, table).table(output.schema)
 
         with analysed(node):
-            return Branch.telling(self._lower.folding(node), finish)
+            return Branch.telling(self._lower.folding(node), finish, self._bell)
 
     def _written(self, output: Output, node: Node, files: FileFolder) -> Branch:
         """A large result, written where it is."""
@@ -144,7 +147,7 @@ class StageJob:
         def finish(table: pa.Table) -> None:
             self._results[output.name] = manifest_of(table, files.place, output.schema)
 
-        return Branch.telling(tail, finish)
+        return Branch.telling(tail, finish, self._bell)
 
     def _caught(self) -> Branch:
         """What was left out on the way to all the others."""
@@ -174,4 +177,5 @@ class StageJob:
         if chain is None:
             schema = arrow_schema(select(node.schema, node.schema.names[:1]))
             chain = Chain((), schema, schema), lower.select(node, schema.names)
-        return Branch.telling(Tail(chain[1], Drain(chain[0]), _NOTHING), lambda table: None)
+        tail = Tail(chain[1], Drain(chain[0]), _NOTHING)
+        return Branch.telling(tail, lambda table: None, self._bell)

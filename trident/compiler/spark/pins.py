@@ -78,7 +78,7 @@ def pin(session: SparkSession, given: Mapping[str, str]) -> None:
 def check_single_evaluation(session: SparkSession) -> None:
     """Refuse to keep tuples for several readers where two tasks may evaluate one partition at once: each would leave
     values of its own. Raises SparkSetupError."""
-    if session.conf.get(SPECULATION, "false") == "true":
+    if (session.conf.get(SPECULATION, None) or "").lower() == "true":
         raise SparkSetupError(
             "spark.speculation is on, and several steps read the same tuples: two tasks that run at once could give "
             "them different values; start Spark with spark.speculation=false, which changes only how slow tasks are "

@@ -7,14 +7,16 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from trident.base.errors import SourceUnreadableError
 from trident.base.types import arrow_schema, select
 from trident.compiler.engine import check_fields
+from trident.compiler.spark.bell import Bell
 from trident.compiler.spark.branches import Branch
 from trident.compiler.spark.names import all_quoted
 from trident.compiler.spark.tails import Tail
 from trident.compiler.spark.worker import Chain
 from trident.plan.nodes import Node
-from trident_spouts.emission import ArrowEmission, UnionEmission
+from trident_spouts.emission import ArrowEmission, UnionEmission, spark_path
 from trident_spouts.executor import Emission
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.reading import COUNTED, LinesEmission
@@ -72,11 +74,14 @@ def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) 
     return frame if frame.columns == names else frame.select(*all_quoted(names))
 
 
-def counting(given: Emission | pa.Table, session: SparkSession) -> Iterator[Branch]:
-    """What counts the tuples that only the workers see."""
+def counting(given: Emission | pa.Table, session: SparkSession, bell: Bell | None) -> Iterator[Branch]:
+    """What counts the tuples that only the workers see: where nobody knows how many there are, and of files of which
+    it was known when the batch was planned."""
     if isinstance(given, UnionEmission):
         for part in given.parts:
-            yield from counting(part, session)
+            yield from counting(part, session, bell)
+    if isinstance(given, FilesEmission) and given.paths and given.rows is not None:
+        yield _recounting(given, session)
     if not isinstance(given, LinesEmission):
         return
     lines, counter = given, given.counter(session)
@@ -87,7 +92,23 @@ def counting(given: Emission | pa.Table, session: SparkSession) -> Iterator[Bran
             lines.rows = sum(table.column(0).to_pylist())
 
         chain = Chain((), COUNTED, COUNTED, function)
-        yield Branch.telling(Tail(numbers, chain, COUNTED), finish)
+        yield Branch.telling(Tail(numbers, chain, COUNTED), finish, bell)
+
+
+def _recounting(files: FilesEmission, session: SparkSession) -> Branch:
+    """What compares the rows that Spark finds in files with those that their footers told. It reads no column."""
+    counted = session.read.schema(files.schema).parquet(*map(spark_path, files.paths)).groupBy().count()
+
+    def finish(table: pa.Table) -> None:
+        (rows,) = table.column(0).to_pylist()
+        if rows != files.rows:
+            shown = ", ".join(files.paths[:3]) + (", ..." if len(files.paths) > 3 else "")
+            raise SourceUnreadableError(
+                f"{len(files.paths)} Parquet file(s) had {files.rows} rows when the batch was planned, and Spark finds "
+                f"{rows}: {shown}; a file is damaged or was replaced, and must not change after it was listed"
+            )
+
+    return Branch(counted, counted.schema, finish)
 
 
 def cheap(given: Emission | pa.Table) -> bool:

@@ -10,6 +10,7 @@ from itertools import chain
 import pyarrow as pa
 
 from trident.base.errors import TridentError
+from trident.compiler.spark.bell import Bell
 from trident.compiler.tuples.columns import Columns
 from trident.compiler.tuples.failures import WorkerFailure, encoded
 from trident.compiler.tuples.kernels import Work, compile_chain
@@ -52,10 +53,11 @@ FAILURE = "__trident_failure"
 @dataclass(frozen=True, slots=True)
 class Telling:
     """A function whose failure is a row. Where nothing but the driver reads what it gives, that spares the task's
-    retries, and the pages that Spark logs for each."""
+    retries, and the pages that Spark logs for each. The bell tells the driver before the other tasks end."""
 
     function: Callable[[Batches], Batches]
     schema: pa.Schema
+    bell: Bell
 
     @property
     def leaving(self) -> pa.Schema:
@@ -69,6 +71,7 @@ class Telling:
                 told = pa.nulls(batch.num_rows, pa.string())
                 yield pa.RecordBatch.from_arrays([*batch.columns, told], schema=leaving)
         except WorkerFailure as failure:
+            self.bell.ring(str(failure))
             nothing = [pa.nulls(1, field.type) for field in self.schema]
             yield pa.RecordBatch.from_arrays([*nothing, pa.array([str(failure)])], schema=leaving)
             for _ in batches:  # what is left is read, as Spark expects of a task that succeeds
