@@ -139,7 +139,8 @@ class TridentTopology(Beginnings, Meetings):
         maxSpoutPending : int
             How many batches may be on their way, planned and not yet committed; they commit in order. Default 2.
         messageTimeoutSecs : float
-            An attempt whose Spark work takes longer is cancelled and tried again. Default 300.
+            How long an attempt, and each call of your code, may take; twice as long at each further try. What takes
+            longer has failed. Default 300.
         commitRetrySecs : float or None
             How long a store that is away or full is asked again before the group stops; the batch stays frozen and the
             next start commits it. Default 300, None for ever.

@@ -269,7 +269,7 @@ class RunningTopology:
     def _raise_failure(self) -> None:
         error = self.exception()
         if error is not None and all(run.done.is_set() for run in self._runs.values()):
-            self._ended.wait()
+            self._ended.wait(STOP_SECONDS)
         if isinstance(error, TridentError):
             raise error
         if error is not None:

@@ -66,6 +66,11 @@ class Outlets:
         """Hand a batch over; see `HandOver`."""
         self._outlets[sink].take(result, txid)
 
+    def cancel(self) -> None:
+        """Stop the Spark jobs of a function that has the batch."""
+        if self._frames is not None:
+            self._frames.cancel()
+
     def close(self) -> None:
         """Let go of what was made for the run."""
         for branch in self._branches:

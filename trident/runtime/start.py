@@ -178,8 +178,11 @@ def _start(
                 last.callback(close_statics, statics)
                 for each in outlets:
                     last.callback(each.close)
-                if written:  # else they are as a killed driver leaves them
+                if written:
                     close_all(begun.stores)
+                else:  # they stay as a killed driver leaves them
+                    for store in begun.stores.values():
+                        getattr(store, "leave", _nothing)()
 
         def drpc(commits: RunCommits) -> LocalDRPC:
             compile = getattr(engine, "compile_request", None)
@@ -197,6 +200,9 @@ def _start(
         if settings.availableNow:
             run.post(on.DrainAsked())
     return running
+
+
+def _nothing() -> None: ...
 
 
 def _group_run(

@@ -76,7 +76,7 @@ class UserCode:
 
     def hand_over(self, sink: Sink, result: Result, txid: int) -> None:
         """Hand a batch over to an output."""
-        self._do(sink, txid, partial(self._hand_over, sink, result, txid))
+        self._do(sink, txid, partial(self._hand_over, sink, result, txid), getattr(self._hand_over, "cancel", None))
 
     def write(self, step: StateWriter, txid: int, work: Callable[[], T]) -> "Future[T]":
         """Have a state written: in a lane of its own where the store is the user's."""
@@ -86,8 +86,9 @@ class UserCode:
         subject = Subject(f"state {step.state.name!r}, batch {txid}", (site_of(make),))
         return self._calls.submit(STATE_LANE + step.state.name, subject, work, self.tries)
 
-    def _do(self, step: Node, txid: int, work: Callable[[], T]) -> T:
-        return self._calls.do(_COMMIT, Subject(f"{step.step}, batch {txid}", sites_in([step])), work, self.tries)
+    def _do(self, step: Node, txid: int, work: Callable[[], T], overrun: Callable[[], None] | None = None) -> T:
+        subject = Subject(f"{step.step}, batch {txid}", sites_in([step]))
+        return self._calls.do(_COMMIT, subject, work, self.tries, overrun)
 
 
 def sites_in(nodes: Iterable[Node]) -> tuple[CallSite, ...]:

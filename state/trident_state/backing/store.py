@@ -13,6 +13,7 @@ from trident.base.errors import (
     FencedError,
     SnapshotMovedError,
     StateBehindError,
+    StateClosedError,
     StateCorruptError,
     StateOwnedError,
     StateRecoveringError,
@@ -77,6 +78,7 @@ class BackingStore:
         self._calls = Calls(make, self._where, most)
         self._writing = threading.RLock()
         self._lease: Lease | None = None
+        self._left = False
 
     # --- start -----------------------------------------------------------------------------------------------
 
@@ -161,6 +163,8 @@ class BackingStore:
         self._put([META], [done], opened if keys else text, meta, txid)
 
     def _put(self, keys: list[bytes], values: list[bytes], expected: bytes | None, meta: Meta, txid: int) -> None:
+        if self._left:
+            raise StateClosedError(f"{self._where}: its run has ended; nothing more of batch {txid} is written")
         if self._calls.put(keys, values, expected):
             return
         (text,) = self._calls.get([META])
@@ -240,6 +244,10 @@ class BackingStore:
             self._calls.remove(self._calls.keys())
             self._calls.remove([META])
             self._lease = None
+
+    def leave(self) -> None:
+        """Let no further put begin, where one that is under way does not come back."""
+        self._left = True
 
     def close(self) -> None:
         with self._writing:

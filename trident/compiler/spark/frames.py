@@ -1,11 +1,14 @@
 """Frozen rows as DataFrames: what is large is read by the workers where it lies."""
 
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -30,6 +33,10 @@ class Frames(Protocol):
 
     def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
         """The rows of frozen files as hidden Parquet files in `folder`; None where the workers do not reach it."""
+        ...
+
+    def cancel(self) -> None:
+        """Stop the jobs over these DataFrames. Returns at once."""
         ...
 
     def close(self) -> None: ...
@@ -85,6 +92,14 @@ class SparkFrames:
         except Exception as error:
             raise _ours(error) from error
         return [Part(**row) for row in told.to_pylist()]
+
+    def cancel(self) -> None:
+        """See `Frames.cancel`."""
+        threading.Thread(target=self._interrupt, name="trident-cancel", daemon=True).start()
+
+    def _interrupt(self) -> None:
+        with suppress(PySparkException):  # the session is gone, and its jobs with it
+            self.session.interruptAll()
 
     def close(self) -> None:
         """Give the session back."""
