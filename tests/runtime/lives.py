@@ -1,4 +1,4 @@
-"""Lives of drivers over one checkpoint, each a process of its own that may be killed: ``python -m tests.runtime.lives``.
+"""Lives of drivers over one checkpoint, each a process that may be killed: ``python -m tests.runtime.lives``.
 
 Takes orders as JSON lines, {"spout", "folder", "crash", options...}, and forks a driver for each. It answers with
 {"signal", "error", "attempts", "seen", "words"}: how the driver ended, the attempts at batch 1 that its progress tells

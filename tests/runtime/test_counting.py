@@ -81,7 +81,7 @@ def test_a_batch_waits_for_the_disk_once(tmp_path: Path, transactions: list[tupl
     freezes = [first for first in waits if first == "UPDATE groups SET"]
     assert len(freezes) == BATCHES
     assert len(waits) <= BATCHES + 2, "beside the freezes only what an idle second made durable"
-    assert sum(not full for _, full in run) >= 2 * BATCHES, "attempts and commits are written, and nobody waits for them"
+    assert sum(not full for _, full in run) >= 2 * BATCHES, "attempts and commits are written, and not waited for"
 
 
 def test_a_batch_takes_one_round_trip_to_each_store(tmp_path: Path, shared_redis: RedisServer) -> None:

@@ -1,17 +1,20 @@
 """The transaction log in Redis: the contract of all logs, what it demands of its server, and what a server may do."""
 
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import hiredis
 import pytest
 
 from tests.runtime.log_contract import TABLE, LogContract, found, frozen, record
 from tests.support.cluster import RedisCluster
 from tests.support.proxy import Proxy
+from tests.support.request_proxy import RequestProxy
 from tests.support.server import RedisServer, free_port
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
@@ -20,6 +23,7 @@ from trident.runtime import redis_log
 from trident.runtime.events import AttemptRecord
 from trident.runtime.frozen import freeze, thaw
 from trident.runtime.log import Birth, LogReading
+from trident.runtime.log_server import WRITE
 from trident.runtime.redis_log import RedisTransactionLog
 
 
@@ -173,6 +177,78 @@ def test_each_write_is_done_once_though_its_reply_was_lost(shared_redis: RedisSe
         log.trim(lease, "g", 3, 1, 1 << 30)
         assert proxy.struck == 12
         assert log.history("g").committed == 3 and log.kept_since("g") == 2
+
+
+def test_a_late_copy_of_a_write_does_not_undo_a_later_one(shared_redis: RedisServer, opened: Any) -> None:
+    """A middlebox holds a request back, the driver sends it again and goes on, and then the first copy arrives: of a
+    state's birth, it would drop the manifest that was published since."""
+    with recorded(shared_redis) as (url, sent):
+        log = opened(url, requireDurable=False)
+        lease = log.take()
+        log.born(lease, "counts", Birth("g", 0))
+        late = sent[-1]
+        log.publish(lease, "counts", b"m")
+        (told,) = send(shared_redis, [late])
+        assert told[0] == b"LATE"
+        assert log.manifest("counts") == b"m"
+        log.sync(lease)
+
+
+def test_late_copies_of_any_writes_change_nothing(shared_redis: RedisServer, opened: Any) -> None:
+    with recorded(shared_redis) as (url, sent):
+        log = opened(url, requireDurable=False)
+        upto(log, 1)
+        lease = log.take()
+        found(log, lease)
+        for state in ("counts", "sums"):
+            log.born(lease, state, Birth("g", 1))
+            log.publish(lease, state, b"m")
+        log.forget(lease, "sums")
+        for txid in (2, 3):
+            log.attempted(lease, "g", txid, AttemptRecord(0, 2))
+            frozen(log, lease, txid)
+            log.freeze_stage(lease, "g", txid, 2, {"letters": freeze(TABLE)})
+        for txid in (2, 3):
+            log.committed(lease, "g", txid)
+        log.attempted(lease, "g", 4, AttemptRecord(0, 2))
+        log.enroll(lease, log.members())
+        log.trim(lease, "g", 2, 0, 0)
+        log.attempted(lease, "g", 4, AttemptRecord(1, 2))
+        log.sync(lease)
+        before = everything_on(shared_redis)
+        writes = [command for command in sent if WRITE.sha in command]
+        assert len(writes) >= 18
+        told = [reply[0] for reply in send(shared_redis, writes)]
+        assert set(told) == {b"LATE", b"FENCED", b"OK"} and told.index(b"OK") == len(told) - 1
+        assert everything_on(shared_redis) == before
+
+
+@contextmanager
+def recorded(server: RedisServer) -> Iterator[tuple[str, list[bytes]]]:
+    """A way to the server on which every script that is called is noted, as it was sent."""
+    sent: list[bytes] = []
+
+    def ask(commands: Sequence[bytes]) -> None:
+        sent.extend(command for command in commands if b"EVALSHA" in command)
+
+    with RequestProxy(server.port, ask) as proxy:
+        yield f"redis://127.0.0.1:{proxy.port}", sent
+
+
+def send(server: RedisServer, commands: list[bytes]) -> list[Any]:
+    """Send these commands as they are; their replies."""
+    replies, reader = list[Any](), hiredis.Reader()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(b"".join(commands))
+        while len(replies) < len(commands):
+            reader.feed(connection.recv(1 << 16))
+            while (reply := reader.gets()) is not False:
+                replies.append(reply)
+    return replies
+
+
+def everything_on(server: RedisServer) -> dict[bytes, Any]:
+    return {key: server.client.hgetall(key) for key in server.client.scan_iter()}
 
 
 def test_a_server_that_is_killed_is_waited_for_and_has_everything(redis_server: RedisServer, opened: Any) -> None:

@@ -112,3 +112,25 @@ def test_another_topologys_log_and_what_is_none_are_not_read(tmp_path: Path) -> 
     (tmp_path / "garbage").write_bytes(b"garbage" * 1000)
     with pytest.raises(LogCorruptError, match="is damaged"):
         SqliteLog(tmp_path / "garbage", "topology", reading=True)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_log_that_is_removed_or_replaced_under_its_driver_takes_nothing_more(tmp_path: Path, replaced: bool) -> None:
+    log = opened(tmp_path)
+    lease = log.take()
+    frozen(log, lease, 1)
+    for path in tmp_path.glob("log.sqlite*"):
+        path.rename(tmp_path / f"away-{path.name}")
+    other = opened(tmp_path) if replaced else None
+    for use in (log.lease, lambda: frozen(log, lease, 2), lambda: log.committed(lease, "g", 1), log.take):
+        with pytest.raises(LogError, match="was removed or replaced while this driver runs"):
+            use()
+    if other is not None:
+        assert other.groups() == [] and other.lease() is None, "nothing of it reaches the new file"
+        frozen(other, other.take(), 1)
+    else:
+        assert list(tmp_path.glob("log.sqlite*")) == []
+        for path in tmp_path.glob("away-*"):
+            path.rename(tmp_path / path.name.removeprefix("away-"))
+        frozen(log, lease, 2)  # it was put back
+        assert log.history("g").frozen == (1, 2)

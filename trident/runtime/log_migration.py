@@ -33,7 +33,8 @@ def batch_checksum(txid: int, plan: str, time: float, outline: str) -> int:
 def migrate(db: sqlite3.Connection, where: str, tables: str, format: str) -> None:
     """Bring a SQLite log of version 0.1.0 into today's format, within the transaction that is open.
 
-    Positions, which stood by group, stand by stream; the plans of batches of which nothing was frozen go.
+    Positions, which stood by group, stand by stream; the plans of batches of which nothing was frozen go. Whoever holds
+    the log, a driver of that version, is fenced.
     """
     groups = db.execute("SELECT name, committed, frozen, positions, kept FROM groups").fetchall()
     check_nothing_waits(where, [row[:3] for row in groups])
@@ -50,7 +51,7 @@ def migrate(db: sqlite3.Connection, where: str, tables: str, format: str) -> Non
     kept = [row for row in batches if row[1] <= frozen.get(row[0], 0)]
     rows = [(group, txid, plan, time, "", batch_checksum(txid, plan, time, "")) for group, txid, plan, time in kept]
     db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", rows)
-    db.execute("UPDATE meta SET format = ?", (format,))
+    db.execute("UPDATE meta SET format = ?, token = ''", (format,))
 
 
 def _streams(groups: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, str]]:

@@ -84,13 +84,14 @@ class RedisTransactionLog:
         return self._checked(found, topology)
 
     def _migrate(self) -> None:
-        """Bring a log of version 0.1.0 into today's format, in one write under whatever lease is in force."""
+        """Bring a log of version 0.1.0 into today's format, in one write under whatever lease is in force: it ends with
+        that, and so does a driver of that version that runs."""
         lease, hashes = self.lease(), {group: self._all(self._group(group)) for group in self.groups()}
         stands = [
             (g, self._number(fields, "committed"), self._number(fields, "frozen")) for g, fields in hashes.items()
         ]
         check_nothing_waits(self._where, stands)
-        write = Write(self._meta).set(self._meta, {"format": FORMAT})
+        write = Write(self._meta).set(self._meta, {"format": FORMAT, "token": ""})
         for group, fields in hashes.items():
             key = self._group(group)
             write.must(key, "frozen", fields["frozen"])

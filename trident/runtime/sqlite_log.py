@@ -126,11 +126,8 @@ class SqliteLog:
         return Lease(epoch, token)
 
     def lease(self) -> Lease | None:
-        if not self._reading and _file_identity(self._path) != self._file:
-            raise LogError(
-                f"the log {self._path} was removed or replaced while this driver runs: what it writes would be lost. "
-                f"It stops; put the checkpoint back, or give up log and states with topology.reset(name, ...)"
-            )
+        if not self._reading:
+            self._demand_file()
         epoch, token = self._rows("SELECT epoch, token FROM meta")[0]
         return Lease(epoch, token) if epoch else None
 
@@ -324,6 +321,7 @@ class SqliteLog:
         if self._reading:
             raise LogError(f"the log {self._path} was opened to be read, and cannot be written")
         with self._lock, self._translated():
+            self._demand_file()
             if durable != self._sync_full:
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._sync_full = durable
@@ -337,6 +335,14 @@ class SqliteLog:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+
+    def _demand_file(self) -> None:
+        """Refuse to go on with a file that nobody finds any more."""
+        if _file_identity(self._path) != self._file:
+            raise LogError(
+                f"the log {self._path} was removed or replaced while this driver runs: what it writes would be lost. "
+                f"It stops; put the checkpoint back, or give up log and states with topology.reset(name, ...)"
+            )
 
     def _demand(self, lease: Lease) -> None:
         epoch, token = self._db.execute("SELECT epoch, token FROM meta").fetchone()
