@@ -1,5 +1,6 @@
 """The first failure ends an attempt, whatever other tasks of the job still do."""
 
+import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +9,13 @@ from typing import Any
 import pytest
 
 from tests.compiler.functions import Longest
-from tests.compiler.kit import STATE, OnSpark, run, stream
+from tests.compiler.kit import STATE, OnSpark, emission, run, stream
 from trident import Count, DeadLetter, TridentTopology
+from trident.base.attempt import TransactionAttempt
 from trident.base.errors import UserFunctionError
+from trident.compiler.spark.bell import Bell
+from trident.compiler.spark.engine import SparkSlot
+from trident.compiler.stages import cut
 
 pytestmark = pytest.mark.spark
 
@@ -74,6 +79,28 @@ def test_a_failure_is_known_while_another_partition_sleeps(on_spark: OnSpark, tm
     ):
         run(on_spark, topology)
     assert time.time() - (tmp_path / "raised").stat().st_mtime < SLEEP / 3
+
+
+class Deaf:
+    """Stands for an accumulator from which nothing comes back."""
+
+    def add(self, rings: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("shape", ["folded", "to the driver", "read twice"])
+def test_a_failure_that_is_only_a_row_is_a_failure(on_spark: OnSpark, tmp_path: Path, shape: str) -> None:
+    topology = TridentTopology()
+    words = stream(topology, "word string", ["moon", "raises"])
+    (tmp_path / "asleep").touch()
+    SHAPES[shape](words.each("word", Racing(tmp_path), "w string"))
+    (group,) = cut(topology).groups
+    slot = on_spark.slot(group)
+    assert isinstance(slot, SparkSlot)
+    slot._bell = Bell(pickle.dumps(Deaf()))
+    given = {group.spouts[0]: emission("word string", ("moon",), ("raises",))}
+    with pytest.raises(UserFunctionError, match="raised ValueError: at once"):
+        slot.run(group.stages[0], given, TransactionAttempt(1, 0), tmp_path / "scratch")
 
 
 def test_the_next_job_of_the_slot_is_left_alone(on_spark: OnSpark, tmp_path: Path) -> None:

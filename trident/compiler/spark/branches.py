@@ -7,7 +7,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.errors import UserFunctionError
 from trident.base.types import spark_schema, type_ddl
@@ -41,13 +41,26 @@ class Branch:
         schema = spark_schema(function.leaving)
 
         def told(table: pa.Table) -> None:
-            failures = table.column(FAILURE).drop_null()
-            if len(failures):
-                text = failures[0].as_py()
-                raise decoded(text) or UserFunctionError(text)
+            _check(table)
             finish(table.drop_columns([FAILURE]))
 
         return cls(in_arrow(tail.source, function, schema), schema, told)
+
+    @classmethod
+    def failing(cls, frames: Sequence[DataFrame]) -> "Branch":
+        """Failures that are all the rows of these frames."""
+        return cls(reduce(lambda left, right: left.unionAll(right), frames), _FAILURES, _check)
+
+
+_FAILURES = StructType([StructField(FAILURE, StringType())])
+
+
+def _check(table: pa.Table) -> None:
+    """Raise the first failure that is a row, if there is one."""
+    failures = table.column(FAILURE).drop_null()
+    if len(failures):
+        text = failures[0].as_py()
+        raise decoded(text) or UserFunctionError(text)
 
 
 def collect(branches: Sequence[Branch]) -> None:

@@ -72,7 +72,7 @@ class StageJob:
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
         """Begin to make the others from them."""
-        self._lowering = lowering = Lowering(self._layout, self._starts, profile, self._learned, self._txid)
+        self._lowering = lowering = Lowering(self._layout, self._starts, profile, self._learned, self._txid, self._bell)
         for node, given in inputs.items():
             if self._layout.readers.get(id(node), 0) > 1 and not cheap(given):
                 lowering.keep_start(node)
@@ -85,6 +85,8 @@ class StageJob:
         found += [self._effect(effect) for effect in stage.effects]
         if found and self._layout.tops:
             found.append(self._caught())
+        if self._lower.failures:
+            found.append(Branch.failing(self._lower.failures))
         return found + self._counts if found else []
 
     def collect(self, branches: list[Branch]) -> StageResult:

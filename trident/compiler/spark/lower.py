@@ -14,6 +14,7 @@ from trident.compiler.folding.specs import all_native, fold_spec, folds, gather_
 from trident.compiler.layout import Layout, is_filter_null
 from trident.compiler.spark import places
 from trident.compiler.spark.aggregates import aggregated, gathered_in_place, gathering, meeting, met_in_place, together
+from trident.compiler.spark.bell import Bell
 from trident.compiler.spark.expressions import Expressions, Learned, analysed
 from trident.compiler.spark.folded import PaneFold, Partial, Picked
 from trident.compiler.spark.joins import joined, merged
@@ -24,7 +25,7 @@ from trident.compiler.spark.pins import check_single_evaluation
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.starts import Start
 from trident.compiler.spark.tails import Tail
-from trident.compiler.spark.worker import CAUGHT, Catching, Chain, Life
+from trident.compiler.spark.worker import CAUGHT, FAILURE, Catching, Chain, Life, Telling
 from trident.compiler.tuples.kernels import compile_chain
 from trident.compiler.tuples.placing import batch_place, choice_of
 from trident.compiler.tuples.prepared import wants_life
@@ -67,6 +68,7 @@ class Lowering:
         profile: Profile,
         learned: Learned,
         txid: int = 1,
+        bell: Bell | None = None,
     ) -> None:
         self.layout = layout
         self.profile = profile
@@ -77,6 +79,9 @@ class Lowering:
         self._frames: dict[int, DataFrame] = {}
         self._folds: dict[int, Tail] = {}
         self._expressions = Expressions(learned)
+        self._bell = bell
+        self.failures: list[DataFrame] = []
+        """Failures that are rows of what was kept: of each node that was lowered so far."""
         self.caught: list[DataFrame] = []
         """What was caught, as lines of `CAUGHT`: of each node that was lowered so far."""
 
@@ -88,10 +93,14 @@ class Lowering:
                 found = self._start(node)
             elif node in self.layout.tops:
                 found = self._parted(node)
+            elif self.layout.shared(node):
+                tail = self.tail(node) if self._stays(node) else None
+                names = all_quoted(self.layout.names(node))
+                found = (
+                    self._keep(self._placed(node).select(*names)) if tail is None else self._kept(tail).select(*names)
+                )
             else:
                 found = self._placed(node)
-                if self.layout.shared(node):
-                    found = self._keep(found.select(*all_quoted(self.layout.names(node))))
             self._frames[id(node)] = found
         return found
 
@@ -107,14 +116,14 @@ class Lowering:
         chain = self._chain(node, self.layout.names(node))
         assert chain is not None, "what catches is a Python operation"
         function = Catching(chain[0])
-        both = self._keep(Tail(chain[1], function, function.leaving).frame())
+        both = self._kept(Tail(chain[1], function, function.leaving))
         self.caught.append(both.where(f"{CAUGHT} IS NOT NULL").select(CAUGHT))
         return both.where(f"{CAUGHT} IS NULL").select(*all_quoted(self.layout.names(node)))
 
     def _placed(self, node: Node) -> DataFrame:
         """What leaves a node, in as many partitions as anybody said where it brings tuples from elsewhere."""
         found, count = self._lowered(node), self.layout.partitions[id(node)]
-        if count is None or stays(node) or isinstance(node, Repartition | StateStep | MultiReduce):
+        if count is None or self._stays(node):
             return found
         if isinstance(node, Pick):
             return places.in_one(found, batch_place(self._txid, count), count)
@@ -123,6 +132,11 @@ class Lowering:
                 return places.in_one(found, batch_place(self._txid, count), count)
             return places.by_fields(found, node.group, count)
         return places.spread(found, count)
+
+    def _stays(self, node: Node) -> bool:
+        """Whether the tuples that leave a node are where the node makes them."""
+        here = stays(node) or isinstance(node, Repartition | StateStep | MultiReduce)
+        return here or self.layout.partitions[id(node)] is None
 
     def keep_start(self, node: Node) -> None:
         """Read a start once, however many read it."""
@@ -134,6 +148,15 @@ class Lowering:
         if not self.profile.together:
             check_single_evaluation(frame.sparkSession)
         return frame.localCheckpoint()
+
+    def _kept(self, tail: Tail) -> DataFrame:
+        """What a Python function gives, evaluated now and once. A failure is a row of it, for the driver alone."""
+        if self._bell is None:
+            return self._keep(tail.frame())
+        function = Telling(tail.function, tail.leaving, self._bell)
+        both = self._keep(Tail(tail.source, function, function.leaving).frame())
+        self.failures.append(both.where(f"{FAILURE} IS NOT NULL").select(FAILURE))
+        return both.where(f"{FAILURE} IS NULL").drop(FAILURE)
 
     def select(self, node: Node, names: Sequence[str]) -> DataFrame:
         """These fields of what leaves this node, in this order."""
