@@ -23,7 +23,7 @@ class FeederBatchSpout:
     emits the same tuples. **Nothing of it survives the process**: batches that were fed and not yet committed when it
     died are gone unless the program feeds them again, and one whose ``feed(wait=True)`` had not returned may have been
     committed. That is why its kind is non-transactional: what it emits lands once, but over a restart the source may
-    lose or repeat. Where that matters, put the input into files or a log and read those.
+    lose or repeat. Where that matters, put the input into files or a log and read those. It has one reader at a time.
 
     Parameters
     ----------

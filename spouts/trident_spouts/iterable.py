@@ -22,7 +22,8 @@ class IterableSpout:
     """The rows of an iterable, `batchSize` at a time: a generator, a queue's ``iter``, a file object, a list.
 
     Non-transactional. Within the process a replay has the same tuples; over a restart the rows that were taken and not
-    yet committed are lost, and a list or a function that makes the iterator begins at the start again.
+    yet committed are lost, and a list or a function that makes the iterator begins at the start again. An iterator has
+    one reader at a time.
 
     Parameters
     ----------

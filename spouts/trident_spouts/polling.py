@@ -28,7 +28,8 @@ class PollingSpout:
 
     Opaque: a replay fetches again from where the previous batch ended and may find more, fewer or other rows; each row
     is committed in one batch. The position is any JSON; it is None at first, and is kept in the log, so that a restart
-    goes on there. A fetch that finds nothing returns no rows; its position then may stay or move.
+    goes on there. A fetch that finds nothing returns no rows; where its position moves all the same, it is asked on
+    from there at once.
 
     Parameters
     ----------

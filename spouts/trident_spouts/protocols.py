@@ -19,7 +19,7 @@ class BatchSpout(ABC):
 
     Rows are kept until their batch is committed, so that a replay within the process has the same tuples. After a
     restart ``emitBatch`` is asked again for a batch that was under way. A spout that then gives the same rows may say
-    so: ``kind = SpoutKind.TRANSACTIONAL``.
+    so: ``kind = SpoutKind.TRANSACTIONAL``. Any other one has one reader at a time.
 
     Meaning: ``org.apache.storm.trident.spout.IBatchSpout``; here a batch is asked for once per process, and one without
     rows is no batch.
@@ -128,8 +128,8 @@ class PartitionedSpout(ABC):
     ) -> tuple[Emitted, Metadata]:
         """The next rows of a partition, and the metadata (JSON) that names exactly these rows.
 
-        `lastMetadata` names the partition's previous rows, None if there were none. Called while the batch is planned;
-        batches in which no partition has rows are not made.
+        `lastMetadata` names the partition's previous rows, None if there were none. Called while the batch is planned.
+        Where there are no rows and other metadata, the partition is asked on from there.
         """
 
     @abstractmethod
@@ -164,7 +164,8 @@ class OpaquePartitionedSpout(ABC):
     def emitPartitionBatch(
         self, attempt: TransactionAttempt, partition: str, lastMetadata: Metadata
     ) -> tuple[Emitted, Metadata]:
-        """Rows of a partition from its position `lastMetadata` on (None: the beginning), and its new position."""
+        """Rows of a partition from its position `lastMetadata` on (None: the beginning), and its new position. Where
+        there are no rows and another position, the partition is asked on from there."""
 
     def close(self) -> None:  # noqa: B027
         """Called once after a run."""

@@ -47,14 +47,16 @@ class FileSpout:
     Parameters
     ----------
     path : str or path
-        A file, a folder (its own files; names that begin with ``_`` or ``.`` are left out) or a glob (``**`` goes into
-        folders). The driver and all workers must see it under the same path. In the log, files are named relative to
-        the part before the first wildcard, so that a folder can be moved together with the checkpoint.
+        A file, a folder (its own files) or a glob (``**`` goes into folders). Files and folders whose names begin with
+        ``_`` or ``.`` are left out. The driver and all workers must see it under the same path. In the log, files are
+        named relative to the part before the first wildcard, so that a folder can be moved together with the
+        checkpoint.
     format : "text", "json" or "parquet"
         * text: each line is a tuple ``line string``. Lines end in ``\\n`` or ``\\r\\n``. Compressed files are refused.
         * json: one object a line; needs `schema`. A missing field is null, others are passed over. Dates and times are
           ISO 8601, binary is base64.
-        * parquet: the fields of the first file, or those of `schema`.
+        * parquet: the fields of the first file when they are first asked for, or those of `schema`; columns meet them
+          by name.
     schema : str or StructType, optional
         The fields with their types. For text at most another name for the one string field.
     maxBytesPerBatch : int
@@ -76,7 +78,7 @@ class FileSpout:
     SourceUnreadableError
         No such file or folder, or one that cannot be read; a planned file that has vanished; a compressed file.
     SpoutContractError
-        A file that changed between plan and replay, or after it was read.
+        A file that changed between plan and replay, or after it was read; another folder than the one that was read.
     MalformedInputError
         Invalid UTF-8; a malformed line of JSON.
 
@@ -89,10 +91,11 @@ class FileSpout:
 
     Notes
     -----
-    A text or JSON file may grow by whole lines after it was read; reading goes on where it ended. Any other change to
-    a file that was read is an error, not a second reading. The 1,000 latest files are remembered by name (all that are
-    being written to besides); older ones by "read up to this time and name": do not touch those, and do not move files
-    in that are older than the last thousand read ones.
+    A text or JSON file may grow by whole lines after it was read; reading goes on where it ended. A renamed file is
+    followed, a copied or restored one is known again by its content. Any other change to a file that was read is an
+    error, not a second reading. The 1,000 latest files are remembered (all that are being written to besides); older
+    ones by "read up to this time and name": do not touch those, and do not move files in that are older than the last
+    thousand read ones.
     """
 
     path: str

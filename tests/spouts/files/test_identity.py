@@ -215,6 +215,19 @@ def test_a_log_that_is_rotated_by_renaming_is_read_to_its_end_and_once(reader: R
     assert reader(folder / "app.log*") == once(written)
 
 
+def test_a_log_that_is_rotated_since_it_was_listed_is_not_read_in_the_middle(folder: Path) -> None:
+    (folder / "app.log").write_text(lines("old", 100))
+    executor = FileSpout(folder, maxBytesPerBatch=400).open()
+    plans = [logged(executor.plan(TransactionAttempt(1, 0), None, 0.0))]
+    (folder / "app.log").rename(folder / "app.log.1")
+    (folder / "app.log").write_text(lines("new", 150))
+    while (plan := executor.plan(TransactionAttempt(len(plans) + 1, 0), plans[-1], 0.0)) is not None:
+        plans.append(logged(plan))
+    emitted = [executor.emit(TransactionAttempt(2 + at, 0), plan) for at, plan in enumerate(plans[1:])]
+    rest = Counter(line for emission in emitted for line in emission.arrow().column(0).to_pylist())
+    assert rest == once(lines("old", 100)[400:], lines("new", 150))
+
+
 def test_a_new_file_with_the_inode_of_a_deleted_one_is_read(reader: Reader, folder: Path) -> None:
     for at in range(5):
         path = folder / f"report-{at}"
