@@ -12,8 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
-from trident.base.attempt import TransactionAttempt
-from trident.base.errors import SpoutContractError
 from trident.base.types import arrow_schema, spark_schema
 from trident_spouts.digests import digest_of
 from trident_spouts.executor import Emission, Metadata
@@ -121,16 +119,6 @@ class UnionEmission:
         """The union of the parts' DataFrames."""
         return functools.reduce(
             lambda left, right: left.unionAll(right), [part.dataframe(spark, scratch) for part in self.parts]
-        )
-
-
-def check_replay(stream: str, attempt: TransactionAttempt, first: str | None, replay: Emission) -> None:
-    """Refuse a replay of other tuples than the batch had first, where both digests are known."""
-    if first is not None and replay.digest not in (None, first):
-        raise SpoutContractError(
-            f"spout {stream!r}: attempt {attempt} has other tuples than the batch had first (digest {replay.digest}, "
-            f"was {first}; the number before the colon counts rows); a transactional spout must emit the same for the "
-            f"same metadata, else its kind is opaque"
         )
 
 

@@ -5,12 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trident.base.attempt import TransactionAttempt
-from trident.base.types import arrow_schema
-from trident.errors import SpoutContractError
-from trident.spouts import ArrowEmission, UnionEmission
 from trident_spouts.digests import digest_of
-from trident_spouts.emission import check_replay
 from trident_spouts.rows import read_schema, table_of
 
 SCHEMA = read_schema(
@@ -96,19 +91,3 @@ def test_every_type_has_a_digest(other: pa.Array) -> None:
 def test_a_digest_is_the_same_in_every_process() -> None:
     assert digest_of(table([])).startswith("0:")
     assert digest_of(pa.table({"word": ["cow", None], "n": [1, 2]})) == "2:f23a9be8"
-
-
-def test_a_replay_that_differs_is_refused_with_both() -> None:
-    words = arrow_schema(read_schema("word string"))
-    first, other = (ArrowEmission(pa.table([words_], schema=words)) for words_ in (["a", "b"], ["a", "c"]))
-    assert first.digest is not None
-    check_replay("orders", TransactionAttempt(3, 1), first.digest, first)
-    check_replay("orders", TransactionAttempt(3, 1), None, other)
-    check_replay("orders", TransactionAttempt(3, 1), first.digest, UnionEmission((other,)))
-    with pytest.raises(SpoutContractError) as caught:
-        check_replay("orders", TransactionAttempt(3, 1), first.digest, other)
-    assert str(caught.value) == (
-        f"spout 'orders': attempt 3:1 has other tuples than the batch had first (digest {other.digest}, was "
-        f"{first.digest}; the number before the colon counts rows); a transactional spout must emit the same for the "
-        "same metadata, else its kind is opaque"
-    )
