@@ -108,9 +108,9 @@ class Planner:
         read: list[tuple[str, Entry]] = []
         waiting: tuple[int, str] | None = None
         left = self.limits.bytes
-        for listed in seen.candidates(listing):
+        for listed in listing:
             entry = seen.entries.get(listed.name)
-            if listed.size <= (0 if entry is None else entry.end):
+            if listed.size <= (0 if entry is None else entry.end) or seen.is_past(listed):
                 continue
             full = bool(ranges) and (left <= 0 or len(ranges) >= (self.limits.files or MOST_FILES))
             range_ = None if full else self._range(listed, entry, time, left, first=not ranges)

@@ -1,7 +1,6 @@
 """Which files were read, and how far: small enough for the metadata of every batch."""
 
 import base64
-import bisect
 import json
 import zlib
 from collections.abc import Iterable
@@ -48,14 +47,6 @@ class Seen:
     def is_past(self, file: Found) -> bool:
         """Whether the file counts as read by the cutoff alone."""
         return file.name not in self.entries and self.cutoff is not None and (file.mtime, file.name) <= self.cutoff
-
-    def candidates(self, listing: list[Found]) -> list[Found]:
-        """Return the files of a sorted listing that do not count as read by the cutoff alone: in a folder of many read
-        files, few."""
-        if self.cutoff is None:
-            return listing
-        at = bisect.bisect_right(listing, self.cutoff, key=lambda file: (file.mtime, file.name))
-        return [file for file in listing[:at] if file.name in self.entries] + listing[at:]
 
     def after(self, read: Iterable[tuple[str, Entry]], waiting: tuple[int, str] | None) -> "Seen":
         """Return what is seen once these files are read too; `waiting` is the first file still to be read."""

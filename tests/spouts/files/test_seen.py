@@ -17,7 +17,7 @@ def read(*files: Found) -> list[tuple[str, Entry]]:
 
 
 def unread(seen: Seen, *files: Found) -> list[str]:
-    return [file.name for file in seen.candidates(list(files)) if file.name not in seen.entries]
+    return [file.name for file in files if file.name not in seen.entries and not seen.is_past(file)]
 
 
 def test_a_file_that_was_read_fits_its_entry_until_something_is_done_to_it() -> None:
