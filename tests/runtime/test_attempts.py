@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -87,12 +88,30 @@ def test_a_batch_that_kills_its_drivers_stops_and_the_start_after_that_tries_aga
     assert last["error"] is None and last["words"] == WORDS and last["attempts"] == [4]
 
 
-def test_a_driver_that_was_stopped_has_not_died(live: Live, tmp_path: Path) -> None:
+def test_a_driver_that_was_stopped_has_not_died(tmp_path: Path) -> None:
+    """Though the batch was under way each time."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(word: str) -> str:
+        begun.set()
+        go_on.wait(timeout=30)
+        return word
+
+    topology = TridentTopology()
+    words = topology.newStream("words", FixedBatchSpout("word string", [ROWS])).map("word", slow, "word string")
+    words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
     for _ in range(2):
-        assert live(crash="run.before", maxAttempts=2)["signal"] == signal.SIGKILL
-    assert "died 2 times" in live(maxAttempts=2)["error"]
-    assert live(crash="run.before", maxAttempts=2)["signal"] == signal.SIGKILL
-    assert live(maxAttempts=2)["words"] == WORDS, "the deaths before the stop count no more"
+        begun.clear()
+        running = start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1)
+        assert begun.wait(timeout=30)
+        threading.Timer(0.3, go_on.set).start()
+        running.stop()
+        go_on.clear()
+    go_on.set()
+    with start_local(topology, name="t", checkpointLocation=tmp_path, maxAttempts=1) as running:
+        running.processAllAvailable(timeout=30)
+        assert dict(running.state("counts").items()) == WORDS
+        assert [each["attempt"] for each in running.recentProgress] == [2]
 
 
 # --- planned anew ---------------------------------------------------------------------------------------------------
