@@ -25,8 +25,9 @@ class RedisLog:
     prefix : str
         What all keys begin with: ``prefix:{topology}:log:...``.
     requireDurable : bool
-        Refuse a server that may lose what it has confirmed: anything but ``appendonly yes`` and ``appendfsync
-        always``. That a log lost its last writes is noticed (the states are ahead of it), but only a copy helps then.
+        Refuse a server that may lose what it has confirmed: anything but ``appendonly yes``, ``appendfsync always`` and
+        ``no-appendfsync-on-rewrite no``, and a master of a cluster that has a replica. That a log lost its last writes
+        is noticed (the states are ahead of it), but only a copy helps then.
     retrySecs : float
         Seconds that a server which is away is waited for; then the batch group stops, and a later start goes on.
     connectTimeout, socketTimeout : float

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +85,13 @@ def test_files_go_only_when_the_log_can_not_come_back_that_names_them(
 ) -> None:
     """A power loss leaves of the log what its last fsync had, and of deleted files nothing."""
     monkeypatch.setattr(trimming, "TRIM_EVERY", 4)
+    real_rmtree = shutil.rmtree
     path, durable = tmp_path / "run" / "t" / "log.sqlite", tmp_path / "durable"
-    deleted = list[str]()
+    deleted, turn = list[str](), threading.RLock()
 
-    def keep(log: SqliteLog) -> None:
+    def keep() -> None:
         """What is on the disk after an fsync: all that was written up to it."""
-        shutil.rmtree(durable, ignore_errors=True)
+        real_rmtree(durable, ignore_errors=True)
         durable.mkdir()
         for file in path.parent.glob("log.sqlite*"):
             shutil.copy(file, durable / file.name)
@@ -98,18 +100,17 @@ def test_files_go_only_when_the_log_can_not_come_back_that_names_them(
         real = getattr(SqliteLog, name)
 
         def durably(self: SqliteLog, *args: Any, _real: Any = real) -> Any:
-            done = _real(self, *args)
-            keep(self)
-            return done
+            with turn:
+                done = _real(self, *args)
+                keep()
+                return done
 
         monkeypatch.setattr(SqliteLog, name, durably)
-    real_rmtree = shutil.rmtree
 
     def rmtree(folder: Any, **options: Any) -> None:
         if os.sep + "frozen" + os.sep in str(folder):
-            after = SqliteLog(durable / "log.sqlite", "t", reading=True)
-            named = after.folders("words")
-            after.close()
+            with turn:
+                named = SqliteLog(durable / "log.sqlite", "t", reading=True).folders("words")
             place = str(Path(folder).relative_to(path.parent))
             assert place not in named, "a power loss now would bring back a batch without its files"
             deleted.append(place)

@@ -109,6 +109,20 @@ def test_a_server_that_may_lose_what_it_confirmed_is_refused_unless_one_says_so(
         upto(opened(server.url, requireDurable=False), 1)
 
 
+def test_a_server_that_skips_fsyncs_while_it_rewrites_is_refused(redis_server: RedisServer, opened: Any) -> None:
+    redis_server.client.config_set("no-appendfsync-on-rewrite", "yes")
+    with pytest.raises(LogError, match=r"may lose what it has confirmed \(no-appendfsync-on-rewrite is yes\)"):
+        opened(redis_server.url)
+    upto(opened(redis_server.url, requireDurable=False), 1)
+
+
+def test_a_cluster_whose_replicas_take_over_is_refused(tmp_path: Path, opened: Any) -> None:
+    with RedisCluster(tmp_path / "cluster", "always", replicated=True) as cluster:
+        with pytest.raises(LogError, match="a replica in its cluster may take over without the last writes"):
+            opened(cluster.url)
+        upto(opened(cluster.url, requireDurable=False), 1)
+
+
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_server_that_evicts_is_refused_in_any_case(redis_server: RedisServer, durable: bool, opened: Any) -> None:
     redis_server.client.config_set("maxmemory-policy", "allkeys-lru")

@@ -22,6 +22,10 @@ TAKE = Script.of("log_take", _LUA / "log_take.lua")
 WRITE = Script.of("log_write", _LUA / "log_write.lua")
 ALL = (FOUND, TAKE, WRITE)
 
+_SETTINGS = ((b"appendfsync", b"always"), (b"no-appendfsync-on-rewrite", b"no"))
+"""What a server that keeps what it confirms is set to. The second one skips every fsync while a child process saves or
+rewrites, whatever the first one says. (aof-load-truncated may be either: what it cuts off was never confirmed.)"""
+
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.5
 
@@ -44,28 +48,35 @@ class LogServer:
         try:
             for server, info in self._link.everywhere(command(b"INFO")):
                 check_server(parse_info(info), self._where, server.shown)
-                if durable and parse_info(info).get("aof_enabled") != "1":
-                    raise self._forgetful(server, "appendonly is off")
-            if durable:
-                for server, reply in self._link.everywhere(command(b"CONFIG", b"GET", b"appendfsync")):
-                    self._demand_always(server, reply)
+                if durable:
+                    self._demand_durable(server, parse_info(info))
+            for setting, value in _SETTINGS if durable else ():
+                for server, reply in self._link.everywhere(command(b"CONFIG", b"GET", setting)):
+                    self._demand_setting(server, setting, value, reply)
         except StateError as error:
             raise LogError(str(error)) from error
 
-    def _demand_always(self, server: Address, reply: Reply) -> None:
+    def _demand_durable(self, server: Address, info: dict[str, str]) -> None:
+        if info.get("aof_enabled") != "1":
+            raise self._forgetful(server, "appendonly is off")
+        if info.get("cluster_enabled") == "1" and info.get("connected_slaves", "0") != "0":
+            raise self._forgetful(server, "a replica in its cluster may take over without the last writes")
+
+    def _demand_setting(self, server: Address, setting: bytes, value: bytes, reply: Reply) -> None:
         if isinstance(reply, redis.ResponseError):
             raise LogError(
                 f"{self._where}: the server at {server.shown} does not tell whether it keeps what it confirms "
-                f"(CONFIG GET appendfsync: {reply}). Grant its user +config|get, or, if you know that appendfsync is "
-                f"always, say RedisLog(..., requireDurable=False)"
+                f"(CONFIG GET {setting.decode()}: {reply}). Grant its user +config|get, or, if you know that "
+                f"{setting.decode()} is {value.decode()}, say RedisLog(..., requireDurable=False)"
             )
-        if reply[1:] != [b"always"]:
-            raise self._forgetful(server, f"appendfsync is {b''.join(reply[1:]).decode()}")
+        if reply[1:] != [value]:
+            raise self._forgetful(server, f"{setting.decode()} is {b''.join(reply[1:]).decode() or 'not told'}")
 
     def _forgetful(self, server: Address, what: str) -> LogError:
         return LogError(
             f"{self._where}: the server at {server.shown} may lose what it has confirmed ({what}), and nothing heals a "
-            f"log. Set appendonly yes and appendfsync always; or accept that with RedisLog(..., requireDurable=False)"
+            f"log. Set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, on a master that no "
+            f"replica takes over from; or accept that with RedisLog(..., requireDurable=False)"
         )
 
     def ask(self, *commands: bytes) -> list[Reply]:
