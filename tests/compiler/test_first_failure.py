@@ -10,6 +10,7 @@ import pytest
 
 from tests.compiler.functions import Longest
 from tests.compiler.kit import STATE, OnSpark, emission, run, stream
+from tests.support.spark import CONNECT
 from trident import Count, DeadLetter, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import UserFunctionError
@@ -88,6 +89,7 @@ class Deaf:
         pass
 
 
+@pytest.mark.skipif(CONNECT, reason="there the function raises")
 @pytest.mark.parametrize("shape", ["folded", "to the driver", "read twice"])
 def test_a_failure_that_is_only_a_row_is_a_failure(on_spark: OnSpark, tmp_path: Path, shape: str) -> None:
     topology = TridentTopology()

@@ -181,6 +181,19 @@ def active_session_kept() -> Iterator[None]:
             SparkSession._activeSession = _given[0]
 
 
+def checkpointed(frame: DataFrame) -> DataFrame:
+    """The frame's rows, evaluated now and never again. Connect hands what it checkpoints to the thread's active
+    session in place of the frame's own (pyspark 4.3), so that one is active meanwhile."""
+    if not is_connect(frame.sparkSession):
+        return frame.localCheckpoint()
+    thread = type(frame.sparkSession)._active_session  # type: ignore[attr-defined]
+    before, thread.session = getattr(thread, "session", None), frame.sparkSession
+    try:
+        return frame.localCheckpoint()
+    finally:
+        thread.session = before
+
+
 def local_session() -> SparkSession:
     """A session where there is none: what Spark makes by default, with workers that run this Python."""
     # else they are whatever python3 is first on the PATH: not this one in a notebook whose kernel was started from
