@@ -910,6 +910,7 @@ GUARDS = [
         "if False:",
         "tests/runtime/test_attempts.py -k emits_other_tuples",
     ),
+    Guard(
         "trim, files",
         "files of frozen results are deleted, and a power loss brings back the log that names them",
         "trident/runtime/trimming.py",
