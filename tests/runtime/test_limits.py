@@ -318,10 +318,6 @@ def test_fail_reaches_a_spout_before_its_next_emit() -> None:
             order.append(f"emit {attempt.txid}:{attempt.attempt}")
             return self._executor.emit(attempt, metadata)
 
-        def plan(self, *given: Any) -> Any:
-            time.sleep(0.3)  # a plan is under way when the attempt fails
-            return self._executor.plan(*given)
-
         def fail(self, attempt: Any) -> None:
             order.append(f"fail {attempt.txid}:{attempt.attempt}")
 
@@ -332,18 +328,20 @@ def test_fail_reaches_a_spout_before_its_next_emit() -> None:
         def open(self) -> Executor:
             return Executor(self._spout.open())
 
-    failures = [1]
+    failed: set[str] = set()
 
     def function(word: str) -> str:
-        if word == "a" and failures:
-            failures.pop()
+        if word not in failed:
+            failed.add(word)
             raise ValueError("again")
         return word
 
-    topology = counting(Spout(words(["a"], ["b"], ["c"])), function=function)
-    with start_local(topology, name="t", maxSpoutPending=3) as running:
-        running.processAllAvailable(SOON)
-    assert [told for told in order if " 1:" in told] == ["emit 1:0", "fail 1:0", "emit 1:1"]
+    batches = 150
+    topology = counting(Spout(words(*([f"w{n}"] for n in range(batches)))), function=function)
+    with start_local(topology, name="t", maxSpoutPending=1) as running:
+        running.processAllAvailable(60)
+    expected = [(f"emit {txid}:0", f"fail {txid}:0", f"emit {txid}:1") for txid in range(1, batches + 1)]
+    assert order == [told for batch in expected for told in batch]
 
 
 # --- functions behind a state ------------------------------------------------------------------------------------
