@@ -103,7 +103,7 @@ GUARDS = [
     Guard(
         "fence (memory)",
         "a driver that was taken over goes on writing the state",
-        "state/trident_state/memory/store.py",
+        "state/trident_state/demands.py",
         "if held is not None and held != lease and held.epoch >= lease.epoch:",
         "if False:",
         "tests/state/memory -k older",
@@ -119,9 +119,9 @@ GUARDS = [
     Guard(
         "marker (memory)",
         "a batch is applied to a store that lost the ones before it",
-        "state/trident_state/memory/store.py",
-        "        if marker < txid - 1:",
-        "        if False:",
+        "state/trident_state/demands.py",
+        "    if marker < txid - 1:",
+        "    if False:",
         "tests/state/memory -k gap",
     ),
     Guard(
@@ -224,8 +224,8 @@ GUARDS = [
         "update, frozen",
         "what a user's code made of a state is made again, of a state that was written in parts",
         "trident/runtime/committer.py",
-        "        self.log.freeze_stage(self.lease, ",
-        "        (lambda *_: None)(self.lease, ",
+        "        self.log.freeze_stage(self.lease",
+        "        (lambda *_: None)(self.lease",
         "tests/runtime/test_state_updates.py -k 'frozen and (never or stands)'",
     ),
     Guard(
@@ -272,8 +272,8 @@ GUARDS = [
         "fence (backing)",
         "a driver that was taken over goes on writing a state over a store of the user's own",
         "state/trident_state/backing/store.py",
-        "        self._demand_newest(meta, lease)\n        if meta.lease != lease:",
-        "        if False:",
+        "demand_turn(self._where, meta.lease, meta.marker, lease, txid)",
+        "demand_turn(self._where, lease, meta.marker, lease, txid)",
         "tests/state/backing/test_contract.py -k under_the_older_lease",
     ),
     Guard(
@@ -400,8 +400,8 @@ GUARDS = [
         "marker (backing)",
         "a batch is applied to a store that lost the ones before it",
         "state/trident_state/backing/store.py",
-        "        if meta.marker < txid - 1:",
-        "        if False:",
+        "demand_turn(self._where, meta.lease, meta.marker, lease, txid)",
+        "demand_turn(self._where, meta.lease, txid - 1, lease, txid)",
         "tests/state/backing/test_contract.py -k gap",
     ),
     Guard(
@@ -448,8 +448,8 @@ GUARDS = [
         "reader, the marker",
         "a read as of a txid that a server has lost gives what is left there",
         "state/trident_state/redis/reader.py",
-        "            if status.marker is None or status.marker < asOf:",
-        "            if False:",
+        "            demand_reached(self._where, status.marker, asOf)",
+        "            pass",
         "tests/state/redis/test_contract.py -k beyond_the_marker",
     ),
     Guard(

@@ -19,6 +19,7 @@ from tests.simulator.memo import MOST, content, kept, remembered
 from trident.compiler.states.queries import compile_query
 from trident.runtime import attempts, committer, crash, frozen_batches, group_run, reading, slots, sources, start, watch
 from trident.runtime.frozen_batches import keys_and_values
+from trident_state import demands
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory import entries as memory_entries
@@ -223,7 +224,7 @@ def _all() -> list[tuple[Any, str, Any]]:
     unpack = remembered(unpacked, lambda form, records, where: (type(form), *records))  # values are all longs
     packed = lru_cache(MOST)(command)
     return [
-        *((module, "freeze", Kept) for module in (group_run, committer)),
+        (committer, "freeze", lambda table, beside: Kept(table)),
         (frozen_batches, "thaw", lambda kept, where: kept.table),
         (frozen_batches, "keys_and_values", remembered(_split, content)),
         (reading, "time", Clock),
@@ -238,7 +239,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (snapshots, "read_segment", _read_segment),
         (snapshots, "delete_segments", lambda folder, names: Worlds.now.segments.delete(folder, names)),
         (snapshots, "strays", _strays),
-        *((module, "encode_keys", encode) for module in (redis_store, memory_store)),
+        (demands, "encode_keys", encode),
         *((module, "hash_keys", hashed) for module in (placement, memory_store, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
         (redis_store, "threading", SimpleNamespace(RLock=Turns)),

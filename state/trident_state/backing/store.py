@@ -10,24 +10,30 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import (
-    FencedError,
     SnapshotMovedError,
     StateBehindError,
     StateClosedError,
     StateCorruptError,
     StateOwnedError,
-    StateRecoveringError,
     StateShapeError,
     StateUnavailableError,
-    StateValueError,
 )
-from trident.base.types import same_types
 from trident_state.backing.calls import Calls
 from trident_state.backing.maps import RULES
 from trident_state.backing.meta import Meta, read_meta
 from trident_state.backing.protocol import META, BackingMap
 from trident_state.binary import in_halves, together
-from trident_state.keys import check_key_types, decode_keys, encode_keys
+from trident_state.demands import (
+    demand_fitting,
+    demand_newest,
+    demand_none_later,
+    demand_not_beyond,
+    demand_reached,
+    demand_turn,
+    encoded_keys,
+    named_twice,
+)
+from trident_state.keys import check_key_types, decode_keys
 from trident_state.records.forms import ValueForm, records_of, unpacked
 from trident_state.rules import as_of, combined
 from trident_state.store import (
@@ -102,7 +108,7 @@ class BackingStore:
                 new = Meta.founded(self._identity, self._shape, self._kind, self._form, lease, birth)
                 self._put_meta(new, None)
             elif self._demand_there(found).lease != lease:
-                self._demand_newest(found, lease)
+                demand_newest(self._where, found.lease, lease)
                 raise StateOwnedError(f"{self._where} is there already, at txid {found.marker}: nothing was created")
             self._lease = lease
 
@@ -110,7 +116,7 @@ class BackingStore:
         with self._writing:
             (text,) = self._calls.get([META])
             meta = self._demand_there(read_meta(text, self._where))
-            self._demand_newest(meta, lease)
+            demand_newest(self._where, meta.lease, lease)
             self._put_meta(meta.held_by(lease), text)
             self._lease = lease
 
@@ -132,11 +138,7 @@ class BackingStore:
     def _change(self, update: Update, meta: Meta, records: list[bytes | None], part: slice) -> _Change:
         """What an update comes to for some of its keys, of which these are all records."""
         stored = unpacked(self._records, records[part], self._where)
-        if (last := int(stored.txids.max(initial=-1))) > update.txid:
-            raise StateCorruptError(
-                f"{self._where}: a key was changed by batch {last}, the state's marker is {meta.marker}: "
-                f"batch {update.txid} cannot be applied"
-            )
+        demand_none_later(self._where, stored.txids, meta.marker, update.txid)
         turn = self._rule.turn(stored, update.txid)
         moved = np.flatnonzero(turn.rows)
         rows = pa.array(moved)
@@ -227,10 +229,9 @@ class BackingStore:
         held, ours = None if meta is None else meta.lease, self._lease
         if ours is not None and held != ours and held is not None and held.epoch >= ours.epoch:
             raise SnapshotMovedError(f"{self._where}: another driver has taken it over (epoch {held.epoch})")
-        if marker < asOf or (ours is not None and held != ours):
-            raise StateRecoveringError(f"{self._where} stands at txid {marker}, a read as of {asOf} has to wait")
-        if marker > asOf + 1 and not self._bare:
-            raise SnapshotMovedError(f"{self._where} cannot be read as of txid {asOf}: it stands at {marker} already")
+        demand_reached(self._where, marker if held == ours or ours is None else None, asOf)
+        if not self._bare:
+            demand_not_beyond(self._where, marker, asOf)
         return marker
 
     # --- end -------------------------------------------------------------------------------------------------
@@ -279,46 +280,20 @@ class BackingStore:
                 f"the topology; to keep its values, export them first"
             )
 
-    def _demand_newest(self, meta: Meta, lease: Lease) -> None:
-        if meta.lease != lease and meta.epoch >= lease.epoch:
-            raise FencedError(
-                f"{self._where} belongs to the driver of epoch {meta.epoch}, this one has epoch {lease.epoch}"
-                + (" too" if meta.epoch == lease.epoch else "")
-            )
-
     def _demand_turn(self, text: bytes | None, lease: Lease, txid: int) -> Meta:
         """The meta entry, if this driver may commit `txid` now."""
         meta = self._demand_there(read_meta(text, self._where))
-        self._demand_newest(meta, lease)
-        if meta.lease != lease:
-            raise StateBehindError(f"{self._where} was not acquired by the driver of epoch {lease.epoch}", meta.marker)
-        if meta.marker < txid - 1:
-            raise StateBehindError(
-                f"{self._where} stands at txid {meta.marker}, batch {txid} cannot be next", meta.marker
-            )
+        demand_turn(self._where, meta.lease, meta.marker, lease, txid)
         return meta
 
     def _keys(self, update: Update) -> list[bytes]:
         """The keys of an update, which must be of this state's shape."""
-        if update.keys.num_rows != len(update.deltas) or update.deltas.type != self._shape.value:
-            raise StateValueError(
-                f"{self._where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
-                f"for {update.keys.num_rows} keys; the state holds {self._shape.value}"
-            )
+        demand_fitting(self._where, self._shape, update)
         parts = in_halves(lambda part: self._encoded(update.part(part)[0]).to_pylist(), 0, len(update.deltas))
         keys = [key for part in parts for key in part]
         if len(set(keys)) != len(keys):
-            raise StateValueError(f"{self._where}: batch {update.txid} names a key twice; nothing of it was applied")
+            raise named_twice(self._where, update.txid)
         return keys
 
     def _encoded(self, keys: pa.Table) -> pa.Array:
-        if not same_types(keys.schema, self._shape.keys):
-            raise StateValueError(
-                f"{self._where}: the keys given are ({_shown(keys.schema)}), "
-                f"those of the state are ({_shown(self._shape.keys)})"
-            )
-        return encode_keys(keys)
-
-
-def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
+        return encoded_keys(self._where, self._shape, keys)

@@ -14,20 +14,24 @@ from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
 from trident.base.errors import (
     FencedError,
-    SnapshotMovedError,
-    StateBehindError,
-    StateCorruptError,
     StateFullError,
     StateOwnedError,
-    StateRecoveringError,
-    StateValueError,
 )
-from trident.base.types import same_types
 from trident_state.binary import in_halves, together
+from trident_state.demands import (
+    demand_fitting,
+    demand_newest,
+    demand_none_later,
+    demand_not_beyond,
+    demand_reached,
+    demand_turn,
+    encoded_keys,
+    named_twice,
+)
 from trident_state.expiry import Expiry, kept
-from trident_state.keys import decode_keys, encode_keys, hash_keys
+from trident_state.keys import decode_keys, hash_keys
 from trident_state.memory.columns import Cells, Slots
-from trident_state.memory.entries import NOTHING, Entries, pages
+from trident_state.memory.entries import Entries, pages
 from trident_state.memory.index import Hashes
 from trident_state.memory.rows import Triples
 from trident_state.memory.snapshots import Cut, Snapshots
@@ -140,7 +144,7 @@ class MemoryStore:
     def create(self, lease: Lease, birth: int) -> None:
         with self._snapshotting, self._writing:
             self._load()
-            self._demand_newest(lease)
+            demand_newest(self._where, self._lease, lease)
             if self._marker is not None:
                 if self._lease == lease:
                     return
@@ -151,7 +155,7 @@ class MemoryStore:
     def acquire(self, lease: Lease) -> None:
         with self._snapshotting, self._writing:
             self._load()
-            self._demand_newest(lease)
+            demand_newest(self._where, self._lease, lease)
             self._lease, self._opened, self._fenced = lease, None, None
             self._snapshots.restate(lease)
             self._snapshots.sweep(lease)
@@ -172,14 +176,6 @@ class MemoryStore:
             with self._writing:
                 return self._load() if self._entries is None else self._entries
         return self._entries
-
-    def _demand_newest(self, lease: Lease) -> None:
-        held = self._lease
-        if held is not None and held != lease and held.epoch >= lease.epoch:
-            raise FencedError(
-                f"{self._where} belongs to the driver of epoch {held.epoch}, this one has epoch {lease.epoch}"
-                + (" too" if held.epoch == lease.epoch else "")
-            )
 
     # --- write -----------------------------------------------------------------------------------------------
 
@@ -213,30 +209,24 @@ class MemoryStore:
         """The marker, if this driver may commit `txid` now."""
         if self._fenced is not None:
             raise FencedError(str(self._fenced))
-        self._demand_newest(lease)
         marker = -1 if self._marker is None else self._marker
-        if self._lease != lease:
-            raise StateBehindError(f"{self._where} was not acquired by the driver of epoch {lease.epoch}", marker)
-        if marker < txid - 1:
-            raise StateBehindError(f"{self._where} stands at txid {marker}, batch {txid} cannot be next", marker)
+        demand_turn(self._where, self._lease, marker, lease, txid)
         return marker
 
     def _changes(self, entries: Entries, update: Update, expiry: Expiry) -> list[_Change]:
         """What an update comes to, all of it before anything is written; in parts where it is too long for one."""
-        self._demand_shape(update)
+        demand_fitting(self._where, self._shape, update)
         return list(in_halves(partial(self._change, entries, update, expiry), 0, len(update.deltas)))
 
     def _change(self, entries: Entries, update: Update, expiry: Expiry, part: slice) -> _Change:
         keys, deltas = update.part(part)
         encoded, hashes = self._encoded(keys)
-        self._demand_distinct(update, encoded, hashes)
+        ordered = np.sort(hashes)
+        if (ordered[1:] == ordered[:-1]).any() and len(encoded.unique()) != len(encoded):
+            raise named_twice(self._where, update.txid)
         slots = entries.index.keys.find(encoded, hashes)
         before = entries.take(slots)
-        if (last := int(before.txids.max(initial=NOTHING))) > update.txid:
-            raise StateCorruptError(
-                f"{self._where}: a key was changed by batch {last}, the state's marker is {self._marker}: "
-                f"batch {update.txid} cannot be applied"
-            )
+        demand_none_later(self._where, before.txids, self._marker, update.txid)
         stored = kept(entries.value.unpack(before.values), before.txids, expiry.cutoff)
         rows = np.flatnonzero(before.txids != update.txid)
         if len(rows) == len(slots):
@@ -297,25 +287,8 @@ class MemoryStore:
                 f"go beyond maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes or use RedisMapState"
             )
 
-    def _demand_shape(self, update: Update) -> None:
-        if update.keys.num_rows != len(update.deltas) or update.deltas.type != self._shape.value:
-            raise StateValueError(
-                f"{self._where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
-                f"for {update.keys.num_rows} keys; the state holds {self._shape.value}"
-            )
-
-    def _demand_distinct(self, update: Update, encoded: pa.Array, hashes: Hashes) -> None:
-        ordered = np.sort(hashes)
-        if (ordered[1:] == ordered[:-1]).any() and len(encoded.unique()) != len(encoded):
-            raise StateValueError(f"{self._where}: batch {update.txid} names a key twice; nothing of it was applied")
-
     def _encoded(self, keys: pa.Table) -> tuple[pa.Array, Hashes]:
-        if not same_types(keys.schema, self._shape.keys):
-            raise StateValueError(
-                f"{self._where}: the keys given are ({_shown(keys.schema)}), "
-                f"those of the state are ({_shown(self._shape.keys)})"
-            )
-        encoded = encode_keys(keys)
+        encoded = encoded_keys(self._where, self._shape, keys)
         return encoded, hash_keys(encoded)
 
     # --- read ------------------------------------------------------------------------------------------------
@@ -372,14 +345,13 @@ class MemoryStore:
         values = kept(entries.value.unpack(triples.values), triples.txids, cutoff)
         if asOf is None or triples.prevs is None:
             return values
-        if marker is not None and marker > asOf + 1:
-            raise SnapshotMovedError(f"{self._where} cannot be read as of txid {asOf}: it stands at {marker} already")
+        demand_not_beyond(self._where, marker, asOf)
         return as_of(asOf, triples.txids, values, entries.value.unpack(triples.prevs), self._where)
 
     def _demand_reached(self, asOf: int | None) -> int:
         marker = -1 if self._marker is None else self._marker
-        if asOf is not None and marker < asOf:
-            raise StateRecoveringError(f"{self._where} stands at txid {marker}, a read as of {asOf} has to wait")
+        if asOf is not None:
+            demand_reached(self._where, marker, asOf)
         return marker
 
     @property
@@ -498,7 +470,3 @@ def _moved(entries: Entries, before: Triples, after: pa.Array, txid: int, forgot
     if prevs is not None and forgotten > 0:
         prevs = Cells(prevs.data, prevs.valid & (before.txids > forgotten))
     return Triples(np.full(len(after), txid, np.int64), entries.value.pack(after), prevs)
-
-
-def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)

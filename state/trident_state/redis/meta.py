@@ -11,13 +11,6 @@ from trident_state.store import GroupStatus, StateIdentity, StateKind
 FORMAT = "1"
 NOTHING_FORGOTTEN = Expiry()
 
-_FIELDS = (
-    *("format", "topology", "state", "log", "fingerprint", "kind", "values", "buckets", "groups", "batchGroup"),
-    *("token", "epoch", "birth", "marker", "open", "keys", "moving", "moved", "expiry"),
-)
-_REQUEST = b"*%d\r\n$5\r\nHMGET\r\n" % (2 + len(_FIELDS))
-_NAMES = bulks([field.encode() for field in _FIELDS])
-
 
 class Meta(msgspec.Struct, frozen=True):
     """What stands in a meta hash. Every field is None where the hash is not there."""
@@ -81,6 +74,11 @@ class Meta(msgspec.Struct, frozen=True):
             return GroupStatus(lease, _number(self.marker), self._begun)
         except ValueError:
             raise StateCorruptError(f"{where}: its meta hash holds no numbers where txids belong") from None
+
+
+_FIELDS = Meta.__struct_fields__
+_REQUEST = b"*%d\r\n$5\r\nHMGET\r\n" % (2 + len(_FIELDS))
+_NAMES = bulks([field.encode() for field in _FIELDS])
 
 
 def read_meta(packed_name: bytes) -> bytes:

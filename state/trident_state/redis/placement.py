@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from trident.base.errors import StateValueError
 from trident_state.binary import lengths_of
+from trident_state.demands import named_twice
 from trident_state.keys import hash_keys
 from trident_state.redis.layout import Layout
 
@@ -127,12 +128,12 @@ def place(encoded: pa.Array, layout: Layout) -> Placement:
     return Placement(encoded, hash_keys(encoded), layout)
 
 
-def place_distinct(encoded: pa.Array, layout: Layout, what: str) -> Placement:
+def place_distinct(encoded: pa.Array, layout: Layout, where: str, txid: int) -> Placement:
     """The same; StateValueError where a key comes twice or is too long for the server."""
     hashes = hash_keys(encoded)
     ordered = np.sort(hashes)
     if np.any(ordered[1:] == ordered[:-1]) and pc.count_distinct(encoded).as_py() < len(encoded):
-        raise StateValueError(f"{what} names a key twice; nothing of it was applied")
+        raise named_twice(where, txid)
     if int(lengths_of(encoded).max(initial=0)) > _MAX_FIELD:
-        raise StateValueError(f"{what} has a key of more than {_MAX_FIELD} bytes; nothing of it was applied")
+        raise StateValueError(f"{where}: a key of batch {txid} has more than {_MAX_FIELD} bytes; nothing was applied")
     return Placement(encoded, hashes, layout)

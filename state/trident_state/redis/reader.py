@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateCorruptError, StateLostError, StateRecoveringError
+from trident_state.demands import demand_not_beyond, demand_reached
 from trident_state.expiry import Cutoff, kept
 from trident_state.keys import decode_keys
 from trident_state.records.forms import Records, unpacked
@@ -198,15 +199,10 @@ class Reader:
             if asOf is None:
                 markers.append(-1 if status.marker is None else status.marker)
                 continue
-            if status.marker is None or status.marker < asOf:
-                raise StateRecoveringError(
-                    f"{self._where} stands at txid {status.marker}, a read as of {asOf} has to wait: it is being healed"
-                )
-            if status.marker > asOf + 1 and not self._bare:
-                raise SnapshotMovedError(
-                    f"{self._where} cannot be read as of txid {asOf}: it stands at {status.marker} already"
-                )
-            markers.append(status.marker if self._bare else asOf)
+            demand_reached(self._where, status.marker, asOf)
+            if not self._bare:
+                demand_not_beyond(self._where, status.marker, asOf)
+            markers.append(status.marker if self._bare and status.marker is not None else asOf)
         return min(markers)
 
     def _other_lease(self, found: Lease | None, ours: Lease) -> None:

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
-from trident.base.errors import SnapshotMovedError, StateUnavailableError, StateValueError
-from trident.base.types import same_types
+from trident.base.errors import SnapshotMovedError, StateUnavailableError
 from trident_state.binary import in_halves, together
+from trident_state.demands import demand_fitting, encoded_keys
 from trident_state.expiry import Expiry
-from trident_state.keys import check_key_types, encode_keys
+from trident_state.keys import check_key_types
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.address import Address
 from trident_state.redis.clearing import AT_ONCE as CLEARED_AT_ONCE
@@ -144,11 +144,7 @@ class RedisStore:
     # --- write -----------------------------------------------------------------------------------------------
 
     def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
-        if update.keys.num_rows != len(update.deltas) or update.deltas.type != self._shape.value:
-            raise StateValueError(
-                f"{self._where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
-                f"for {update.keys.num_rows} keys; the state holds {self._shape.value}"
-            )
+        demand_fitting(self._where, self._shape, update)
         with self._writing:
             before, expiry, life = self._expiry_at(update.txid - 1), None, update.life(self._ttl)
             if before is not None and (life is not None or before.cutoff > 0):
@@ -158,7 +154,7 @@ class RedisStore:
             def write(rows: slice) -> Applied:
                 whole = rows == slice(0, len(update.deltas))
                 keys, deltas = update.part(rows)
-                placed = place_distinct(self._encoded(keys), self._layout(), f"{self._where}: batch {update.txid}")
+                placed = place_distinct(self._encoded(keys), self._layout(), self._where, update.txid)
                 part = None if whole else rows.start
                 task = Task(lease, update.txid, placed, placed.arranged(deltas), values, expiry, part)
                 applied = self._write(task)
@@ -334,13 +330,4 @@ class RedisStore:
         return attempt(self._layout())
 
     def _encoded(self, keys: pa.Table) -> pa.Array:
-        if not same_types(keys.schema, self._shape.keys):
-            raise StateValueError(
-                f"{self._where}: the keys given are ({_shown(keys.schema)}), "
-                f"those of the state are ({_shown(self._shape.keys)})"
-            )
-        return encode_keys(keys)
-
-
-def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
+        return encoded_keys(self._where, self._shape, keys)

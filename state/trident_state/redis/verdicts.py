@@ -12,6 +12,7 @@ from trident.base.errors import (
     StateShapeError,
     StateUnavailableError,
 )
+from trident_state.demands import fenced
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,7 @@ def refusal(answer: Answer, lease: Lease, txid: int | None, where: str) -> State
     marker = int(answer.marker) if answer.marker.lstrip("-").isdigit() else -1
     match answer.status:
         case "FENCED":
-            return FencedError(
-                f"{where} belongs to the driver of epoch {answer.epoch}, this one has epoch {lease.epoch}"
-                f"{' too' if answer.epoch == str(lease.epoch) else ''}; it wrote nothing"
-            )
+            return fenced(where, answer.epoch, lease)
         case "GONE":
             return StateBehindError(f"{where}: the server holds nothing of it (any more)", -1)
         case "REWOUND":

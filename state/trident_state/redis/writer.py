@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 import redis
 
 from trident.base.attempt import Lease
-from trident.base.errors import StateCorruptError, StateUnavailableError, StateValueError
+from trident.base.errors import StateUnavailableError, StateValueError
 from trident.base.values import type_name
 from trident_state.binary import lengths_of, with_lengths
+from trident_state.demands import demand_none_later
 from trident_state.expiry import Expiry, kept
 from trident_state.records.documents import Documents
 from trident_state.records.forms import FixedRecords, Records, nulls_of, unpacked
@@ -172,12 +173,7 @@ class Writer:
         live = np.zeros(len(task.keys), np.bool_)
         for group in groups:
             live[task.keys.group(group)] = True
-        late = live & (stored.txids > task.txid)
-        if late.any():
-            txid = int(stored.txids[late].max())
-            raise StateCorruptError(
-                f"{self._where}: a key was changed by txid {txid} already: batch {task.txid} cannot be applied"
-            )
+        demand_none_later(self._where, stored.txids[live], task.txid - 1, task.txid)
         moving = live if self._bare else live & (stored.txids < task.txid)
         keys, before, deltas = task.keys, stored, task.deltas
         if not (whole := bool(moving.all())):

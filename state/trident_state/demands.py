@@ -1,0 +1,87 @@
+"""What every store demands before it writes or reads, in the same words."""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+from trident.base.errors import (
+    FencedError,
+    SnapshotMovedError,
+    StateBehindError,
+    StateCorruptError,
+    StateRecoveringError,
+    StateValueError,
+)
+from trident.base.types import same_types
+from trident_state.keys import encode_keys
+from trident_state.store import StateShape, Update
+
+
+def demand_newest(where: str, held: Lease | None, lease: Lease) -> None:
+    """Refuse a driver whose lease is not later than the one that is held, if that is another one."""
+    if held is not None and held != lease and held.epoch >= lease.epoch:
+        raise fenced(where, str(held.epoch), lease)
+
+
+def fenced(where: str, epoch: str, lease: Lease) -> FencedError:
+    """Another driver holds the state."""
+    also = " too" if epoch == str(lease.epoch) else ""
+    return FencedError(f"{where} belongs to the driver of epoch {epoch}, this one has epoch {lease.epoch}{also}")
+
+
+def demand_turn(where: str, held: Lease | None, marker: int, lease: Lease, txid: int) -> None:
+    """Refuse a batch that is not this driver's, or not the next one."""
+    demand_newest(where, held, lease)
+    if held != lease:
+        raise StateBehindError(f"{where} was not acquired by the driver of epoch {lease.epoch}", marker)
+    if marker < txid - 1:
+        raise StateBehindError(f"{where} stands at txid {marker}, batch {txid} cannot be next", marker)
+
+
+def demand_fitting(where: str, shape: StateShape, update: Update) -> None:
+    """Refuse an update that is not of the state's value type, or has not a value for each key."""
+    if update.keys.num_rows != len(update.deltas) or update.deltas.type != shape.value:
+        raise StateValueError(
+            f"{where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
+            f"for {update.keys.num_rows} keys; the state holds {shape.value}"
+        )
+
+
+def demand_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, txid: int) -> None:
+    """Refuse to change keys of which one was changed by a later batch."""
+    if (last := int(txids.max(initial=-1))) > txid:
+        raise StateCorruptError(
+            f"{where}: a key was changed by batch {last}, the state's marker is {marker}: "
+            f"batch {txid} cannot be applied"
+        )
+
+
+def named_twice(where: str, txid: int) -> StateValueError:
+    """A batch has two values for one key."""
+    return StateValueError(f"{where}: batch {txid} names a key twice; nothing of it was applied")
+
+
+def encoded_keys(where: str, shape: StateShape, keys: pa.Table) -> pa.Array:
+    """The keys as bytes; StateValueError where they are not of the state's types."""
+    if not same_types(keys.schema, shape.keys):
+        raise StateValueError(
+            f"{where}: the keys given are ({_shown(keys.schema)}), those of the state are ({_shown(shape.keys)})"
+        )
+    return encode_keys(keys)
+
+
+def demand_reached(where: str, marker: int | None, asOf: int) -> None:
+    """Refuse a read as of a txid that the state has not reached."""
+    if marker is None or marker < asOf:
+        raise StateRecoveringError(f"{where} stands at txid {marker}, a read as of {asOf} has to wait")
+
+
+def demand_not_beyond(where: str, marker: int | None, asOf: int) -> None:
+    """Refuse a read as of a txid that the state has left behind by more than one."""
+    if marker is not None and marker > asOf + 1:
+        raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: it stands at {marker} already")
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
