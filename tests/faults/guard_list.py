@@ -903,14 +903,6 @@ GUARDS = [
         "tests/spouts/test_digests.py -k 'other_tuples or every_type'",
     ),
     Guard(
-        "digest, compared",
-        "a transactional spout that replays other tuples goes on",
-        "trident/runtime/attempts.py",
-        'if before is not None and before.startswith(f"{name}:") and before != f"{name}:{digest}":',
-        "if False:",
-        "tests/runtime/test_attempts.py -k emits_other_tuples",
-    ),
-    Guard(
         "trim, files",
         "files of frozen results are deleted, and a power loss brings back the log that names them",
         "trident/runtime/trimming.py",

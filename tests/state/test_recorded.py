@@ -9,7 +9,7 @@ from tests.data.recorded import program, store
 from tests.support.server import RedisServer
 
 
-@pytest.mark.parametrize("recording", store.recordings())
+@pytest.mark.parametrize("recording", [name for name in store.recordings() if not name.endswith("frozen")])
 def test_a_start_goes_on_from_a_recorded_store(recording: str, tmp_path: Path, shared_redis: RedisServer) -> None:
     in_redis = "redis" in recording
     expected = store.restore(recording, tmp_path, shared_redis.client if in_redis else None)
