@@ -44,9 +44,22 @@ class Kept:
 
     __slots__ = ("rows", "size", "table")
     files = False
+    checksum = 0
 
     def __init__(self, table: pa.Table) -> None:
         self.table, self.rows, self.size = table, table.num_rows, 40 + 8 * table.num_rows
+
+    @property
+    def body(self) -> bytes:
+        """What a server keeps in its place: the number under which the world has it."""
+        bodies = Worlds.now.bodies
+        bodies.append(self.table)
+        return b"%d" % (len(bodies) - 1)
+
+
+def _thawed(kept: Any, where: str) -> pa.Table:
+    table: pa.Table = kept.table if isinstance(kept, Kept) else Worlds.now.bodies[int(kept.body)]
+    return table
 
 
 class Clock:
@@ -224,7 +237,7 @@ def _all() -> list[tuple[Any, str, Any]]:
     packed = lru_cache(MOST)(command)
     return [
         *((module, "freeze", Kept) for module in (group_run, committer)),
-        *((module, "thaw", lambda kept, where: kept.table) for module in (fitting, frozen_batches)),
+        *((module, "thaw", _thawed) for module in (fitting, frozen_batches)),
         (frozen_batches, "keys_and_values", remembered(_split, content)),
         (reading, "time", Clock),
         (sources, "_JSON", SimpleNamespace(encode=msgspec.json.encode)),
