@@ -34,7 +34,7 @@ from trident_state.store import Home, StateIdentity, StateKind, StateShape, Stor
 _LOOKED = 8
 _AGAIN = 6
 """So many starts in a row may fail without a fault."""
-_LONG = 3000.0
+_LONG = 150.0
 """Seconds in which everything is done, once nothing goes wrong any more."""
 
 
@@ -231,6 +231,8 @@ class World:
             return
         if error is None:
             self._failures = 0
+            if not self._way:
+                self._ways = []
             if driver is self._satisfied:
                 self.readers.last(self._done)
                 return
@@ -243,7 +245,7 @@ class World:
         if isinstance(error, FencedError):
             return self.taken_over(driver)
         if isinstance(error, core.PASSING) or type(error) is LogError:
-            self._failures += self.faults.over
+            self._failures += self.faults.over and self.server.up and self.log_network.server.up
             return self._failures < _AGAIN
         return self._refused(driver, error)
 
@@ -434,7 +436,7 @@ class World:
         """Is everything there? Then read it all and stop."""
         if self._reading or self._satisfied is not None or not self.faults.over:
             if self._finished_at is not None and self.scheduler.now > self._finished_at + _LONG:
-                raise Stuck("no end")
+                raise Stuck(f"no end: {[d.name for d in self.drivers if not d.ended and d.process.alive]} go on")
             return
         if self._finished_at is None:
             self._finished_at = self.scheduler.now
@@ -450,7 +452,7 @@ class World:
         if asleep or len(alive) != 1 or self.log_network.late or self.network.late:
             return
         driver = alive[0]
-        if driver.run is None or driver.shape != self.shape or not driver.run.resting():
+        if driver.run is None or driver.asked_at is not None or not driver.run.resting():
             return
         self._reading = True
         Pool(self.scheduler, driver.process, "final", 1).submit(self._read_all, driver)
