@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulator.changing.programs import Shape, program_of
 from tests.simulator.driver import Gate as Gate
 from tests.simulator.fake_log import FakeLog, LogDisk
+from tests.simulator.memo import remembered
 from tests.simulator.patches import Folder, Kept, Turns
 from tests.simulator.scheduler import Pool
 from trident.access import dropping
@@ -14,9 +15,10 @@ from trident.access.opening import _BUILTIN
 from trident.access.replica import MemoryReplica
 from trident.base import errors
 from trident.base.attempt import Lease
+from trident.base.types import arrow_schema
 from trident.compiler.local.engine import ArrowSlot
 from trident.compiler.program import Group
-from trident.runtime import log_server, redis_log, reset, sources, start
+from trident.runtime import group_run, log_server, redis_log, reset, sources, start
 from trident.runtime import events as on
 from trident.runtime.begin import Begun, begin, close_all, open_stores
 from trident.runtime.commits import RunCommits
@@ -24,6 +26,7 @@ from trident.runtime.group_run import GroupRun
 from trident.runtime.redis_log import RedisTransactionLog
 from trident.runtime.sources import Sources
 from trident.runtime.watch import Watch
+from trident_spouts import emission, rows, usercode
 
 if TYPE_CHECKING:
     from tests.simulator.changing.driver import Driver
@@ -213,7 +216,10 @@ def patched() -> list[tuple[Any, str, Any]]:
     from tests.simulator.patches import Clock
 
     locks = SimpleNamespace(Lock=Turns, RLock=Turns)
+    table = remembered(usercode.table_of, lambda rows, schema, where: (tuple(rows), id(schema)))
     return [
+        *((module, "arrow_schema", _same(arrow_schema)) for module in (rows, emission, group_run)),
+        (usercode, "table_of", table),
         (sources, "threading", locks),
         (log_server, "threading", locks),
         (log_server, "time", Clock),
@@ -223,6 +229,19 @@ def patched() -> list[tuple[Any, str, Any]]:
         (dropping, "time", Clock),
         (dropping, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: _now().forget_files(path.name))),
     ]
+
+
+def _same(work: Any) -> Any:
+    """The same function, that computes once what it is asked about the same object."""
+    known: dict[int, tuple[Any, Any]] = {}
+
+    def remembering(thing: Any) -> Any:
+        found = known.get(id(thing))
+        if found is None:
+            found = known[id(thing)] = thing, work(thing)
+        return found[1]
+
+    return remembering
 
 
 def _now() -> Any:

@@ -48,13 +48,13 @@ class Source:
         for name in self.partitions:
             self.kept[name] = self.chance.randint(self.kept[name], self.shown[name])
 
-    def page(self, partition: str, position: Any, least: int) -> tuple[list[Row], int | None]:
+    def page(self, partition: str, position: Any) -> tuple[list[Row], int | None]:
         """The rows after a position and the position behind them; None where there is nothing to read."""
         start = max(int(position or 0), self.kept[partition])
         shown = self.shown[partition]
         if start >= shown:
             return [], None
-        end = min(shown, start + self.chance.randint(max(1, least), 4))
+        end = min(shown, start + self.chance.randint(1, 4))
         return [row for row in self.partitions[partition][start:end] if row is not None], end
 
     def called(self, what: str) -> None:
@@ -105,8 +105,8 @@ class Opaque(_Paged, OpaquePartitionedSpout):
             source.called("emit")
         if source.chance.random() < source.away:
             return None, None
-        rows, position = source.page(partition, lastMetadata, 1)
-        return self._rows(rows), position
+        rows, position = source.page(partition, lastMetadata)
+        return (None, None) if position is None else (self._rows(rows), position)
 
 
 class Transactional(_Paged, PartitionedSpout):
@@ -115,7 +115,7 @@ class Transactional(_Paged, PartitionedSpout):
     def emitPartitionBatchNew(self, attempt: Any, partition: str, lastMetadata: Any) -> tuple[Any, Any]:
         source = self._source
         last = None if lastMetadata is None else lastMetadata[1]
-        rows, position = source.page(partition, last, 1)
+        rows, position = source.page(partition, last)
         if position is None:
             return None, None
         return self._rows(rows), [max(last or 0, source.kept[partition]), position]
@@ -143,8 +143,8 @@ def _polling(name: str, wide: bool) -> PollingSpout:
 def _fetching(paged: _Paged, partition: str) -> Any:
     def fetch(position: Any, limit: int) -> tuple[Any, Any]:
         source = paged._source
-        rows, after = source.page(partition, position, 1)
-        return paged._rows(rows), position if after is None else after
+        rows, after = source.page(partition, position)
+        return (None, position) if after is None else (paged._rows(rows), after)
 
     return fetch
 

@@ -69,7 +69,7 @@ class World:
         for source in self.sources.values():
             if chance.random() < 0.6:  # the rest comes later
                 source.shown = {p: chance.randint(0, shown) for p, shown in source.shown.items()}
-                self.scheduler.after(chance.choice((0.05, 0.5, 3.0)), source.show_all)
+                self.scheduler.after(chance.choice((0.05, 0.5)), source.show_all)
         self.shape = programs.first(chance, list(self.sources))
         """The program of the next start."""
         self._changes = Changes(chance, self.shape, list(self.sources))
@@ -83,7 +83,7 @@ class World:
         self.wrong: BaseException | None = None
         self.scheduler.in_fibers = chance.choice((0.05, 0.3, 1.0))
         self.scheduler.pausing = chance.choice((0.1, 0.4))
-        self.idle = chance.choice((0.01, 0.05, 0.5))
+        self.idle = chance.choice((0.05, 0.5))
         self.faults = Faults(self, self._to_change)
         self.readers = Readers(self)
         self._next_read = chance.randint(1, 60)
