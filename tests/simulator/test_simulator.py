@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulator import fake_log, patches, records
+from tests.simulator import fake_log, records
+from tests.simulator.families import EVERY, machine, world_of
 from tests.simulator.fleet import some
-from tests.simulator.world import World
 from trident.runtime import committer, coordinator, trimming
 from trident.runtime.coordinator import Coordinator, History, Status
 
@@ -43,8 +43,8 @@ def test_random_fault_schedules_lose_nothing_double_nothing_and_show_no_half_bat
 
 def trace_of(seed: int) -> list[str]:
     lines = list[str]()
-    with patches.machine():
-        World(seed, lines.append).run()
+    with machine():
+        world_of(seed, EVERY, lines.append).run()
     return lines
 
 
@@ -65,7 +65,7 @@ def test_a_fault_is_told_with_its_seed_and_how_to_replay_it(
     from tests.simulator import __main__ as command
 
     monkeypatch.setattr(Coordinator, "_discard_after", lambda self, txid: None)
-    monkeypatch.setattr(command, "everything", lambda seed, schedules, minutes: some(range(seed, seed + schedules)))
+    monkeypatch.setattr(command, "everything", lambda seed, schedules, minutes, every: some(range(seed, seed + schedules)))
     assert command.many(0, 200, None) == 1
     told = capsys.readouterr().out
     seed = told.partition("WRONG with seed ")[2].partition(":")[0]

@@ -155,7 +155,7 @@ def first(chance: Random, sources: list[str]) -> Shape:
     names = chance.sample(NAMES, chance.choice((1, 2, 2, 3)))
     streams = tuple(Stream(name, name, chance.choice(sources)) for name in names)
     shape = Shape(streams, ())
-    for _ in range(chance.choice((1, 2, 2, 3))):
+    for _ in range(chance.choice((1, 2, 3, 4))):
         shape = _more(shape, chance)
     return _whole(shape, chance)
 
@@ -165,7 +165,7 @@ def _more(shape: Shape, chance: Random) -> Shape:
     lines = shape.lines
     counts = [line.name for line in lines if line.kind == "count"]
     free = [name for name in STATES if name not in shape.states]
-    kind = chance.choice(("count", "count", "leave", "leave", "ask", "ask", "total"))
+    kind = chance.choice(("count", "count", "leave", "leave", "ask", "ask", "ask", "total"))
     if kind == "count" and free:
         how = "sum" if chance.random() < 0.3 else "count"
         return replace(shape, lines=(*lines, Line("count", chance.choice(free), _some(shape, chance), how=how)))
@@ -175,7 +175,8 @@ def _more(shape: Shape, chance: Random) -> Shape:
     if name is None:
         return shape
     if kind == "ask" and counts:
-        line = Line("ask", name, (chance.choice(shape.streams).token,), chance.choice(counts))
+        asking = [line.asked for line in lines if line.kind == "ask" and line.asked in counts]
+        line = Line("ask", name, (chance.choice(shape.streams).token,), (asking or counts)[0])
     else:
         line = Line("leave", name, _some(shape, chance))
     return replace(shape, lines=(*lines, line))
@@ -189,7 +190,7 @@ def _free_output(shape: Shape, chance: Random) -> str | None:
 def _some(shape: Shape, chance: Random) -> tuple[str, ...]:
     """One stream, or several that are merged."""
     tokens = [stream.token for stream in shape.streams]
-    most = min(len(tokens), chance.choice((1, 1, 1, 2, 3)))
+    most = min(len(tokens), chance.choice((1, 1, 2, 2, 3)))
     return tuple(chance.sample(tokens, most))
 
 
@@ -227,6 +228,8 @@ class Changes:
         """Another program, and how it is another one."""
         for _ in range(20):
             what = self._chance.choices(list(_CHANGES), _WEIGHTS)[0]
+            if self._gone and self._chance.random() < 0.5:
+                what = "stream put back"
             changed = _CHANGES[what](self, shape)
             if changed is not None:
                 changed = _whole(_plain(changed), self._chance)
