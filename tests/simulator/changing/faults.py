@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 NEVER = 1 << 60
 
+_WINDOWS = ("run.before", "emit.before", "freeze.after", "commit.before", "commit.stage.before", "output.before")
+"""Where a driver ends while a batch is under way, or waits: what the next program finds then."""
+
 
 class Faults:
     """The faults of a schedule. `at`: the point of input or output of the next one. As many ends of drivers are among
@@ -30,6 +33,8 @@ class Faults:
         self.log_write: str | None = None
         self._worker: dict[bool, str | float] = {}
         self.outputs: list[str | float] = []
+        self._armed = "", ""
+        """What happens when a driver comes to some place, and the place."""
 
     def _fits(self, kind: str) -> bool:
         world = self._world
@@ -51,6 +56,7 @@ class Faults:
     def stop(self) -> None:
         """No more of them."""
         self._left, self.at = [], NEVER
+        self._armed = "", ""
         self.outputs.clear()
         self._worker.clear()
 
@@ -64,6 +70,8 @@ class Faults:
         world.say("fault: %s", kind)
         world.result.faults[kind] += 1
         match kind:
+            case "driver killed" | "stop asked" if self._chance.random() < 0.5:
+                self._armed = kind, self._chance.choice(_WINDOWS)
             case "driver killed":
                 self._killed(driver)
             case "stop asked":
@@ -98,6 +106,17 @@ class Faults:
                 self.outputs.append("raises" if kind.endswith("raises") else self._seconds())
             case "source forgets":
                 world.sources[self._chance.choice(list(world.sources))].forget()
+
+    def reached(self, place: str, driver: "Driver") -> None:
+        """A driver is at a place of its steps where somebody may be waiting for one."""
+        kind, where = self._armed
+        if place == where:
+            self._armed = "", ""
+            self._world.say("%s at %s", kind, place)
+            if kind == "stop asked":
+                driver.stop()
+            else:
+                self._killed(driver)
 
     def _seconds(self) -> float:
         return float(self._chance.choice((0.3, 3.0, 30.0)))

@@ -311,6 +311,7 @@ class Changes:
         if len(lines) < 2:
             return None
         self._chance.shuffle(lines)
+        lines = lines if lines != list(shape.lines) else lines[::-1]
         return replace(shape, lines=tuple(lines))
 
     def _schema(self, shape: Shape) -> Shape | None:
@@ -377,7 +378,7 @@ _CHANGES: dict[str, Any] = {
     "line put back": Changes._line_back,
     "output renamed": Changes._output_renamed,
 }
-_WEIGHTS = (3, 3, 5, 6, 5, 4, 2, 5, 2, 1, 4, 4, 4, 2)
+_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 3, 3, 2)
 
 
 def groups_of(shape: Shape) -> Iterator[frozenset[str]]:

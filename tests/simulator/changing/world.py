@@ -131,7 +131,7 @@ class World:
         flows.Worlds.now = self
         vars(writer)["PUT_KEYS"] = 1000
         scheduler = self.scheduler
-        crash.listen(scheduler.point)
+        crash.listen(self._reached)
         try:
             self.say("sources %s", {name: source.partitions for name, source in self.sources.items()})
             self._start_driver()
@@ -178,6 +178,13 @@ class World:
         self.scheduler.alarm = min(self._next_read, faults.at)
         if trouble and driver is not None:
             faults.strike(driver)
+
+    def _reached(self, place: str) -> None:
+        """A place of the library's steps."""
+        self.scheduler.point(place)
+        driver = next((d for d in self.drivers if d.process is self.scheduler.current), None)
+        if driver is not None:
+            self.faults.reached(place, driver)
 
     # --- drivers -----------------------------------------------------------------------------------------------------
 
@@ -236,6 +243,8 @@ class World:
             if driver is self._satisfied:
                 self.readers.last(self._done)
                 return
+        elif driver is self._satisfied:
+            self._satisfied = None
         self.scheduler.after(self.chance.choice((0.0, 0.2, 1.5)), self.supervise)
 
     def _right(self, driver: Driver, error: BaseException) -> bool:
@@ -441,11 +450,14 @@ class World:
         if self._finished_at is None:
             self._finished_at = self.scheduler.now
             self.faults.stop()
+            for source in self.sources.values():
+                source.trouble.clear()
         if self.scheduler.now > self._finished_at + _LONG:
             raise Stuck(f"{self.missing} were never read, {self.history.waiting} wait")
+        if self._to_change and not self._way:
+            self._let_end(lambda driver: True)
+        self._let_end(lambda driver: driver.shape != self.shape)  # a zombie that woke up when no other one could start
         if self._to_change or self._way or self.history.waiting or self.missing:
-            if self._to_change and not self._way:
-                self._let_change()
             return
         asleep = any(d.process.asleep_until > self.scheduler.now for d in self.drivers if d.process.alive)
         alive = [d for d in self.drivers if d.process.alive and not d.ended]
@@ -457,10 +469,10 @@ class World:
         self._reading = True
         Pool(self.scheduler, driver.process, "final", 1).submit(self._read_all, driver)
 
-    def _let_change(self) -> None:
-        """Changes that are left: the driver stops for the next one."""
+    def _let_end(self, which: Callable[[Driver], bool]) -> None:
+        """These drivers stop, for the next one to start."""
         for driver in self.drivers:
-            if driver.process.alive and not driver.ended and driver.asked_at is None:
+            if driver.process.alive and not driver.ended and driver.asked_at is None and which(driver):
                 driver.stop()
 
     def _read_all(self, driver: Driver) -> None:
