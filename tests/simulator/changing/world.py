@@ -249,8 +249,12 @@ class World:
 
     def _right(self, driver: Driver, error: BaseException) -> bool:
         """Whether a driver was right to stop with this error; and what its user then does."""
-        if isinstance(error, core.DAMAGE) or not isinstance(error, TridentError):
+        if not isinstance(error, TridentError):
             return False
+        if isinstance(error, core.DAMAGE):  # that of a state which missed batches may be called lost
+            if not any(state.missed and name in driver.shape.states for name, state in self.history.states.items()):
+                return False
+            return self._refused(driver, error)
         if isinstance(error, FencedError):
             return self.taken_over(driver)
         if isinstance(error, core.PASSING) or type(error) is LogError:
