@@ -9,7 +9,7 @@ from tests.simulator import flows
 from tests.simulator.fake_log import FakeLog
 from tests.simulator.scheduler import Crashed, Pool, Process
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import AttemptCancelledError, FencedError, UserFunctionError
+from trident.base.errors import AttemptCancelledError, BatchTimeoutError, FencedError, UserFunctionError
 from trident.compiler.engine import StageResult
 from trident.compiler.program import Group, Stage
 from trident.plan.nodes import Node
@@ -21,6 +21,7 @@ from trident.runtime.reading import CommitGate
 from trident.runtime.settings import Settings
 from trident.runtime.sources import Sources
 from trident.runtime.watch import Watch
+from trident.runtime.watched_calls import WatchedCalls
 
 if TYPE_CHECKING:
     from tests.simulator.world import World
@@ -33,7 +34,7 @@ class Driver:
         self.world, self.name = world, name
         self.process = Process(name)
         self.log = FakeLog(world.disk, world.scheduler, world.faults.of_log)
-        self.log.frozen_heard = world.froze
+        self.log.frozen_heard = self._froze
         self.settings: Settings = world.settings
         self.begun: Begun | None = None
         self.run: GroupRun | None = None
@@ -69,7 +70,9 @@ class Driver:
         try:
             self.begun = begin(program, log, self.settings)
             try:
-                sources = Sources(group.spouts)
+                limit = self.settings.messageTimeoutSecs
+                calls = WatchedCalls(group.name, world.scheduler, limit, self._threads)  # type: ignore[arg-type]
+                sources = Sources(group.spouts, calls)
                 engine: Any = Engine(self)
                 notes: Any = Notes(self)
                 me: Any = self
@@ -98,6 +101,11 @@ class Driver:
 
     def _threads(self, name: str, most: int | None) -> Any:
         return Pool(self.world.scheduler, self.process, name.rsplit("-", 1)[1], most)
+
+    def _froze(self, group: str, txid: int) -> None:
+        assert self.run is not None
+        attempt, _ = self.run.coordinator.in_flight[txid]
+        self.world.froze(group, attempt)
 
     def _check(self) -> None:
         if self.run is not None and isinstance(self.run.error, FencedError):
@@ -242,8 +250,6 @@ class FakeSlot:
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled")
         poison = world.setting.poison
         poisoned = poison is not None and any(seq == poison for _, seq in tuples)
-        if trouble == "fails" and stage.number > 1:
-            raise RuntimeError("the engine failed")  # a user's function that raises there stops the group for good
         if trouble == "fails" or poisoned:
             raise UserFunctionError(f"attempt {attempt}: a function raised")
         results = flows.worked(stage, tuples, inputs)
@@ -268,7 +274,7 @@ class Notes:
         if phase in ("run", "plan"):
             driver.failures[attempt.txid] = driver.failures.get(attempt.txid, 0) + 1
         if phase == "commit":
-            driver.stage_failures += type(error) is RuntimeError
+            driver.stage_failures += isinstance(error, UserFunctionError | BatchTimeoutError)
             if driver.failing_since is None:
                 driver.failing_since = driver.world.scheduler.now
         trace = driver.world.scheduler.trace

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.simulator.scheduler import Scheduler
-from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.runtime.coordinator import History
-from trident.runtime.events import BatchPlan, Positions
+from trident.runtime.events import AttemptRecord, Positions
 from trident.runtime.frozen import FrozenOutput
-from trident.runtime.log import Birth
+from trident.runtime.log import BatchRecord, Birth, Members
 
 Outputs = dict[str, FrozenOutput]
 Undo = Callable[[], None]
@@ -22,7 +22,6 @@ Undo = Callable[[], None]
 class Group:
     committed: int = 0
     frozen: int = 0
-    positions: Positions = field(default_factory=dict)
     kept: int = 0
 
 
@@ -41,7 +40,9 @@ class LogDisk:
     token: str = ""
     takes: int = 0
     groups: dict[str, Group] = field(default_factory=dict)
-    batches: dict[tuple[str, int], tuple[int, BatchPlan, float]] = field(default_factory=dict)
+    members: Members = Members()
+    attempts: dict[tuple[str, int], AttemptRecord] = field(default_factory=dict)
+    batches: dict[tuple[str, int], BatchRecord] = field(default_factory=dict)
     frozen: dict[tuple[str, int, int], Outputs] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     unsynced: list[Undo] = field(default_factory=list)
@@ -51,7 +52,13 @@ class LogDisk:
         groups = {name: replace(group) for name, group in self.groups.items()}
         states = {name: replace(state) for name, state in self.states.items()}
         return replace(
-            self, groups=groups, states=states, batches=dict(self.batches), frozen=dict(self.frozen), unsynced=[]
+            self,
+            groups=groups,
+            states=states,
+            attempts=dict(self.attempts),
+            batches=dict(self.batches),
+            frozen=dict(self.frozen),
+            unsynced=[],
         )
 
     def put_back(self, copy: "LogDisk") -> None:
@@ -72,7 +79,7 @@ class FakeLog:
 
     def __init__(self, disk: LogDisk, scheduler: Scheduler, faulty: Callable[[str], str | None]) -> None:
         self._disk, self._scheduler, self._faulty = disk, scheduler, faulty
-        self.frozen_heard: Callable[[str, TransactionAttempt], None] = lambda group, attempt: None
+        self.frozen_heard: Callable[[str, int], None] = lambda group, txid: None
         self.committed_heard: Callable[[str, int], None] = lambda group, txid: None
         self.uuid = disk.uuid
 
@@ -108,53 +115,65 @@ class FakeLog:
 
     def history(self, group: str) -> History:
         disk, found = self._disk, self._disk.groups.get(group) or Group()
-        later = sorted(txid for name, txid in disk.batches if name == group and txid > found.frozen)
         waiting = tuple(range(found.committed + 1, found.frozen + 1))
         frozen = {txid for name, txid, _ in disk.frozen if name == group}
-        if later != list(range(found.frozen + 1, found.frozen + 1 + len(later))) or not frozen.issuperset(waiting):
-            raise LogCorruptError(f"group {group!r} lacks a plan or the frozen content of a batch")
-        planned = tuple(disk.batches[group, txid][:2] for txid in later)
-        return History(found.committed, found.positions, waiting, planned)
+        if not frozen.issuperset(waiting):
+            raise LogCorruptError(f"group {group!r} lacks the frozen content of a batch")
+        streams = disk.members.streams.items()
+        positions = {name: stream.position for name, stream in streams if stream.group == group and stream.active}
+        return History(found.committed, positions, waiting)
 
-    def planned(self, lease: Lease, group: str, attempt: TransactionAttempt, plan: BatchPlan, time: float) -> None:
+    def members(self) -> Members:
+        return self._disk.members
+
+    def enroll(self, lease: Lease, members: Members) -> None:
         def write(disk: LogDisk) -> Undo:
-            before = dict(disk.batches)
-            known = disk.batches.get((group, attempt.txid))
-            if known is not None and known[1] != plan:
-                _drop(disk.batches, lambda key: key[0] == group and key[1] > attempt.txid)
-            disk.batches[group, attempt.txid] = (attempt.attempt, plan, time)
-            return lambda: _restore(disk.batches, before)
+            disk.members = replace(members, founded={})
+            for group, txid in members.founded.items():
+                disk.groups.setdefault(group, Group(txid, txid, txid))
+            return _nothing
 
-        self._write(lease, "log.planned", write)
+        self._write(lease, "log.enroll", write, durable=True)
 
-    def unplanned(self, lease: Lease, group: str, txid: int) -> None:
+    def attempts(self, group: str) -> dict[int, AttemptRecord]:
+        return {txid: record for (name, txid), record in self._disk.attempts.items() if name == group}
+
+    def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
         def write(disk: LogDisk) -> Undo:
-            before = dict(disk.batches)
-            _drop(disk.batches, lambda key: key[0] == group and key[1] >= txid)
-            return lambda: _restore(disk.batches, before)
+            before = dict(disk.attempts)
+            disk.attempts[group, txid] = record
+            return lambda: _restore(disk.attempts, before)
 
-        self._write(lease, "log.unplanned", write)
+        self._write(lease, "log.attempted", write)
 
-    def plan(self, group: str, txid: int) -> tuple[BatchPlan, float] | None:
-        found = self._disk.batches.get((group, txid))
-        return None if found is None else (found[1], found[2])
+    def batch(self, group: str, txid: int) -> BatchRecord | None:
+        return self._disk.batches.get((group, txid))
 
     def freeze(
         self,
         lease: Lease,
         group: str,
-        attempt: TransactionAttempt,
+        txid: int,
+        batch: BatchRecord,
         positions: Positions,
         outputs: Mapping[str, FrozenOutput],
     ) -> None:
         def write(disk: LogDisk) -> Undo:
-            known = disk.groups.get(group) or Group()
-            if known.frozen != attempt.txid - 1:
-                raise LogError(f"group {group!r}: batch {attempt.txid} cannot freeze, it does not follow the last one")
-            disk.groups[group] = known
-            known.frozen, known.positions = attempt.txid, positions
-            disk.frozen[group, attempt.txid, 1] = dict(outputs)
-            self.frozen_heard(group, attempt)
+            known = disk.groups.get(group)
+            if known is None or known.frozen != txid - 1:
+                raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
+            known.frozen = txid
+            streams = {
+                name: replace(stream, position=positions[name])
+                if stream.group == group and name in positions
+                else stream
+                for name, stream in disk.members.streams.items()
+            }
+            disk.members = replace(disk.members, streams=streams)
+            disk.batches[group, txid] = batch
+            disk.frozen[group, txid, 1] = dict(outputs)
+            _drop(disk.attempts, lambda key: key[0] == group and key[1] <= txid)
+            self.frozen_heard(group, txid)
             return _nothing
 
         self._write(lease, "log.freeze", write, durable=True)

@@ -315,7 +315,7 @@ class FakeRedis:
         if at.get(b"token") == argv[0]:
             return [b"OK", at[b"epoch"]]
         self._add(undo, keys[0], b"epoch", 1)
-        self._set(undo, keys[0], {b"token": argv[0]})
+        self._set(undo, keys[0], {b"token": argv[0], b"last": b"0"})
         return [b"OK", self.data[keys[0]][b"epoch"]]
 
     def _log_write(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
@@ -325,8 +325,11 @@ class FakeRedis:
             return [b"GONE", b""]
         if at.get(b"token") != argv[0] or epoch != argv[1]:
             return [b"REWOUND" if int(epoch) < int(argv[1]) else b"FENCED", epoch]
-        if at.get(b"last") == argv[2]:
+        number, last = int(argv[2]), int(at.get(b"last") or 0)
+        if number == last:
             return [b"OK", b"again"]
+        if number < last:
+            return [b"LATE", at[b"last"]]
         words = iter(argv[4:])
         for _ in range(int(argv[3])):
             key, field, value = keys[int(next(words)) - 1], next(words), next(words)

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from functools import partial
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from multiprocessing import get_context
 from typing import Any

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tests.simulator.flows import Worlds
 from tests.simulator.memo import MOST, content, kept, remembered
 from trident.compiler.states.queries import compile_query
-from trident.runtime import committer, crash, fitting, frozen_batches, group_run, reading, slots, sources, start, watch
+from trident.runtime import attempts, committer, crash, frozen_batches, group_run, reading, slots, sources, start, watch
 from trident.runtime.frozen_batches import keys_and_values
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys
@@ -150,7 +150,7 @@ class Alone:
         return self._set
 
 
-_THREADING = SimpleNamespace(Condition=Alone, Event=Alone, Thread=lambda **_: None)
+_THREADING = SimpleNamespace(Condition=Alone, Event=Alone, Lock=Alone, Thread=lambda **_: None)
 
 
 class SegmentFiles:
@@ -236,8 +236,8 @@ def _all() -> list[tuple[Any, str, Any]]:
     unpack = remembered(unpacked, lambda form, records, where: (type(form), *records))  # values are all longs
     packed = lru_cache(MOST)(command)
     return [
-        *((module, "freeze", Kept) for module in (group_run, committer)),
-        *((module, "thaw", _thawed) for module in (fitting, frozen_batches)),
+        (committer, "freeze", lambda result, beside=None: Kept(result)),
+        (frozen_batches, "thaw", _thawed),
         (frozen_batches, "keys_and_values", remembered(_split, content)),
         (reading, "time", Clock),
         (sources, "_JSON", SimpleNamespace(encode=msgspec.json.encode)),
@@ -255,6 +255,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         *((module, "hash_keys", hashed) for module in (placement, memory_store, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
         (redis_store, "threading", SimpleNamespace(RLock=Turns)),
+        (attempts, "threading", SimpleNamespace(Lock=Turns)),
         *((module, "parse_info", cache(parse_info)) for module in (redis_store, cluster)),  # equal ones are one
         *((module, "parse_meta", remembered(parse_meta, tuple)) for module in (reader, findings)),
         *((module, "Arguments", arguments) for module in (reader, writer)),

@@ -264,20 +264,29 @@ class Scheduler:
 class Outcome:
     """What a task will come to: as much of a Future as the runtime asks for."""
 
-    __slots__ = ("_error", "_pool", "_result", "_work", "done")
+    __slots__ = ("_done", "_error", "_pool", "_result", "_work")
 
     def __init__(self, pool: "Pool", work: Callable[[], Any]) -> None:
         self._pool, self._work = pool, work
-        self.done = False
+        self._done = False
         self._result: Any = None
         self._error: BaseException | None = None
 
+    def done(self) -> bool:
+        return self._done
+
     def run(self) -> None:
+        result, error = None, None
         try:
-            self._result = self._work()
-        except BaseException as error:
-            self._error = error
-        self.done = True
+            result = self._work()
+        except BaseException as raised:
+            error = raised
+        if not self._done:  # else somebody would not wait any longer
+            self._result, self._error, self._done = result, error, True
+
+    def set_exception(self, error: BaseException) -> None:
+        if not self._done:
+            self._error, self._done = error, True
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self._finish(timeout)
@@ -290,10 +299,10 @@ class Outcome:
         return self._result
 
     def cancel(self) -> None:
-        self._error, self.done = RuntimeError("cancelled"), True
+        self.set_exception(RuntimeError("cancelled"))
 
     def _finish(self, timeout: float | None) -> None:
-        if not self.done and not self._pool.scheduler.wait(lambda: self.done, timeout):
+        if not self._done and not self._pool.scheduler.wait(lambda: self._done, timeout):
             raise TimeoutError
 
 

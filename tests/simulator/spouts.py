@@ -100,7 +100,7 @@ class Reading:
     def plans_ahead(self) -> bool:
         return self._source.ahead
 
-    def plan(self, txid: int, previous: Metadata, time: float) -> Metadata:
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         source = self._source
         source.stumble()
         positions = _positions(previous)

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from tests.simulator.fake_log import FakeLog, LogDisk
 from tests.simulator.scheduler import Scheduler
-from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.attempt import Lease
 from trident.base.errors import TridentError
+from trident.runtime.events import AttemptRecord
 from trident.runtime.frozen import freeze
-from trident.runtime.log import Birth
+from trident.runtime.log import BatchRecord, Birth, Members, StreamRecord
 from trident.runtime.sqlite_log import SqliteLog
 
 Call = Callable[[Any, list[Lease]], Any]
@@ -29,12 +30,15 @@ def calls(draw: st.DrawFn) -> tuple[str, Call]:
     """A call and how it is shown."""
     kind = draw(
         st.sampled_from(
-            "take give_back planned planned planned unplanned freeze freeze freeze freeze_stage committed committed "
+            "take give_back enroll attempted attempted freeze freeze freeze freeze_stage committed committed "
             "born forget publish trim sync".split()
         )
     )
     which, txid, number = draw(st.sampled_from([-1, -1, -1, -2])), draw(st.integers(1, 4)), draw(st.integers(0, 2))
-    attempt, plan = TransactionAttempt(txid, number, 1), {"s": draw(st.integers(0, 2))}
+    plan, outline = {"s": draw(st.integers(0, 2))}, draw(st.sampled_from(["", "program"]))
+    streams = {"s": StreamRecord(draw(st.sampled_from(["g", "h"])), number, "", draw(st.booleans()))}
+    members = Members(streams, {"alerts": "g"}, draw(st.sampled_from([{}, {"g": 1}, {"h": 0}])))
+    record = AttemptRecord(number, txid, number, {"s": outline})
     output = draw(st.sampled_from([SMALL, LARGE]))
     keep = draw(st.integers(0, 3)), draw(st.sampled_from([0, SMALL.size, 3 * SMALL.size, 1 << 30]))
 
@@ -44,9 +48,11 @@ def calls(draw: st.DrawFn) -> tuple[str, Call]:
     made: dict[str, Call] = {
         "take": lambda log, leases: leases.append(log.take()),
         "give_back": lambda log, leases: log.give_back(lease(leases)),
-        "planned": lambda log, leases: log.planned(lease(leases), "g", attempt, plan, 0.5),
-        "unplanned": lambda log, leases: log.unplanned(lease(leases), "g", txid),
-        "freeze": lambda log, leases: log.freeze(lease(leases), "g", attempt, plan, {"counts": output}),
+        "enroll": lambda log, leases: log.enroll(lease(leases), members),
+        "attempted": lambda log, leases: log.attempted(lease(leases), "g", txid, record),
+        "freeze": lambda log, leases: log.freeze(
+            lease(leases), "g", txid, BatchRecord(plan, 0.5, outline), plan, {"counts": output}
+        ),
         "freeze_stage": lambda log, leases: log.freeze_stage(lease(leases), "g", txid, 2, {"totals": output}),
         "committed": lambda log, leases: log.committed(lease(leases), "g", txid),
         "born": lambda log, leases: log.born(lease(leases), "counts", Birth("g", 0)),
@@ -55,7 +61,7 @@ def calls(draw: st.DrawFn) -> tuple[str, Call]:
         "trim": lambda log, leases: log.trim(lease(leases), "g", min(txid, log.history("g").committed), *keep),
         "sync": lambda log, leases: log.sync(lease(leases)),
     }
-    return f"{kind}({which}, {attempt}, {plan}, {keep})", made[kind]
+    return f"{kind}({which}, {txid}, {record}, {plan}, {members}, {keep})", made[kind]
 
 
 def outcome(log: Any, call: Call, leases: list[Lease]) -> Any:
@@ -72,7 +78,9 @@ def contents(log: Any) -> dict[str, Any]:
         "lease": None if lease is None else (lease.epoch, bool(lease.token)),
         "groups": log.groups(),
         "history": outcome(log, lambda log, _: log.history("g"), []),
-        "plans": [log.plan("g", txid) for txid in range(1, 6)],
+        "members": log.members(),
+        "attempts": log.attempts("g"),
+        "batches": [log.batch("g", txid) for txid in range(1, 6)],
         "frozen": {
             (txid, stage): {name: (output.rows, output.size) for name, output in found.items()}
             for txid in range(1, 6)
@@ -92,9 +100,11 @@ def test_any_calls_have_the_same_outcome_and_leave_the_same_log(
 ) -> None:
     folder: Path = tmp_path_factory.mktemp("log")
     real, fake = SqliteLog(folder / "log.sqlite", "sim"), FakeLog(LogDisk(), Scheduler(0), lambda what: None)
+    logs: tuple[SqliteLog | FakeLog, ...] = (real, fake)
     leases: tuple[list[Lease], list[Lease]] = ([], [])
-    for log, mine in ((real, leases[0]), (fake, leases[1])):
+    for log, mine in zip(logs, leases, strict=True):
         mine.append(log.take())
+        log.enroll(mine[0], Members({"s": StreamRecord("g")}, {}, {"g": 0}))
     try:
         for shown, call in given_calls:
             assert outcome(fake, call, leases[1]) == outcome(real, call, leases[0]), shown
@@ -107,13 +117,14 @@ def test_a_power_loss_takes_back_what_no_fsync_followed() -> None:
     disk = LogDisk()
     log = FakeLog(disk, Scheduler(0), lambda what: None)
     lease = log.take()
+    log.enroll(lease, Members({"s": StreamRecord("g")}, {}, {"g": 0}))
     for txid in (1, 2):
-        attempt = TransactionAttempt(txid, 0, 1)
-        log.planned(lease, "g", attempt, {"s": txid}, 0.5)
-        log.freeze(lease, "g", attempt, {"s": txid}, {"counts": SMALL})
+        log.freeze(lease, "g", txid, BatchRecord({"s": txid}, 0.5), {"s": txid}, {"counts": SMALL})
+    log.attempted(lease, "g", 3, AttemptRecord(0, 1))
     log.committed(lease, "g", 1)
     log.committed(lease, "g", 2)
     disk.lose(1)
+    assert log.attempts("g") == {3: AttemptRecord(0, 1)}
     assert log.history("g").committed == 1 and log.history("g").frozen == (2,)
     log.committed(lease, "g", 2)
     log.sync(lease)

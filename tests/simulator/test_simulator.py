@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import pytest
 from tests.simulator import fake_log, records
 from tests.simulator.families import EVERY, machine, world_of
 from tests.simulator.fleet import some
+from tests.support.soak import Soak
 from trident.runtime import committer, coordinator, trimming
 from trident.runtime.coordinator import Coordinator, History, Status
 
 ROOT = Path(__file__).parents[2]
-SCHEDULES = int(os.environ.get("TRIDENT_SCHEDULES", "100000"))
-MINUTES = float(os.environ.get("TRIDENT_SIMULATOR_MINUTES", "5"))
+MILLION = 1_000_000
 
 
 def simulator(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
@@ -28,13 +29,16 @@ def simulator(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.alone
-def test_random_fault_schedules_lose_nothing_double_nothing_and_show_no_half_batch(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    done = simulator("--schedules", SCHEDULES, "--minutes", MINUTES)
-    with capfd.disabled():
-        print(f"\n{done.stdout}", end=" ", flush=True)
+def test_random_fault_schedules_lose_nothing_double_nothing_and_show_no_half_batch() -> None:
+    done = simulator("--schedules", 5_000, "--minutes", 0.5)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+
+
+@pytest.mark.soak(weight=3)
+def test_other_fault_schedules_come_out_right_too(soak: Soak) -> None:
+    minutes = [] if soak.seconds == inf else ["--minutes", soak.seconds / 60]
+    done = simulator("--seed", soak.seed * MILLION, "--schedules", 100_000 if not minutes else MILLION, *minutes)
+    soak.tell(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
 
 
@@ -65,7 +69,9 @@ def test_a_fault_is_told_with_its_seed_and_how_to_replay_it(
     from tests.simulator import __main__ as command
 
     monkeypatch.setattr(Coordinator, "_discard_after", lambda self, txid: None)
-    monkeypatch.setattr(command, "everything", lambda seed, schedules, minutes, every: some(range(seed, seed + schedules)))
+    monkeypatch.setattr(
+        command, "everything", lambda seed, schedules, minutes, every: some(range(seed, seed + schedules))
+    )
     assert command.many(0, 200, None) == 1
     told = capsys.readouterr().out
     seed = told.partition("WRONG with seed ")[2].partition(":")[0]
@@ -109,7 +115,7 @@ def frozen_again(patch: pytest.MonkeyPatch) -> None:
 
     def forgetful(self: fake_log.FakeLog, group: str) -> History:
         found = history(self, group)
-        return History(found.committed, found.positions, (), found.planned)
+        return History(found.committed, found.positions, ())
 
     patch.setattr(fake_log.FakeLog, "history", forgetful)
 

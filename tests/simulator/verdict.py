@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Literal
 
 from trident.base.errors import (
     BatchFailedError,
+    BatchTimeoutError,
+    CallHangsError,
     FencedError,
     LogError,
     StateAheadError,
@@ -12,6 +14,7 @@ from trident.base.errors import (
     StateLostError,
     StateRecoveringError,
     StateUnavailableError,
+    UserFunctionError,
 )
 
 if TYPE_CHECKING:
@@ -42,12 +45,14 @@ def why_right(world: "World", driver: "Driver", error: BaseException) -> Literal
         lease = driver.begun.lease if driver.begun is not None else None
         taken = seen.copied or lease is None or world.disk.epoch > lease.epoch
         return "again" if taken and len(world.drivers) > 1 else None
+    if isinstance(error, BatchFailedError) and "the driver died" in str(error):
+        return "again" if len(world.drivers) > world.settings.maxAttempts else None
     if isinstance(error, BatchFailedError):
         if max(driver.failures.values(), default=0) < world.settings.maxAttempts:
             return None
         return "final" if world.setting.poison is not None and _poisoned(driver) else "again"
-    if type(error) is RuntimeError:  # the engine failed a later stage again and again, or was the last to fail
-        often = driver.stage_failures >= world.settings.maxAttempts
+    if isinstance(error, UserFunctionError | BatchTimeoutError):  # a later stage, again and again, or the last to fail
+        often = driver.stage_failures >= world.settings.maxAttempts or isinstance(error, CallHangsError)
         return "again" if often or (seen.kinds & _STORE and _repeated(driver)) else None
     if isinstance(error, StateLostError):
         return "final" if _lost(world) else None

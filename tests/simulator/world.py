@@ -201,7 +201,8 @@ class World:
         group = self.disk.groups.get(self.setting.group)
         if group is None or group.committed != group.frozen:
             return
-        if not all(source.read_up(group.positions.get(name)) for name, source in self.setting.sources.items()):
+        positions = {name: stream.position for name, stream in self.disk.members.streams.items()}
+        if not all(source.read_up(positions.get(name)) for name, source in self.setting.sources.items()):
             return
         self.faults.stop()
         self._finishing = self.scheduler.now + 0.3

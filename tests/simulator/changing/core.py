@@ -18,22 +18,24 @@ from trident.base.attempt import Lease
 from trident.base.types import arrow_schema
 from trident.compiler.local.engine import ArrowSlot
 from trident.compiler.program import Group
-from trident.runtime import group_run, log_server, redis_log, reset, sources, start
 from trident.runtime import events as on
+from trident.runtime import group_run, log_server, redis_log, reset, sources, start
 from trident.runtime.begin import Begun, begin, close_all, open_stores
 from trident.runtime.commits import RunCommits
 from trident.runtime.group_run import GroupRun
 from trident.runtime.redis_log import RedisTransactionLog
 from trident.runtime.sources import Sources
 from trident.runtime.watch import Watch
+from trident.runtime.watched_calls import WatchedCalls
 from trident_spouts import emission, rows, usercode
+from trident_spouts.adapters import partitioned
 
 if TYPE_CHECKING:
     from tests.simulator.changing.driver import Driver
     from tests.simulator.changing.world import World
 
-FORMERLY = False
-"""Whether a program can say what a stream was called before."""
+STOPS_WITHIN = 40.0
+"""Seconds in which a driver ends that is asked to, whatever user code does."""
 
 PASSING = (
     errors.StateUnavailableError,
@@ -89,8 +91,10 @@ def started(driver: "Driver") -> Started:
         engine: Any = driver.engine
         trace: Any = driver.notes
         running: Any = driver
-        for group in program.groups:
+        for group in begun.program.groups:
             mine: Any = OfGroup(log, driver, group.name)
+            limit: Any = world.settings.messageTimeoutSecs
+            calls = WatchedCalls(group.name, world.scheduler, limit, driver.threads)
             outlets = start._outlets(group, world.settings, mine, begun, engine, trace)
             run = start._group_run(
                 group,
@@ -99,12 +103,13 @@ def started(driver: "Driver") -> Started:
                 begun,
                 engine,
                 pool,
-                Sources(group.spouts),
+                Sources(group.spouts, calls),
                 trace,
                 running,
                 driver.threads,
                 outlets=_Telling(outlets, driver, group.name),  # type: ignore[arg-type]
             )
+            mine.run = run
             run.gate = Gate(_RunOf(world, run))  # type: ignore[arg-type]
             run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
             runs[group.name] = run
@@ -136,15 +141,18 @@ class _Telling:
 class OfGroup:
     """A driver's log, as one of its groups uses it: remembers which attempt's content is about to be frozen."""
 
+    run: GroupRun
+
     def __init__(self, log: Any, driver: "Driver", name: str) -> None:
         self._log, self._driver, self._name = log, driver, name
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def freeze(self, lease: Any, group: Any, attempt: Any, *more: Any, **named: Any) -> None:
-        self._driver.freezing[group, attempt.txid] = self._driver.given[self._name, attempt]
-        self._log.freeze(lease, group, attempt, *more, **named)
+    def freeze(self, lease: Any, group: Any, txid: int, *more: Any, **named: Any) -> None:
+        attempt, _ = self.run.coordinator.in_flight[txid]
+        self._driver.freezing[group, txid] = self._driver.given[self._name, attempt]
+        self._log.freeze(lease, group, txid, *more, **named)
 
 
 def label_of(driver: "Driver", group: str) -> Any:
@@ -162,8 +170,8 @@ def open_log(world: "World", driver: "Driver | None" = None) -> Any:
     faulty = world.faults.of_log if driver is not None else (lambda what: None)
     log = FakeLog(world.disk, world.scheduler, faulty)
     if driver is not None:
-        log.frozen_heard = lambda group, attempt: driver.froze(group, attempt.txid)
-        log.committed_heard = lambda group, txid: driver.committed(group, txid)
+        log.frozen_heard = driver.froze
+        log.committed_heard = driver.committed
     return log
 
 
@@ -181,13 +189,14 @@ def committed_of(disk: LogDisk, group: Any) -> int:
     return 0 if found is None else found.committed
 
 
-def with_formerly(shape: Shape, former: Shape) -> Shape:
-    """The program that says of every stream what it was called in the former one, or that it is new."""
-    names = {stream.token: stream.name for stream in former.streams}
+def with_formerly(shape: Shape, earlier: list[Shape], message: str) -> Shape:
+    """The program that says of every stream what it was called before, or that it is new."""
     streams = []
     for stream in shape.streams:
-        if names.get(stream.token) != stream.name:
-            stream = replace(stream, formerly=names.get(stream.token))
+        names = [former.name for other in earlier for former in other.streams if former.token == stream.token]
+        if f"{stream.name!r}" in message:
+            known = [name for name in names if name != stream.name and f"{name!r}" in message]
+            stream = replace(stream, formerly=known[-1] if known else None)
         streams.append(stream)
     return replace(shape, streams=tuple(streams))
 
@@ -220,7 +229,7 @@ def patched() -> list[tuple[Any, str, Any]]:
     return [
         *((module, "arrow_schema", _same(arrow_schema)) for module in (rows, emission, group_run)),
         (usercode, "table_of", table),
-        (sources, "threading", locks),
+        *((module, "monotonic", Clock.monotonic) for module in (sources, partitioned)),
         (log_server, "threading", locks),
         (log_server, "time", Clock),
         (redis_log, "threading", locks),
@@ -316,4 +325,4 @@ def reader(world: "World", state: str) -> MemoryReplica:
     return MemoryReplica(log, folder, state, _BUILTIN.get(told.aggregator))
 
 
-__all__ = ["DAMAGE", "FORMERLY", "PASSING", "Gate", "Kept", "OfGroup", "Started"]
+__all__ = ["DAMAGE", "PASSING", "Gate", "Kept", "OfGroup", "Started"]

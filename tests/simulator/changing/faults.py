@@ -119,7 +119,7 @@ class Faults:
                 self._killed(driver)
 
     def _seconds(self) -> float:
-        return float(self._chance.choice((0.3, 3.0, 30.0)))
+        return float(self._chance.choice((0.3, 3.0, 30.0, 120.0)))
 
     def of_log(self, what: str) -> str | None:
         """Whether a write of the log fails, and when."""

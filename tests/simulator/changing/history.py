@@ -57,6 +57,10 @@ class History:
         self.states: dict[str, State] = {}
         self.handed: dict[str, dict[int, Counter[Any]]] = {}
         """By output and txid."""
+        self.known: set[str] = set()
+        """The states that programs began with, and that were not dropped since."""
+        self.absent: set[str] = set()
+        """Those of them without which a batch was frozen."""
         self.dropped = 0
         """How many states were dropped or begun anew, so that what was asked of them is another matter."""
 
@@ -66,8 +70,9 @@ class History:
         """A batch is frozen."""
         if (group, txid) in self.batches:
             raise Wrong(f"batch {txid} of group {group!r} froze twice")
-        if txid > 1 and (group, txid - 1) not in self.batches:
-            raise Wrong(f"batch {txid} of group {group!r} froze, and none before it")
+        last = max((at for name, at in self.batches if name == group), default=txid - 1)
+        if txid != last + 1:
+            raise Wrong(f"batch {txid} of group {group!r} froze after batch {last}")
         for token, rows in given.items():
             numbers = {seq for _, seq in rows}
             seen = self.streams.setdefault(token, set())
@@ -77,6 +82,7 @@ class History:
                     f"frozen before: {sorted(numbers & seen)}"
                 )
             seen |= numbers
+        self.absent |= self.known - {*shape.states}
         before = {name: (state, dict(state.now)) for name, state in self.states.items()}
         leaving, asked = dict[str, Counter[Any]](), dict[str, tuple[State, Values]]()
         mine = {token for token in given}
@@ -164,6 +170,8 @@ class History:
         known[txid] = got
 
     def dropped_state(self, name: str) -> None:
+        self.known.discard(name)
+        self.absent.discard(name)
         if self.states.pop(name, None) is not None:
             self.dropped += 1
 

@@ -26,9 +26,10 @@ class LogServer(FakeRedis):
         driver, group = self.holders.get(self.writer), name.rpartition(b":log:g:")[2].decode()
         if driver is None:
             return
-        if fields.get(b"frozen") not in (None, before[0]):
+        founded = b"frozen" in fields and b"committed" in fields  # a group whose txids follow another one's
+        if not founded and fields.get(b"frozen") not in (None, before[0]):
             driver.froze(group, int(fields[b"frozen"]))
-        if fields.get(b"committed") not in (None, before[1]):
+        if not founded and fields.get(b"committed") not in (None, before[1]):
             driver.committed(group, int(fields[b"committed"]))
 
 
@@ -37,6 +38,4 @@ class LogNetwork(Network):
 
     def arrive_later(self, late: Late) -> None:
         chance = self.scheduler.random
-        self.scheduler.after(
-            chance.choice((0.0, 0.01, 0.1, 1.0)), lambda: super(LogNetwork, self).arrive_later(late)
-        )
+        self.scheduler.after(chance.choice((0.0, 0.01, 0.1, 1.0)), lambda: super(LogNetwork, self).arrive_later(late))

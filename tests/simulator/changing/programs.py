@@ -352,9 +352,7 @@ class Changes:
         if not able or name is None:
             return None
         chosen = self._chance.choice(able)
-        return replace(
-            shape, lines=tuple(replace(line, name=name) if line is chosen else line for line in shape.lines)
-        )
+        return replace(shape, lines=tuple(replace(line, name=name) if line is chosen else line for line in shape.lines))
 
 
 def _plain(shape: Shape) -> Shape:

@@ -152,7 +152,8 @@ def _fetching(paged: _Paged, partition: str) -> Any:
 def new_stream(topology: Any, stream: Any, wide: bool) -> Any:
     """The stream over its source; the source's first letter says what spout reads it."""
     kind = {"o": Opaque, "t": Transactional, "p": _polling}[stream.source[0]]
-    extra = {} if stream.formerly == "?" else {"formerly": stream.formerly}
+    extra: dict[str, Any] = {"anew": True} if stream.formerly is None else {"formerly": stream.formerly}
+    extra = {} if stream.formerly == "?" else extra
     return topology.newStream(stream.name, kind(stream.source, wide), **extra)
 
 

@@ -2,7 +2,6 @@
 is refused with a way out that works."""
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -34,7 +33,7 @@ from trident_state.store import Home, StateIdentity, StateKind, StateShape, Stor
 _LOOKED = 8
 _AGAIN = 6
 """So many starts in a row may fail without a fault."""
-_LONG = 150.0
+_LONG = 400.0
 """Seconds in which everything is done, once nothing goes wrong any more."""
 
 
@@ -81,7 +80,7 @@ class World:
         self.scheduler.processes += [self._operators, self.network.process, self.log_network.process]
         self.over = False
         self.wrong: BaseException | None = None
-        self.scheduler.in_fibers = chance.choice((0.05, 0.3, 1.0))
+        self.scheduler.in_fibers = 1.0  # user code may hang anywhere
         self.scheduler.pausing = chance.choice((0.1, 0.4))
         self.idle = chance.choice((0.05, 0.5))
         self.faults = Faults(self, self._to_change)
@@ -226,6 +225,7 @@ class World:
     def accepted(self, driver: Driver) -> None:
         """A driver began."""
         self._accepted.append(driver.shape)
+        self.history.known |= {*driver.shape.states}
         for state in driver.shape.states:
             self._homes_shape[state] = driver.shape
 
@@ -251,8 +251,8 @@ class World:
         """Whether a driver was right to stop with this error; and what its user then does."""
         if not isinstance(error, TridentError):
             return False
-        if isinstance(error, core.DAMAGE):  # that of a state which missed batches may be called lost
-            if not any(state.missed and name in driver.shape.states for name, state in self.history.states.items()):
+        if isinstance(error, core.DAMAGE):  # that of what missed batches, or what a server forgot
+            if not (self.history.absent & {*driver.shape.states} or self.result.faults["server rewound"]):
                 return False
             return self._refused(driver, error)
         if isinstance(error, FencedError):
@@ -265,11 +265,12 @@ class World:
     def _refused(self, driver: Driver, error: BaseException) -> bool:
         """A program was refused: there must be a way out."""
         before = [shape for shape in self._accepted if shape != driver.shape]
-        if driver.shape in self._accepted and self._accepted[-1] == driver.shape and not before:
+        damage = isinstance(error, core.DAMAGE)
+        if driver.shape in self._accepted and self._accepted[-1] == driver.shape and not before and not damage:
             return False  # it never was another one
         if self._refused_shape != driver.shape or not self._ways:
             self._ways = self._ways_of(str(error), driver.shape)
-        elif self._way == "former":
+        elif self._way == "former" and not damage:
             return False  # the way out is refused itself
         self._refused_shape = driver.shape
         self._message = f"{type(error).__name__}: {error}"
@@ -284,7 +285,7 @@ class World:
     def _ways_of(self, message: str, shape: Shape) -> list[str]:
         """What a user tries, in this order: first what the message says."""
         ways = list[str]()
-        if core.FORMERLY and "formerly" in message:
+        if "formerly" in message:
             ways.append("formerly")
         if self._accepted and self._accepted[-1] != shape:
             ways.append("former")
@@ -308,7 +309,8 @@ class World:
         if way == "reset":
             self._operate(self._reset)
         elif way == "formerly":
-            self.shape = core.with_formerly(shape, self._accepted[-1])
+            earlier = [driver.shape for driver in self.drivers if driver.life == self.lives]
+            self.shape = core.with_formerly(shape, earlier, self._message)
             self._start_driver()
         else:
             states = [way.partition(" ")[2]] if " " in way else list(self._homes_shape)
@@ -346,11 +348,9 @@ class World:
     # --- what users do beside a run ----------------------------------------------------------------------------------
 
     def _operate(self, work: Callable[[], None]) -> None:
-        for pool in self._operators.pools:
-            break
-        else:
-            pool = Pool(self.scheduler, self._operators, "operator", 1)
-        pool.submit(self._operated, work)
+        if not self._operators.pools:
+            Pool(self.scheduler, self._operators, "operator", 1)
+        self._operators.pools[0].submit(self._operated, work)
 
     def _operated(self, work: Callable[[], None]) -> None:
         """Again and again, while the servers are away."""
@@ -369,7 +369,10 @@ class World:
         self.scheduler.after(0.0, self.supervise)
 
     def _drop(self, states: list[str]) -> None:
-        for state in states:
+        """Drop states, and those that later stages feed from them: what waits gives them nothing on."""
+        lines = {line.name: line for shape in self._homes_shape.values() for line in shape.lines}
+        below = [name for name, line in lines.items() if line.kind == "total" and line.asked in states]
+        for state in dict.fromkeys([*states, *below]):
             if state not in self._homes_shape:
                 continue
             self.say("drop %s", state)
@@ -447,6 +450,13 @@ class World:
 
     def _look(self) -> None:
         """Is everything there? Then read it all and stop."""
+        now = self.scheduler.now
+        for driver in self.drivers:
+            asked = driver.asked_at
+            if asked is None or driver.ended or not driver.process.alive or driver.process.asleep_until > asked:
+                continue
+            if now - asked > core.STOPS_WITHIN:
+                raise Stuck(f"{driver.name} was asked to stop {now - asked:.0f} s ago, and has not come to its end")
         if self._reading or self._satisfied is not None or not self.faults.over:
             if self._finished_at is not None and self.scheduler.now > self._finished_at + _LONG:
                 raise Stuck(f"no end: {[d.name for d in self.drivers if not d.ended and d.process.alive]} go on")
