@@ -1,5 +1,6 @@
 """The library's own parts, as the changing programs run them: the one file that knows how they are put together."""
 
+import inspect
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -229,6 +230,7 @@ def patched() -> list[tuple[Any, str, Any]]:
     return [
         *((module, "arrow_schema", _same(arrow_schema)) for module in (rows, emission, group_run)),
         (usercode, "table_of", table),
+        (inspect, "getsourcelines", cache(inspect.getsourcelines)),  # for messages; it parses a file each time
         *((module, "monotonic", Clock.monotonic) for module in (sources, partitioned)),
         (log_server, "threading", locks),
         (log_server, "time", Clock),

@@ -3,13 +3,11 @@
 A description is a value: equal ones share one compiled program, in all schedules of a process.
 """
 
-import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 from tests.simulator.changing import spouts
 from tests.simulator.flows import InWorld, Worlds, first_letter
@@ -101,14 +99,10 @@ def _shown(line: Line, names: dict[str, str]) -> str:
 # --- what is made of them -----------------------------------------------------------------------------------------
 
 
-_lines_of = cache(inspect.getsourcelines)
-
-
 @cache
 def program_of(shape: Shape) -> Program:
     """The program, cut by the real compiler."""
-    with patch.object(inspect, "getsourcelines", _lines_of):  # for messages; it parses a file each time
-        return cut(_topology(shape))
+    return cut(_topology(shape))
 
 
 def _topology(shape: Shape) -> TridentTopology:
