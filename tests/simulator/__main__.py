@@ -1,4 +1,4 @@
-"""python -m tests.simulator [--schedules 100000] [--seed N] [--minutes M] [--trace]
+"""python -m tests.simulator [--schedules 100000] [--seed N] [--minutes M] [--changing 4] [--trace]
 
 Runs that many schedules over all cores, or one with its trace; ends non-zero where one of them came out wrong.
 """
@@ -9,9 +9,8 @@ import sys
 import time
 import traceback
 
-from tests.simulator import patches
+from tests.simulator.families import EVERY, machine, world_of
 from tests.simulator.fleet import everything
-from tests.simulator.world import World
 
 
 def main() -> int:
@@ -20,29 +19,33 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first one's seed; each later one's is one more (0)")
     parser.add_argument("--minutes", type=float, default=None, help="stop then, however many were run")
     parser.add_argument("--trace", action="store_true", help="run the one schedule of --seed and print what happens")
+    parser.add_argument("--changing", type=int, default=EVERY, help="every so manyth is of a program that changes (4)")
     asked = parser.parse_args()
-    return traced(asked.seed) if asked.trace else many(asked.seed, asked.schedules, asked.minutes)
+    if asked.trace:
+        return traced(asked.seed, asked.changing)
+    return many(asked.seed, asked.schedules, asked.minutes, asked.changing)
 
 
-def many(seed: int, schedules: int, minutes: float | None) -> int:
+def many(seed: int, schedules: int, minutes: float | None, every: int = EVERY) -> int:
     began = time.monotonic()
-    tally = everything(seed, schedules, minutes)
+    tally = everything(seed, schedules, minutes, every=every)
     for line in tally.lines():
         print(line)
     print(f"minutes    {(time.monotonic() - began) / 60:.2f}")
+    which = "" if every == EVERY else f" --changing {every}"
     for at, text in sorted(tally.wrong.items()):
-        print(f"\nWRONG with seed {at}: {text}\n  replay it: python -m tests.simulator --seed {at} --trace")
+        print(f"\nWRONG with seed {at}: {text}\n  replay it: python -m tests.simulator --seed {at}{which} --trace")
     if tally.wrong:
         return 1
     print("nothing lost, nothing doubled, no dirty read, no run that did not come to its end")
     return 0
 
 
-def traced(seed: int) -> int:
+def traced(seed: int, every: int = EVERY) -> int:
     logging.disable(logging.CRITICAL)
-    with patches.machine():
+    with machine():
         try:
-            print(World(seed, print).run())
+            print(world_of(seed, every, print).run())
         except BaseException:
             traceback.print_exc(file=sys.stdout)
             return 1

@@ -80,10 +80,8 @@ class FakeLog:
     def __init__(self, disk: LogDisk, scheduler: Scheduler, faulty: Callable[[str], str | None]) -> None:
         self._disk, self._scheduler, self._faulty = disk, scheduler, faulty
         self.frozen_heard: Callable[[str, int], None] = lambda group, txid: None
-
-    @property
-    def uuid(self) -> str:
-        return self._disk.uuid
+        self.committed_heard: Callable[[str, int], None] = lambda group, txid: None
+        self.uuid = disk.uuid
 
     # --- lease ---------------------------------------------------------------------------------------------------
 
@@ -198,6 +196,7 @@ class FakeLog:
             if known is None or known.committed != txid - 1 or known.frozen < txid:
                 raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
             known.committed = txid
+            self.committed_heard(group, txid)
 
             def back() -> None:
                 known.committed = txid - 1

@@ -13,6 +13,7 @@ from typing import Any
 import redis
 
 from tests.simulator.records import Merging, counts, framed, is_nothing, txid_of
+from trident.runtime import log_server
 from trident_state.redis.layout import LEGEND
 from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, MERGE, OPEN, PUT
 
@@ -43,6 +44,8 @@ class FakeRedis:
         self.generation = 0
         """Counts restarts: a connection of an earlier one is broken."""
         self.up = True
+        self.writer = b""
+        """The token of the last write of a log."""
 
     # --- faults ----------------------------------------------------------------------------------------------
 
@@ -91,6 +94,15 @@ class FakeRedis:
     def _hmget(self, parts: list[bytes]) -> Reply:
         at = self.data.get(parts[1])
         return [None] * (len(parts) - 2) if at is None else list(map(at.get, parts[2:]))
+
+    def _hget(self, parts: list[bytes]) -> Reply:
+        return self.data.get(parts[1], {}).get(parts[2])
+
+    def _hgetall(self, parts: list[bytes]) -> Reply:
+        return [part for pair in self.data.get(parts[1], {}).items() for part in pair]
+
+    def _hexists(self, parts: list[bytes]) -> Reply:
+        return int(parts[2] in self.data.get(parts[1], {}))
 
     def _script(self, parts: list[bytes]) -> Reply:
         sha = parts[1]
@@ -287,6 +299,56 @@ class FakeRedis:
             self._add(undo, keys[0], b"keys", -went)
         return [b"OK", went]
 
+    # --- of a log
+
+    def _log_found(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        if keys[0] not in self.data:
+            fields = dict(zip((b"format", b"topology", b"uuid"), argv, strict=True))
+            self._set(undo, keys[0], {**fields, b"epoch": b"0", b"token": b"", b"last": b""})
+        at = self.data[keys[0]]
+        return [at.get(b"format"), at.get(b"topology"), at.get(b"uuid")]
+
+    def _log_take(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        at = self.data.get(keys[0], {})
+        if at.get(b"uuid") != argv[1]:
+            return [b"GONE", at.get(b"uuid") or b""]
+        if at.get(b"token") == argv[0]:
+            return [b"OK", at[b"epoch"]]
+        self._add(undo, keys[0], b"epoch", 1)
+        self._set(undo, keys[0], {b"token": argv[0], b"last": b"0"})
+        return [b"OK", self.data[keys[0]][b"epoch"]]
+
+    def _log_write(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        at = self.data.get(keys[0], {})
+        epoch = at.get(b"epoch")
+        if epoch is None:
+            return [b"GONE", b""]
+        if at.get(b"token") != argv[0] or epoch != argv[1]:
+            return [b"REWOUND" if int(epoch) < int(argv[1]) else b"FENCED", epoch]
+        number, last = int(argv[2]), int(at.get(b"last") or 0)
+        if number == last:
+            return [b"OK", b"again"]
+        if number < last:
+            return [b"LATE", at[b"last"]]
+        words = iter(argv[4:])
+        for _ in range(int(argv[3])):
+            key, field, value = keys[int(next(words)) - 1], next(words), next(words)
+            if self.data.get(key, {}).get(field, b"") != value:
+                return [b"REFUSED", field]
+        self.writer = argv[0]
+        for verb in words:
+            key, number = keys[int(next(words)) - 1], int(next(words))
+            given = [next(words) for _ in range(number)]
+            if verb == b"set":
+                self._set(undo, key, dict(zip(given[::2], given[1::2], strict=True)))
+            elif verb == b"drop":
+                for field in given:
+                    self._remove(undo, key, field)
+            else:
+                self._drop(undo, key)
+        self._set(undo, keys[0], {b"last": argv[2]})
+        return [b"OK", b""]
+
     def _add_legend(self, undo: list[Undo], name: bytes, out: Hash) -> None:
         at = self.data.get(name, {})
         if len(at) + len(out) <= _SHORT:
@@ -337,6 +399,9 @@ class _Meta:
 
 _COMMANDS: dict[bytes, Callable[[FakeRedis, list[bytes]], Reply]] = {
     b"HMGET": FakeRedis._hmget,
+    b"HGET": FakeRedis._hget,
+    b"HGETALL": FakeRedis._hgetall,
+    b"HEXISTS": FakeRedis._hexists,
     b"EVALSHA": FakeRedis._script,
     b"SCRIPT": FakeRedis._load,
     b"TYPE": FakeRedis._type,
@@ -353,5 +418,8 @@ _SCRIPTS: dict[bytes, Callable[[FakeRedis, list[Undo], list[bytes], list[bytes]]
     MERGE.sha: FakeRedis._merge,
     COMMIT.sha: FakeRedis._commit,
     CLEAR.sha: FakeRedis._clear,
+    log_server.FOUND.sha: FakeRedis._log_found,
+    log_server.TAKE.sha: FakeRedis._log_take,
+    log_server.WRITE.sha: FakeRedis._log_write,
 }
-_SHA_OF = {script.source: script.sha for script in ALL}
+_SHA_OF = {script.source: script.sha for script in (*ALL, *log_server.ALL)}

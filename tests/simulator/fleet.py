@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from multiprocessing import get_context
 from typing import Any
 
-from tests.simulator import patches
-from tests.simulator.world import World
+from tests.simulator.families import EVERY, machine, world_of
 
 _AT_ONCE = 100
 """Seeds that a process takes."""
@@ -80,13 +80,13 @@ def thrift() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def some(seeds: range) -> Tally:
+def some(seeds: range, every: int = EVERY) -> Tally:
     """These schedules, in this process."""
     tally = Tally()
-    with thrift(), patches.machine():
+    with thrift(), machine():
         for seed in seeds:
             try:
-                result = World(seed).run()
+                result = world_of(seed, every).run()
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
@@ -117,7 +117,9 @@ def _settle(turn: Any) -> None:
         os.sched_setaffinity(0, {mine})
 
 
-def everything(first: int, schedules: int, minutes: float | None = None, processes: int | None = None) -> Tally:
+def everything(
+    first: int, schedules: int, minutes: float | None = None, processes: int | None = None, every: int = EVERY
+) -> Tally:
     """So many schedules from seed `first` on, or as many as there is time for. Stops early where much is wrong."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     number = processes or cores
@@ -126,12 +128,12 @@ def everything(first: int, schedules: int, minutes: float | None = None, process
     chunks = (range(at, min(at + _AT_ONCE, first + schedules)) for at in count(first, _AT_ONCE))
     tally = Tally()
     with ProcessPoolExecutor(number, context, _settle, (context.Value("i", 0),)) as pool:
-        under_way = {pool.submit(some, next(chunks)) for _ in range(number + 1)}
+        under_way = {pool.submit(partial(some, every=every), next(chunks)) for _ in range(number + 1)}
         while under_way:
             done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for each in done:
                 tally.add(each.result())
                 seeds = next(chunks)
                 if seeds and time.monotonic() < until and len(tally.wrong) < _MOST_WRONG:
-                    under_way.add(pool.submit(some, seeds))
+                    under_way.add(pool.submit(partial(some, every=every), seeds))
     return tally

@@ -12,9 +12,10 @@ import redis
 from tests.simulator.fake_redis import FakeRedis
 from tests.simulator.scheduler import Crashed, Process, Scheduler
 
-Fault = Literal["refused", "cut", "late", "error"]
+Fault = Literal["refused", "cut", "late", "error", "twice"]
 """refused: the connection is. cut: after so many commands, the rest does not arrive (after all of them: their replies).
-late: the rest arrives later, and nobody hears its replies. error: one command is answered by an error."""
+late: the rest arrives later, and nobody hears its replies. error: one command is answered by an error. twice: all is
+done and answered, and arrives a second time."""
 
 ERRORS = (
     "OOM command not allowed when used memory > 'maxmemory'.",
@@ -130,6 +131,9 @@ class Connection:
         fault, cut = network.take_fault(), -1
         if fault is not None:
             cut = network.scheduler.random.randrange(len(commands) + 1)
+            if fault == "twice":
+                self._arrive_again(commands)
+                cut = -1
         queued: list[list[bytes]] | None = None
         replies, run = self._replies, server.run
         for at, command in enumerate(commands):
@@ -168,6 +172,10 @@ class Connection:
             raise
         if not self._server.up or self._server.generation != self._generation:
             raise redis.ConnectionError("Connection reset by peer")
+
+    def _arrive_again(self, commands: list[list[bytes]]) -> None:
+        if all(command[0] == b"EVALSHA" for command in commands):
+            self._network.arrive_later(Late(self._generation, deque(commands)))
 
     def _leave_behind(self, commands: list[list[bytes]], arrive: bool) -> None:
         """What was sent and not yet done, when nobody waits for it any more."""

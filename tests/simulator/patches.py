@@ -45,9 +45,22 @@ class Kept:
 
     __slots__ = ("rows", "size", "table")
     files = False
+    checksum = 0
 
     def __init__(self, table: pa.Table) -> None:
         self.table, self.rows, self.size = table, table.num_rows, 40 + 8 * table.num_rows
+
+    @property
+    def body(self) -> bytes:
+        """What a server keeps in its place: the number under which the world has it."""
+        bodies = Worlds.now.bodies
+        bodies.append(self.table)
+        return b"%d" % (len(bodies) - 1)
+
+
+def _thawed(kept: Any, where: str) -> pa.Table:
+    table: pa.Table = kept.table if isinstance(kept, Kept) else Worlds.now.bodies[int(kept.body)]
+    return table
 
 
 class Clock:
@@ -224,8 +237,8 @@ def _all() -> list[tuple[Any, str, Any]]:
     unpack = remembered(unpacked, lambda form, records, where: (type(form), *records))  # values are all longs
     packed = lru_cache(MOST)(command)
     return [
-        (committer, "freeze", lambda table, beside: Kept(table)),
-        (frozen_batches, "thaw", lambda kept, where: kept.table),
+        (committer, "freeze", lambda result, beside=None: Kept(result)),
+        (frozen_batches, "thaw", _thawed),
         (frozen_batches, "keys_and_values", remembered(_split, content)),
         (reading, "time", Clock),
         (sources, "_JSON", SimpleNamespace(encode=msgspec.json.encode)),

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulator import fake_log, patches, records
+from tests.simulator import fake_log, records
+from tests.simulator.families import EVERY, machine, world_of
 from tests.simulator.fleet import some
-from tests.simulator.world import World
 from tests.support.soak import Soak
 from trident.runtime import committer, coordinator, trimming
 from trident.runtime.coordinator import Coordinator, History, Status
@@ -47,8 +47,8 @@ def test_other_fault_schedules_come_out_right_too(soak: Soak) -> None:
 
 def trace_of(seed: int) -> list[str]:
     lines = list[str]()
-    with patches.machine():
-        World(seed, lines.append).run()
+    with machine():
+        world_of(seed, EVERY, lines.append).run()
     return lines
 
 
@@ -69,7 +69,9 @@ def test_a_fault_is_told_with_its_seed_and_how_to_replay_it(
     from tests.simulator import __main__ as command
 
     monkeypatch.setattr(Coordinator, "_discard_after", lambda self, txid: None)
-    monkeypatch.setattr(command, "everything", lambda seed, schedules, minutes: some(range(seed, seed + schedules)))
+    monkeypatch.setattr(
+        command, "everything", lambda seed, schedules, minutes, every: some(range(seed, seed + schedules))
+    )
     assert command.many(0, 200, None) == 1
     told = capsys.readouterr().out
     seed = told.partition("WRONG with seed ")[2].partition(":")[0]

@@ -1,0 +1,330 @@
+"""The library's own parts, as the changing programs run them: the one file that knows how they are put together."""
+
+import inspect
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tests.simulator.changing.programs import Shape, program_of
+from tests.simulator.driver import Gate as Gate
+from tests.simulator.fake_log import FakeLog, LogDisk
+from tests.simulator.memo import remembered
+from tests.simulator.patches import Folder, Kept, Turns
+from tests.simulator.scheduler import Pool
+from trident.access import dropping
+from trident.access.opening import _BUILTIN
+from trident.access.replica import MemoryReplica
+from trident.base import errors
+from trident.base.attempt import Lease
+from trident.base.types import arrow_schema
+from trident.compiler.local.engine import ArrowSlot
+from trident.compiler.program import Group
+from trident.runtime import events as on
+from trident.runtime import group_run, log_server, redis_log, reset, sources, start
+from trident.runtime.begin import Begun, begin, close_all, open_stores
+from trident.runtime.commits import RunCommits
+from trident.runtime.group_run import GroupRun
+from trident.runtime.redis_log import RedisTransactionLog
+from trident.runtime.sources import Sources
+from trident.runtime.watch import Watch
+from trident.runtime.watched_calls import WatchedCalls
+from trident_spouts import emission, rows, usercode
+from trident_spouts.adapters import partitioned
+
+if TYPE_CHECKING:
+    from tests.simulator.changing.driver import Driver
+    from tests.simulator.changing.world import World
+
+STOPS_WITHIN = 40.0
+"""Seconds in which a driver ends that is asked to, whatever user code does."""
+
+PASSING = (
+    errors.StateUnavailableError,
+    errors.StateFullError,
+    errors.StateBehindError,
+    errors.StateRecoveringError,
+    errors.SnapshotMovedError,
+    errors.FencedError,
+    errors.BatchFailedError,
+    errors.BatchTimeoutError,
+    errors.UserFunctionError,
+    errors.OutputError,
+    errors.SpoutError,
+    errors.FailedException,
+)
+"""Errors after which the same program is started again."""
+
+DAMAGE = (errors.LogCorruptError, errors.LogMismatchError, errors.StateLostError, errors.StateOwnedError)
+"""Nothing was damaged or lost in these schedules."""
+
+
+class Started:
+    """A run that has begun."""
+
+    def __init__(self, driver: "Driver", log: Any, begun: Begun, runs: dict[str, GroupRun]) -> None:
+        self.log, self.begun, self.runs = log, begun, runs
+        kinds = {step.state.name: step.state.factory.kind for run in runs.values() for step in run.group.states}
+        self.commits = RunCommits(runs, begun.stores, kinds, driver.check)
+        self.watch = Watch(runs, begun.stores, log, begun.lease)
+
+    def resting(self) -> bool:
+        """Whether nothing is frozen that is not committed, as far as this driver knows."""
+        return all(run.committed == run.coordinator.frozen for run in self.runs.values())
+
+    def stop(self) -> None:
+        for run in self.runs.values():
+            run.post(on.StopAsked())
+
+    def close(self) -> None:
+        close_all(self.begun.stores)
+        start._give_back(self.log, self.begun.lease)
+
+
+def started(driver: "Driver") -> Started:
+    """Start a program, as `trident.runtime.start` does it: from the same parts, in its order."""
+    world, program = driver.world, program_of(driver.shape)
+    log: Any = open_log(world, driver)
+    begun = begin(program, log, world.settings)
+    driver.begun = begun
+    runs: dict[str, GroupRun] = {}
+    try:
+        pool: Any = Pool(world.scheduler, driver.process, "states", None)
+        engine: Any = driver.engine
+        trace: Any = driver.notes
+        running: Any = driver
+        for group in begun.program.groups:
+            mine: Any = OfGroup(log, driver, group.name)
+            limit: Any = world.settings.messageTimeoutSecs
+            calls = WatchedCalls(group.name, world.scheduler, limit, driver.threads)
+            outlets = start._outlets(group, world.settings, mine, begun, engine, trace)
+            run = start._group_run(
+                group,
+                world.settings,
+                mine,
+                begun,
+                engine,
+                pool,
+                Sources(group.spouts, calls),
+                trace,
+                running,
+                driver.threads,
+                outlets=_Telling(outlets, driver, group.name),  # type: ignore[arg-type]
+            )
+            mine.run = run
+            run.gate = Gate(_RunOf(world, run))  # type: ignore[arg-type]
+            run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
+            runs[group.name] = run
+    except BaseException:
+        close_all(begun.stores)
+        start._give_back(log, begun.lease)
+        raise
+    return Started(driver, log, begun, runs)
+
+
+class _RunOf:
+    """What a `Gate` asks of a driver."""
+
+    def __init__(self, world: "World", run: GroupRun) -> None:
+        self.world, self.run = world, run
+
+
+class _Telling:
+    """Outputs that say for which group they are handed a batch."""
+
+    def __init__(self, outlets: Any, driver: "Driver", group: str) -> None:
+        self._outlets, self._driver, self._group = outlets, driver, group
+
+    def __call__(self, sink: Any, result: Any, txid: int) -> None:
+        self._driver.handing(self._group)
+        self._outlets(sink, result, txid)
+
+
+class OfGroup:
+    """A driver's log, as one of its groups uses it: remembers which attempt's content is about to be frozen."""
+
+    run: GroupRun
+
+    def __init__(self, log: Any, driver: "Driver", name: str) -> None:
+        self._log, self._driver, self._name = log, driver, name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def freeze(self, lease: Any, group: Any, txid: int, *more: Any, **named: Any) -> None:
+        attempt, _ = self.run.coordinator.in_flight[txid]
+        self._driver.freezing[group, txid] = self._driver.given[self._name, attempt]
+        self._log.freeze(lease, group, txid, *more, **named)
+
+
+def label_of(driver: "Driver", group: str) -> Any:
+    """The log's name for a group of a driver's program."""
+    return group
+
+
+# --- logs -----------------------------------------------------------------------------------------------------------
+
+
+def open_log(world: "World", driver: "Driver | None" = None) -> Any:
+    """The topology's log, in a file or in Redis."""
+    if world.log_server is not None:
+        return RedisTransactionLog(world.log_address, "p", "sim", False, world.patience)
+    faulty = world.faults.of_log if driver is not None else (lambda what: None)
+    log = FakeLog(world.disk, world.scheduler, faulty)
+    if driver is not None:
+        log.frozen_heard = driver.froze
+        log.committed_heard = driver.committed
+    return log
+
+
+def lease_of(world: "World") -> Lease:
+    """The lease in force."""
+    if world.log_server is None:
+        return Lease(world.disk.epoch, world.disk.token)
+    meta = world.log_server.data.get(b"p:{sim}:log:m", {})
+    return Lease(int(meta.get(b"epoch", b"0")), meta.get(b"token", b"").decode())
+
+
+def committed_of(disk: LogDisk, group: Any) -> int:
+    """The last committed txid that the log's file holds."""
+    found = disk.groups.get(group)
+    return 0 if found is None else found.committed
+
+
+def with_formerly(shape: Shape, earlier: list[Shape], message: str) -> Shape:
+    """The program that says of every stream what it was called before, or that it is new."""
+    streams = []
+    for stream in shape.streams:
+        names = [former.name for other in earlier for former in other.streams if former.token == stream.token]
+        if f"{stream.name!r}" in message:
+            known = [name for name in names if name != stream.name and f"{name!r}" in message]
+            stream = replace(stream, formerly=known[-1] if known else None)
+        streams.append(stream)
+    return replace(shape, streams=tuple(streams))
+
+
+def look_at_log(world: "World") -> Any:
+    """The log, only to be read; others go on between two looks."""
+    if world.log_server is not None:
+        return RedisTransactionLog(world.log_address, "p", "sim", False, 0.0, reading=True)
+    return _Looking(FakeLog(world.disk, world.scheduler, lambda what: None), world)
+
+
+class _Looking:
+    def __init__(self, log: FakeLog, world: "World") -> None:
+        self._log, self._world = log, world
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("births", "history", "manifest", "frozen"):
+            self._world.scheduler.point("look", name)
+        return getattr(self._log, name)
+
+
+def patched() -> list[tuple[Any, str, Any]]:
+    """What is put in the place of what, beside that of the unchanging programs."""
+    from types import SimpleNamespace
+
+    from tests.simulator.patches import Clock
+
+    locks = SimpleNamespace(Lock=Turns, RLock=Turns)
+    table = remembered(usercode.table_of, lambda rows, schema, where: (tuple(rows), id(schema)))
+    return [
+        *((module, "arrow_schema", _same(arrow_schema)) for module in (rows, emission, group_run)),
+        (usercode, "table_of", table),
+        (inspect, "getsourcelines", cache(inspect.getsourcelines)),  # for messages; it parses a file each time
+        *((module, "monotonic", Clock.monotonic) for module in (sources, partitioned)),
+        (log_server, "threading", locks),
+        (log_server, "time", Clock),
+        (redis_log, "threading", locks),
+        (redis_log, "secrets", SimpleNamespace(token_hex=lambda size: _now().new_token())),
+        (redis_log, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=_now().new_uuid()))),
+        (dropping, "time", Clock),
+        (dropping, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: _now().forget_files(path.name))),
+    ]
+
+
+def _same(work: Any) -> Any:
+    """The same function, that computes once what it is asked about the same object."""
+    known: dict[int, tuple[Any, Any]] = {}
+
+    def remembering(thing: Any) -> Any:
+        found = known.get(id(thing))
+        if found is None:
+            found = known[id(thing)] = thing, work(thing)
+        return found[1]
+
+    return remembering
+
+
+def _now() -> Any:
+    from tests.simulator.flows import Worlds
+
+    return Worlds.now
+
+
+# --- engine ---------------------------------------------------------------------------------------------------------
+
+
+@cache
+def slot_of(group: Group) -> ArrowSlot:
+    """The driver's own engine computes the stages; nothing stops it in the middle, so that one serves all."""
+    return ArrowSlot(group)
+
+
+# --- what users do beside a run --------------------------------------------------------------------------------------
+
+
+def drop(world: "World", shape: Shape, state: str) -> None:
+    """As `dropState` with force: the driver is fenced out, the state deleted, and forgotten by the log."""
+    log: Any = open_log(world)
+    try:
+        if state not in log.births():
+            return
+        memory = bool(log.manifest(state))
+        place: Any = _Place()
+        if memory:
+            dropping._drop(place, log, "sim", state, False, False)
+            return
+        lease = log.take()
+        store = world.store_left_of(state, shape)
+        if store is not None:
+            store.drop()
+            store.close()
+        log.forget(lease, state)
+        log.give_back(lease)
+    finally:
+        log.close()
+
+
+class _Place:
+    """In the place of `trident.access.places.Place`."""
+
+    checkpoint = "nowhere"
+
+    def folder(self, topology: str) -> Folder:
+        return Folder("nowhere")
+
+
+def reset_all(world: "World", shape: Shape) -> None:
+    """As `topology.reset`: whoever writes the log is fenced out, the states are dropped, the log goes."""
+    log: Any = open_log(world)
+    try:
+        reset._fence(log)
+        stores = open_stores(program_of(shape), log, world.settings)
+        for store in stores.values():
+            store.drop()
+        close_all(stores)
+        if world.log_server is not None:
+            log.drop()
+    finally:
+        log.close()
+
+
+def reader(world: "World", state: str) -> MemoryReplica:
+    """A state in memory, opened from outside."""
+    folder: Any = Folder("nowhere")
+    log = look_at_log(world)
+    told = MemoryReplica(log, folder, state, None).told
+    return MemoryReplica(log, folder, state, _BUILTIN.get(told.aggregator))
+
+
+__all__ = ["DAMAGE", "PASSING", "Gate", "Kept", "OfGroup", "Started"]

@@ -1,0 +1,198 @@
+"""What must be so, whatever the program was changed into: told by what was frozen, and by nothing of the library.
+
+- a tuple is in one batch of its stream's history: a stream is what its user takes it for, by whatever name;
+- an output gets the rows that a batch was frozen with, the same ones at each time, and 0 as `attempt` only where nobody
+  can have had them;
+- a state is the sum of the batches that were frozen by programs that had it, since it began; whoever reads it from
+  outside sees it as one of these batches left it.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulator.changing.programs import Line, Shape
+from tests.simulator.flows import first_letter
+from tests.simulator.oracle import Wrong
+
+Values = dict[str, int]
+Given = dict[str, list[tuple[str, int]]]
+"""The tuples of a batch, by their streams' tokens."""
+
+
+@dataclass
+class State:
+    """A state from its beginning to its end."""
+
+    line: Line
+    now: Values = field(default_factory=dict)
+    after: dict[int, list[Values]] = field(default_factory=dict)
+    """By txid. Two at one txid: the state went on in a group that counts otherwise."""
+    fed: set[str] = field(default_factory=set)
+    """The streams that went into it."""
+    missed: Any = None
+    """A batch of these streams that it did not get, because the program had no such state."""
+
+
+@dataclass
+class Frozen:
+    """A frozen batch."""
+
+    shape: Shape
+    given: Given
+    leaving: dict[str, Counter[Any]]
+    """What each output must be handed: words and numbers."""
+    before: dict[str, tuple[State, Values]]
+    """Of each output that asks: the state, and what it held before the batch."""
+    committed: bool = False
+
+
+class History:
+    """Everything that was frozen since the last reset."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, set[int]] = {}
+        """The numbers that were frozen, by the stream's token."""
+        self.batches: dict[tuple[Any, int], Frozen] = {}
+        self.states: dict[str, State] = {}
+        self.handed: dict[str, dict[int, Counter[Any]]] = {}
+        """By output and txid."""
+        self.known: set[str] = set()
+        """The states that programs began with, and that were not dropped since."""
+        self.absent: set[str] = set()
+        """Those of them without which a batch was frozen."""
+        self.dropped = 0
+        """How many states were dropped or begun anew, so that what was asked of them is another matter."""
+
+    # --- what is told --------------------------------------------------------------------------------------------
+
+    def froze(self, group: Any, txid: int, shape: Shape, given: Given) -> None:
+        """A batch is frozen."""
+        if (group, txid) in self.batches:
+            raise Wrong(f"batch {txid} of group {group!r} froze twice")
+        last = max((at for name, at in self.batches if name == group), default=txid - 1)
+        if txid != last + 1:
+            raise Wrong(f"batch {txid} of group {group!r} froze after batch {last}")
+        for token, rows in given.items():
+            numbers = {seq for _, seq in rows}
+            seen = self.streams.setdefault(token, set())
+            if len(numbers) != len(rows) or numbers & seen:
+                raise Wrong(
+                    f"batch {txid} of group {group!r}: tuples of stream {shape.stream(token).name!r} froze that were "
+                    f"frozen before: {sorted(numbers & seen)}"
+                )
+            seen |= numbers
+        self.absent |= self.known - {*shape.states}
+        before = {name: (state, dict(state.now)) for name, state in self.states.items()}
+        leaving, asked = dict[str, Counter[Any]](), dict[str, tuple[State, Values]]()
+        mine = {token for token in given}
+        for line in shape.lines:
+            if line.kind in ("leave", "ask") and mine & set(line.streams):
+                leaving[line.name] = Counter(row for token in line.streams for row in given.get(token, ()))
+                if line.kind == "ask" and line.asked in before:
+                    asked[line.name] = before[line.asked]
+        self._fold(group, txid, shape, given)
+        self.batches[group, txid] = Frozen(shape, given, leaving, asked)
+
+    def _fold(self, group: Any, txid: int, shape: Shape, given: Given) -> None:
+        mine = set(given)
+        written = dict[str, tuple[State, Values]]()
+        for line in shape.lines:
+            if line.kind == "count" and mine & set(line.streams):
+                delta: Values = {}
+                for token in line.streams:
+                    for word, seq in given.get(token, ()):
+                        delta[word] = delta.get(word, 0) + (seq if line.how == "sum" else 1)
+                written[line.name] = self._add(line, group, txid, delta, set(line.streams))
+        for line in shape.lines:
+            if line.kind == "total" and line.asked in written:
+                state, changed = written[line.asked]
+                delta = {}
+                for word in changed:
+                    letter = first_letter(word)
+                    delta[letter] = delta.get(letter, 0) + state.now[word]
+                self._add(line, group, txid, delta, state.fed)
+        for name, state in self.states.items():
+            if name not in shape.states and any(given.get(token) for token in state.fed):
+                state.missed = state.missed or (group, txid)
+
+    def _add(self, line: Line, group: Any, txid: int, delta: Values, fed: set[str]) -> tuple[State, Values]:
+        state = self.states.setdefault(line.name, State(line))
+        if state.missed is not None:
+            raise Wrong(
+                f"state {line.name!r} takes batch {txid} of group {group!r}, and batch {state.missed} of its streams "
+                f"it never got"
+            )
+        if state.line.how != line.how or state.line.kind != line.kind:
+            raise Wrong(f"state {line.name!r} goes on as {line.how}, and began as {state.line.how}")
+        state.fed |= fed
+        for key, value in delta.items():
+            state.now[key] = state.now.get(key, 0) + value
+        state.after.setdefault(txid, []).append(dict(state.now))
+        return state, delta
+
+    def committed(self, group: Any, txid: int, shape: Shape) -> None:
+        """A batch is committed, by a driver of this program: every output that is still there had its rows."""
+        batch = self.batches.get((group, txid))
+        if batch is None:
+            raise Wrong(f"batch {txid} of group {group!r} is committed, and never froze")
+        for name, rows in batch.leaving.items():
+            if name in shape.outputs and txid not in self.handed.get(name, {}):
+                raise Wrong(f"batch {txid} of group {group!r} is committed, and output {name!r} never got {dict(rows)}")
+        batch.committed = True
+
+    def uncommitted(self, group: Any, txid: int) -> None:
+        """A power loss took the word away that a batch is committed."""
+        self.batches[group, txid].committed = False
+
+    def given_out(self, group: Any, output: str, txid: int, attempt: int | None, rows: list[Any]) -> None:
+        """An output is handed a batch. `attempt` is None for a driver that was taken over: it knows nothing."""
+        batch = self.batches.get((group, txid))
+        where = f"output {output!r}, batch {txid} of group {group!r}, attempt {attempt}"
+        if batch is None:
+            raise Wrong(f"{where}: this batch never froze")
+        got = Counter((row[0], row[1]) for row in rows)
+        if output not in batch.leaving:
+            raise Wrong(f"{where}: was frozen by a program without this output, and gets {dict(got)}")
+        if got != batch.leaving[output]:
+            raise Wrong(f"{where}: gets {dict(got)}, and ought to get {dict(batch.leaving[output])}")
+        if output in batch.before and self.states.get(batch.before[output][0].line.name) is batch.before[output][0]:
+            held = batch.before[output][1]
+            wrong = [row for row in rows if len(row) > 2 and row[-1] != held.get(row[0])]
+            if wrong:
+                raise Wrong(f"{where}: {wrong} as of the batch before, which left {held}")
+        known = self.handed.setdefault(output, {})
+        if txid in known:
+            if known[txid] != got:
+                raise Wrong(f"{where}: gets {dict(got)}, and got {dict(known[txid])} under this txid before")
+            if attempt == 0:
+                raise Wrong(f"{where}: it was handed over before")
+        known[txid] = got
+
+    def dropped_state(self, name: str) -> None:
+        self.known.discard(name)
+        self.absent.discard(name)
+        if self.states.pop(name, None) is not None:
+            self.dropped += 1
+
+    # --- what is asked -------------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> list[tuple[Any, int]]:
+        """The batches that are frozen and not committed."""
+        return [key for key, batch in self.batches.items() if not batch.committed]
+
+    def demand(self, state: str, found: Values, txid: int | None, who: str) -> None:
+        """A read as of a txid, or (None) of what the last batch left."""
+        known = self.states.get(state)
+        if known is None:
+            if found:
+                raise Wrong(f"{who} read {state!r} as {found}, and no batch went into it")
+            return
+        if txid is None:
+            right = [known.now]
+        else:
+            earlier = [at for at in known.after if at <= txid]
+            right = known.after[max(earlier)] if earlier else [{}]
+        if found not in right:
+            raise Wrong(f"{who} read {state!r} as of txid {txid} as {found}, and ought to find {right}")

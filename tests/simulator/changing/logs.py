@@ -1,0 +1,41 @@
+"""The log's own server, and the network to it: commands that are lost, late and doubled."""
+
+from typing import TYPE_CHECKING, Any
+
+from tests.simulator.fake_redis import FakeRedis
+from tests.simulator.network import Late, Network
+
+if TYPE_CHECKING:
+    from tests.simulator.changing.world import World
+
+
+class LogServer(FakeRedis):
+    """A server that keeps a log: it loses nothing, and tells which batches are frozen and committed on it."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__()
+        self._world = world
+        self.holders: dict[bytes, Any] = {}
+        """The driver that made up each token."""
+
+    def _set(self, undo: Any, name: bytes, fields: dict[bytes, bytes]) -> None:
+        before = self.data.get(name, {}).get(b"frozen"), self.data.get(name, {}).get(b"committed")
+        super()._set(undo, name, fields)
+        if b":log:g:" not in name or not (b"frozen" in fields or b"committed" in fields):
+            return
+        driver, group = self.holders.get(self.writer), name.rpartition(b":log:g:")[2].decode()
+        if driver is None:
+            return
+        founded = b"frozen" in fields and b"committed" in fields  # a group whose txids follow another one's
+        if not founded and fields.get(b"frozen") not in (None, before[0]):
+            driver.froze(group, int(fields[b"frozen"]))
+        if not founded and fields.get(b"committed") not in (None, before[1]):
+            driver.committed(group, int(fields[b"committed"]))
+
+
+class LogNetwork(Network):
+    """Commands that are late here may come when much else has happened."""
+
+    def arrive_later(self, late: Late) -> None:
+        chance = self.scheduler.random
+        self.scheduler.after(chance.choice((0.0, 0.01, 0.1, 1.0)), lambda: super(LogNetwork, self).arrive_later(late))

@@ -1,0 +1,384 @@
+"""The programs of a schedule: small descriptions that chance draws and changes, and the topologies made of them.
+
+A description is a value: equal ones share one compiled program, in all schedules of a process.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+from typing import Any
+
+from tests.simulator.changing import spouts
+from tests.simulator.flows import InWorld, Worlds, first_letter
+from trident import Count, MapGet, Sum, TridentTopology
+from trident.compiler.program import Program
+from trident.compiler.stages import cut
+
+NAMES = ("ads", "bids", "carts", "deals", "maps", "notes", "orders", "posts", "tags", "users", "visits", "zones")
+"""Of streams. A name that was given up by a renaming is never given again."""
+STATES = ("counts", "words")
+OUTPUTS = ("left", "right", "third", "fourth", "fifth", "sixth")
+
+Rows = list[tuple[str, int]]
+"""Words and numbers."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of the program. `token`: what its user takes it for; a renamed stream keeps it. `source`: where its
+    tuples come from. `formerly`: what the program says of the name that it had before; "?" for nothing."""
+
+    name: str
+    token: str
+    source: str
+    formerly: str | None = "?"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the program.
+
+    kind: "count", a state of the words of these streams, or of the sums of their numbers; "leave", an output of their
+    tuples; "ask", an output of a stream's tuples with what the state of `asked` had for their words; "total", a state
+    of a later stage: the sum by first letter of what `asked` has after each batch.
+    """
+
+    kind: str
+    name: str
+    streams: tuple[str, ...] = ()
+    """By their tokens."""
+    asked: str = ""
+    how: str = "count"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A whole program. `wide`: its tuples have one field more."""
+
+    streams: tuple[Stream, ...]
+    lines: tuple[Line, ...]
+    wide: bool = False
+
+    def stream(self, token: str) -> Stream:
+        return next(stream for stream in self.streams if stream.token == token)
+
+    def by_name(self) -> dict[str, str]:
+        """The token of each stream, by the stream's name."""
+        return {stream.name: stream.token for stream in self.streams}
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        return tuple(line.name for line in self.lines if line.kind in ("count", "total"))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(line.name for line in self.lines if line.kind in ("leave", "ask"))
+
+    def __str__(self) -> str:
+        names = {stream.token: stream.name for stream in self.streams}
+        sources = ", ".join(
+            f"{s.name}={s.source}" + ("" if s.formerly == "?" else f" (formerly {s.formerly})") for s in self.streams
+        )
+        lines = "; ".join(_shown(line, names) for line in self.lines)
+        return f"[{sources}] {lines}{' (wide)' if self.wide else ''}"
+
+
+def _shown(line: Line, names: dict[str, str]) -> str:
+    streams = "+".join(names[token] for token in line.streams)
+    match line.kind:
+        case "count":
+            return f"{line.name} = {line.how}({streams})"
+        case "total":
+            return f"{line.name} = totals of {line.asked}"
+        case "ask":
+            return f"{line.name} <- {streams} asks {line.asked}"
+    return f"{line.name} <- {streams}"
+
+
+# --- what is made of them -----------------------------------------------------------------------------------------
+
+
+@cache
+def program_of(shape: Shape) -> Program:
+    """The program, cut by the real compiler."""
+    return cut(_topology(shape))
+
+
+def _topology(shape: Shape) -> TridentTopology:
+    topology = TridentTopology()
+    streams = {stream.token: spouts.new_stream(topology, stream, shape.wide) for stream in shape.streams}
+    states: dict[str, Any] = {}
+    for line in shape.lines:
+        if line.kind == "total":
+            letters = states[line.asked].newValuesStream().each("word", first_letter, "letter string")
+            letters = letters.groupBy("letter")
+            states[line.name] = letters.persistentAggregate(InWorld(line.name), "value", Sum(), "value", name=line.name)
+            continue
+        tuples = [streams[token] for token in line.streams]
+        merged = tuples[0] if len(tuples) == 1 else topology.merge(*tuples)
+        if line.kind == "count" and line.how == "count":
+            grouped = merged.groupBy("word")
+            states[line.name] = grouped.persistentAggregate(InWorld(line.name), Count(), "value", name=line.name)
+        elif line.kind == "count":
+            grouped = merged.groupBy("word")
+            states[line.name] = grouped.persistentAggregate(InWorld(line.name), "seq", Sum(), "value", name=line.name)
+        elif line.kind == "ask":
+            asking = merged.stateQuery(states[line.asked], "word", MapGet(), "before")
+            asking.foreachArrow(handing(line.name), name=line.name)
+        else:
+            merged.foreachArrow(handing(line.name), name=line.name)
+    return topology
+
+
+@cache
+def handing(output: str) -> Any:
+    """The function of an output: it tells the world."""
+
+    def hand(table: Any, txid: int, attempt: int) -> None:
+        Worlds.now.handed(output, table, txid, attempt)
+
+    return hand
+
+
+# --- chance -------------------------------------------------------------------------------------------------------
+
+
+def first(chance: Random, sources: list[str]) -> Shape:
+    """The program that a schedule begins with."""
+    names = chance.sample(NAMES, chance.choice((1, 2, 2, 3)))
+    streams = tuple(Stream(name, name, chance.choice(sources)) for name in names)
+    shape = Shape(streams, ())
+    for _ in range(chance.choice((1, 2, 3, 4))):
+        shape = _more(shape, chance)
+    return _whole(shape, chance)
+
+
+def _more(shape: Shape, chance: Random) -> Shape:
+    """One line more."""
+    lines = shape.lines
+    counts = [line.name for line in lines if line.kind == "count"]
+    free = [name for name in STATES if name not in shape.states]
+    kind = chance.choice(("count", "count", "leave", "leave", "ask", "ask", "ask", "total"))
+    if kind == "count" and free:
+        how = "sum" if chance.random() < 0.3 else "count"
+        return replace(shape, lines=(*lines, Line("count", chance.choice(free), _some(shape, chance), how=how)))
+    if kind == "total" and counts and "totals" not in shape.states:
+        return replace(shape, lines=(*lines, Line("total", "totals", asked=chance.choice(counts))))
+    name = _free_output(shape, chance)
+    if name is None:
+        return shape
+    if kind == "ask" and counts:
+        asking = [line.asked for line in lines if line.kind == "ask" and line.asked in counts]
+        line = Line("ask", name, (chance.choice(shape.streams).token,), (asking or counts)[0])
+    else:
+        line = Line("leave", name, _some(shape, chance))
+    return replace(shape, lines=(*lines, line))
+
+
+def _free_output(shape: Shape, chance: Random) -> str | None:
+    free = [name for name in OUTPUTS if name not in shape.outputs]
+    return chance.choice(free) if free else None
+
+
+def _some(shape: Shape, chance: Random) -> tuple[str, ...]:
+    """One stream, or several that are merged."""
+    tokens = [stream.token for stream in shape.streams]
+    most = min(len(tokens), chance.choice((1, 1, 2, 2, 3)))
+    return tuple(chance.sample(tokens, most))
+
+
+def _whole(shape: Shape, chance: Random) -> Shape:
+    """A program in which every line has what it reads, and every stream is read."""
+    tokens = {stream.token for stream in shape.streams}
+    lines = list[Line]()
+    for line in shape.lines:
+        streams = tuple(token for token in line.streams if token in tokens)
+        if streams or line.kind == "total":
+            lines.append(replace(line, streams=streams))
+    lines.sort(key=lambda line: {"total": 1, "ask": 1}.get(line.kind, 0))  # a line asks what stands before it
+    counts = {line.name for line in lines if line.kind == "count"}
+    lines = [line for line in lines if not line.asked or line.asked in counts]
+    shape = replace(shape, lines=tuple(lines))
+    for token in tokens - {token for line in lines for token in line.streams}:
+        name = _free_output(shape, chance)
+        if name is None:
+            shape = replace(shape, streams=tuple(s for s in shape.streams if s.token != token))
+        else:
+            shape = replace(shape, lines=(*shape.lines, Line("leave", name, (token,))))
+    return shape
+
+
+class Changes:
+    """How the program of a schedule changes. It remembers what was taken away, to put it back."""
+
+    def __init__(self, chance: Random, shape: Shape, sources: list[str]) -> None:
+        self._chance, self._sources = chance, sources
+        self._names = [name for name in NAMES if name not in shape.by_name()]
+        self._gone: list[Stream] = []
+        self._gone_lines: list[Line] = []
+
+    def change(self, shape: Shape) -> tuple[str, Shape]:
+        """Another program, and how it is another one."""
+        for _ in range(20):
+            what = self._chance.choices(list(_CHANGES), _WEIGHTS)[0]
+            if self._gone and self._chance.random() < 0.5:
+                what = "stream put back"
+            changed = _CHANGES[what](self, shape)
+            if changed is not None:
+                changed = _whole(_plain(changed), self._chance)
+                if changed.streams and changed != _plain(shape):
+                    return what, changed
+        return "nothing", shape
+
+    # --- streams -------------------------------------------------------------------------------------------------
+
+    def _rename(self, shape: Shape) -> Shape | None:
+        if not self._names:
+            return None
+        old, name = self._chance.choice(shape.streams), self._names.pop(self._chance.randrange(len(self._names)))
+        return replace(shape, streams=tuple(replace(s, name=name) if s is old else s for s in shape.streams))
+
+    def _add(self, shape: Shape) -> Shape | None:
+        if len(shape.streams) > 3 or not self._names:
+            return None
+        name = self._names.pop(self._chance.randrange(len(self._names)))
+        stream = Stream(name, name, self._chance.choice(self._sources))
+        shape = replace(shape, streams=(*shape.streams, stream))
+        return self._merge_into(shape, stream.token) if self._chance.random() < 0.4 else shape
+
+    def _remove(self, shape: Shape) -> Shape | None:
+        if len(shape.streams) < 2:
+            return None
+        gone = self._chance.choice(shape.streams)
+        self._gone.append(gone)
+        self._gone_lines += [line for line in shape.lines if line.streams == (gone.token,)]
+        return replace(shape, streams=tuple(s for s in shape.streams if s is not gone))
+
+    def _back(self, shape: Shape) -> Shape | None:
+        """A stream that was removed is there again, with its lines or others."""
+        if not self._gone:
+            return None
+        stream = self._gone.pop(self._chance.randrange(len(self._gone)))
+        shape = replace(shape, streams=(*shape.streams, stream))
+        names = {line.name for line in shape.lines}
+        if self._chance.random() < 0.6:
+            mine = [line for line in self._gone_lines if line.streams == (stream.token,) and line.name not in names]
+            return replace(shape, lines=(*shape.lines, *{line.name: line for line in mine}.values()))
+        return self._merge_into(shape, stream.token)
+
+    def _merge(self, shape: Shape) -> Shape | None:
+        return self._merge_into(shape, self._chance.choice(shape.streams).token)
+
+    def _merge_into(self, shape: Shape, token: str) -> Shape | None:
+        """A line takes another stream in, which makes one group of two."""
+        able = [line for line in shape.lines if line.kind in ("count", "leave") and token not in line.streams]
+        if not able:
+            return None
+        chosen = self._chance.choice(able)
+        merged = replace(chosen, streams=(*chosen.streams, token))
+        return replace(shape, lines=tuple(merged if line is chosen else line for line in shape.lines))
+
+    def _split(self, shape: Shape) -> Shape | None:
+        able = [line for line in shape.lines if len(line.streams) > 1]
+        if not able:
+            return None
+        chosen = self._chance.choice(able)
+        out = self._chance.choice(chosen.streams)
+        less = replace(chosen, streams=tuple(token for token in chosen.streams if token != out))
+        return replace(shape, lines=tuple(less if line is chosen else line for line in shape.lines))
+
+    def _source(self, shape: Shape) -> Shape | None:
+        """Another source under a stream's name, with the same kind of spout."""
+        old = self._chance.choice(shape.streams)
+        others = [name for name in self._sources if name != old.source and name[0] == old.source[0]]
+        if not others:
+            return None
+        new = self._chance.choice(others)
+        return replace(shape, streams=tuple(replace(s, source=new) if s is old else s for s in shape.streams))
+
+    # --- lines ---------------------------------------------------------------------------------------------------
+
+    def _swap(self, shape: Shape) -> Shape | None:
+        """The order of the lines is another one; of what each of them means, nothing."""
+        lines = list(shape.lines)
+        if len(lines) < 2:
+            return None
+        self._chance.shuffle(lines)
+        lines = lines if lines != list(shape.lines) else lines[::-1]
+        return replace(shape, lines=tuple(lines))
+
+    def _schema(self, shape: Shape) -> Shape | None:
+        return replace(shape, wide=not shape.wide)
+
+    def _how(self, shape: Shape) -> Shape | None:
+        """A state's aggregator is another one."""
+        able = [line for line in shape.lines if line.kind == "count"]
+        if not able:
+            return None
+        chosen = self._chance.choice(able)
+        other = replace(chosen, how="sum" if chosen.how == "count" else "count")
+        return replace(shape, lines=tuple(other if line is chosen else line for line in shape.lines))
+
+    def _line_added(self, shape: Shape) -> Shape | None:
+        return _more(shape, self._chance)
+
+    def _line_removed(self, shape: Shape) -> Shape | None:
+        """Of a state, with those that ask it."""
+        if not shape.lines:
+            return None
+        gone = self._chance.choice(shape.lines)
+        self._gone_lines.append(gone)
+        return replace(shape, lines=tuple(line for line in shape.lines if line is not gone))
+
+    def _line_back(self, shape: Shape) -> Shape | None:
+        names = {line.name for line in shape.lines}
+        able = [line for line in self._gone_lines if line.name not in names]
+        if not able:
+            return None
+        line = self._chance.choice(able)
+        self._gone_lines.remove(line)
+        return replace(shape, lines=(*shape.lines, line))
+
+    def _output_renamed(self, shape: Shape) -> Shape | None:
+        able = [line for line in shape.lines if line.kind in ("leave", "ask")]
+        name = _free_output(shape, self._chance)
+        if not able or name is None:
+            return None
+        chosen = self._chance.choice(able)
+        return replace(shape, lines=tuple(replace(line, name=name) if line is chosen else line for line in shape.lines))
+
+
+def _plain(shape: Shape) -> Shape:
+    """What was said of former names holds for one start, and means nothing in later ones."""
+    return replace(shape, streams=tuple(replace(stream, formerly="?") for stream in shape.streams))
+
+
+_CHANGES: dict[str, Any] = {
+    "stream renamed": Changes._rename,
+    "stream added": Changes._add,
+    "stream removed": Changes._remove,
+    "stream put back": Changes._back,
+    "merged": Changes._merge,
+    "split": Changes._split,
+    "another source": Changes._source,
+    "lines swapped": Changes._swap,
+    "another schema": Changes._schema,
+    "another aggregator": Changes._how,
+    "line added": Changes._line_added,
+    "line removed": Changes._line_removed,
+    "line put back": Changes._line_back,
+    "output renamed": Changes._output_renamed,
+}
+_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 3, 3, 2)
+
+
+def groups_of(shape: Shape) -> Iterator[frozenset[str]]:
+    """The streams that share txids, by their tokens: connected by a line, or by a state that is asked."""
+    parts = [{stream.token} for stream in shape.streams]
+    written = {line.name: line.streams for line in shape.lines}
+    for line in shape.lines:
+        tied = {*line.streams, *written.get(line.asked, ())}
+        together = [part for part in parts if part & tied]
+        parts = [part for part in parts if not part & tied] + [set[str]().union(*together)]
+    yield from (frozenset(part) for part in parts if part)

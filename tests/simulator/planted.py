@@ -1,0 +1,188 @@
+"""Plants faults in a copy of the sources, one at a time, and counts the schedules until the first comes out wrong.
+
+python -m tests.simulator.planted             all of them, as a Markdown table; ends non-zero if one is not found
+python -m tests.simulator.planted positions   those whose name begins so
+
+The faults are of the kind that only a program which changes, or user code that misbehaves, brings to light.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.simulator.fleet import some
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("trident", "state", "spouts", "tests")
+MOST = int(os.environ.get("TRIDENT_PLANTED", "5000"))
+"""Schedules after which a fault counts as not found."""
+_AT_ONCE = 20
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is broken: where (file, text), and what stands there then."""
+
+    name: str
+    file: str
+    text: str
+    instead: str
+
+
+FAULTS = [
+    Fault(
+        "positions are forgotten when a stream comes into another group",
+        "trident/runtime/membership.py",
+        "        return StreamRecord(group.name, found.position, source)\n    if spout.anew",
+        "        same = found.group == group.name\n"
+        "        return StreamRecord(group.name, found.position if same else None, source)\n    if spout.anew",
+    ),
+    Fault(
+        "a renamed stream is a new one, and nobody asks",
+        "trident/runtime/membership.py",
+        "    if gone and new:\n",
+        "    if False:\n",
+    ),
+    Fault(
+        "formerly says nothing",
+        "trident/runtime/membership.py",
+        "        found = known.streams.get(spout.formerly)\n",
+        "        found = None\n",
+    ),
+    Fault(
+        "a merged group goes on with the lower txids",
+        "trident/runtime/membership.py",
+        "max(free, key=lambda name: (reached[name], name))",
+        "min(free, key=lambda name: (reached[name], name))",
+    ),
+    Fault(
+        "an output may see txids again",
+        "trident/runtime/membership.py",
+        "    if reached.get(former, 0) > reached[group.name]:\n",
+        "    if False:\n",
+    ),
+    Fault(
+        "another program commits what waits, by names",
+        "trident/runtime/program_check.py",
+        "    if then == group.outline.parts:\n",
+        "    if True:\n",
+    ),
+    Fault(
+        "a group that is gone may wait for ever",
+        "trident/runtime/begin.py",
+        "    _demand_groups_known(program, log)\n    waiting",
+        "    waiting",
+    ),
+    Fault(
+        "a state that missed batches goes on after them",
+        "trident/runtime/committer.py",
+        "        if found is not None:\n            return found\n        raise CodeChangedError(",
+        "        if found is None:\n"
+        "            outputs = [output for stage in self.group.stages for output in stage.frozen]\n"
+        "            found = next(output for output in outputs if output.name == state).schema.empty_table()\n"
+        "        if found is not None:\n            return found\n        raise CodeChangedError(",
+    ),
+    Fault(
+        "a reader goes on over a drop",
+        "trident/access/replica.py",
+        "        if self._life not in (None, life):\n",
+        "        if False:\n",
+    ),
+    Fault(
+        "a late copy of a write of the log is done",
+        "tests/simulator/fake_redis.py",  # as its script would
+        "        if number < last:\n",
+        "        if False:\n",
+    ),
+    Fault(
+        "an empty page does not move the position",
+        "spouts/trident_spouts/adapters/partitioned.py",
+        "        if not batch.parts and batch.after == batch.start:\n            self._moved = (logged, batch.after)\n",
+        "        if not batch.parts:\n            self._moved = (logged, logged)\n",
+    ),
+    Fault(
+        "a batch that was found frozen is handed over as for the first time",
+        "trident/runtime/sinks.py",
+        "attempt = count if known == txid else int(txid <= self._found)",
+        "attempt = count if known == txid else 0",
+    ),
+    Fault(
+        "calls of user code have no limit",
+        "trident/runtime/watched_calls.py",
+        "over = [call for call in self._calls if not call.abandoned and now >= call.deadline]",
+        "over = list[_Call]()",
+    ),
+    Fault(
+        "a stop waits for user code as long as it likes",
+        "trident/runtime/group_run.py",
+        "                self._later(PATIENCE, self._give_up)\n",
+        "",
+    ),
+]
+
+
+def main(begins: str) -> int:
+    asked = [fault for fault in FAULTS if fault.name.startswith(begins)]
+    print("| planted fault | found after schedules | what the first one said |\n|---|---|---|")
+    lost = False
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for fault in asked:
+            path = copy / fault.file
+            whole = path.read_text()
+            if whole.count(fault.text) != 1:
+                print(f"| {fault.name} | the text stands {whole.count(fault.text)} times in {fault.file} | |")
+                lost = True
+                continue
+            broken = whole.replace(fault.text, fault.instead)
+            found = _looked(copy, path, whole, broken)
+            lost = lost or not found[0].isdigit()
+            print(f"| {fault.name} | {found[0]} | {found[1]} |", flush=True)
+    return int(lost)
+
+
+def _looked(copy: Path, path: Path, whole: str, broken: str) -> tuple[str, str]:
+    """How many schedules it took, and the first wrong one's text. Schedules that are wrong without the fault too do not
+    count."""
+    first = 0
+    while True:
+        path.write_text(broken)
+        number, text = _in_process(copy, first, MOST)
+        path.write_text(whole)
+        if not number.isdigit() or not _in_process(copy, int(number) - 1, int(number))[0].isdigit():
+            return number, text
+        first = int(number)
+
+
+def _in_process(copy: Path, first: int, until: int) -> tuple[str, str]:
+    """What a process finds whose sources are the copy."""
+    paths = os.pathsep.join(str(copy / part) for part in ("", "state", "spouts"))
+    command = [sys.executable, "-m", "tests.simulator.planted", "--look", str(first), str(until)]
+    env = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True)
+    number, _, text = done.stdout.strip().partition(" ")
+    return number or "failed", text or done.stderr[-300:]
+
+
+def look(first: int, until: int) -> None:
+    """Run schedules of programs that change until one is wrong."""
+    for begin in range(first, until, _AT_ONCE):
+        wrong = some(range(begin, min(until, begin + _AT_ONCE)), every=1).wrong
+        if wrong:
+            seed = min(wrong)
+            print(seed + 1, wrong[seed].replace("\n", " ")[:160])
+            return
+    print(f"not-in-{until}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--look"]:
+        look(int(sys.argv[2]), int(sys.argv[3]))
+        sys.exit(0)
+    sys.exit(main(" ".join(sys.argv[1:])))
