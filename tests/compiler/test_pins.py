@@ -172,7 +172,7 @@ def test_files_with_another_number_of_rows_than_was_told_are_refused(
     pq.write_table(pa.table({"n": [1, 2]}), file)
     told = FilesEmission((file,), parse_schema("n long"), rows=3)
     with pytest.raises(
-        SourceUnreadableError, match=r"had 3 rows when the batch was planned, and Spark finds 2: .*a\.parq"
+        SourceUnreadableError, match=r"had 3 rows when the batch was planned, and have 2 now: .*a\.parq"
     ):
         run(spark, topology, told, tmp_path / "scratch")
     right = FilesEmission((file,), parse_schema("n long"), rows=2)
