@@ -146,13 +146,15 @@ def test_a_file_that_cannot_be_read_loses_no_rows_in_silence(hostile: SparkSessi
     stream(topology, "n long", []).groupBy("n").persistentAggregate(STATE, Count(), "count", name="counts")
     files = [tmp_path / f"{name}.parquet" for name in "ab"]
     for file in files:
-        pq.write_table(pa.table({"n": list(range(1000))}), file, compression="none")
+        pq.write_table(pa.table({"n": list(range(1000))}), file, compression="none", use_dictionary=False)
     given = FilesEmission(tuple(map(str, files)), parse_schema("n long"), rows=2000)
     if how == "damaged":
-        files[1].write_bytes(b"PAR1" + b"\0" * 3000 + b"\x10\0\0\0PAR1")
+        content = bytearray(files[1].read_bytes())
+        content[4:4000] = b"\xff" * 3996  # a page; the footer is whole
+        files[1].write_bytes(content)
     else:
         files[1].unlink()
-    with pytest.raises((SourceUnreadableError, PySparkException, OSError, pa.ArrowInvalid)):
+    with pytest.raises(SourceUnreadableError, match=r"b\.parquet"):
         run(hostile, topology, given, tmp_path / "scratch")
 
 
@@ -170,7 +172,7 @@ def test_files_with_another_number_of_rows_than_was_told_are_refused(
     pq.write_table(pa.table({"n": [1, 2]}), file)
     told = FilesEmission((file,), parse_schema("n long"), rows=3)
     with pytest.raises(
-        SourceUnreadableError, match=r"had 3 rows when the batch was planned, and Spark finds 2: .*a\.parq"
+        SourceUnreadableError, match=r"had 3 rows when the batch was planned, and have 2 now: .*a\.parq"
     ):
         run(spark, topology, told, tmp_path / "scratch")
     right = FilesEmission((file,), parse_schema("n long"), rows=2)

@@ -971,8 +971,8 @@ GUARDS = [
         "rows that files had",
         "a file that was replaced after its rows were counted is read as if it were the same",
         "trident/compiler/spark/starts.py",
-        "        if rows != files.rows:\n",
-        "        if False:\n",
+        "    if rows != given.rows:\n",
+        "    if False:\n",
         "tests/compiler/test_pins.py -k another_number_of_rows",
     ),
     Guard(

@@ -91,7 +91,11 @@ class SparkFrames:
             told = self._numbers(frozen).mapInArrow(function, spark_schema(PART)).toArrow()
         except Exception as error:
             raise _ours(error) from error
-        return [Part(**row) for row in told.to_pylist()]
+        parts = [Part(**row) for row in told.to_pylist()]
+        rows, written = sum(file.rows for file in frozen.files), sum(part.rows for part in parts)
+        if written != rows:
+            raise OutputError(f"the workers wrote {written} rows of a batch of {rows} to {place}")
+        return parts
 
     def cancel(self) -> None:
         """See `Frames.cancel`."""

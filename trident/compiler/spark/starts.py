@@ -16,9 +16,10 @@ from trident.compiler.spark.names import all_quoted
 from trident.compiler.spark.tails import Tail
 from trident.compiler.spark.worker import Chain
 from trident.plan.nodes import Node
-from trident_spouts.emission import ArrowEmission, UnionEmission, spark_path
+from trident_spouts.emission import ArrowEmission, UnionEmission
 from trident_spouts.executor import Emission
 from trident_spouts.files.parquet import FilesEmission
+from trident_spouts.files.parquet_reader import footer
 from trident_spouts.files.reading import COUNTED, LinesEmission
 
 
@@ -51,6 +52,7 @@ def start_of(
     node: Node, names: Sequence[str], given: Emission | pa.Table, session: SparkSession, scratch: Path
 ) -> Start:
     """What enters the stage at this node, of which these fields are read."""
+    _check_rows(given)
     emission = ArrowEmission(given) if isinstance(given, pa.Table) else given
     if isinstance(emission, LinesEmission):
         read = emission.reader(session)
@@ -75,13 +77,10 @@ def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) 
 
 
 def counting(given: Emission | pa.Table, session: SparkSession, bell: Bell | None) -> Iterator[Branch]:
-    """What counts the tuples that only the workers see: where nobody knows how many there are, and of files of which
-    it was known when the batch was planned."""
+    """What counts the tuples that only the workers see."""
     if isinstance(given, UnionEmission):
         for part in given.parts:
             yield from counting(part, session, bell)
-    if isinstance(given, FilesEmission) and given.paths and given.rows is not None:
-        yield _recounting(given, session)
     if not isinstance(given, LinesEmission):
         return
     lines, counter = given, given.counter(session)
@@ -95,20 +94,21 @@ def counting(given: Emission | pa.Table, session: SparkSession, bell: Bell | Non
         yield Branch.telling(Tail(numbers, chain, COUNTED), finish, bell)
 
 
-def _recounting(files: FilesEmission, session: SparkSession) -> Branch:
-    """What compares the rows that Spark finds in files with those that their footers told. It reads no column."""
-    counted = session.read.schema(files.schema).parquet(*map(spark_path, files.paths)).groupBy().count()
-
-    def finish(table: pa.Table) -> None:
-        (rows,) = table.column(0).to_pylist()
-        if rows != files.rows:
-            shown = ", ".join(files.paths[:3]) + (", ..." if len(files.paths) > 3 else "")
-            raise SourceUnreadableError(
-                f"{len(files.paths)} Parquet file(s) had {files.rows} rows when the batch was planned, and Spark finds "
-                f"{rows}: {shown}; a file is damaged or was replaced, and must not change after it was listed"
-            )
-
-    return Branch(counted, counted.schema, finish)
+def _check_rows(given: Emission | pa.Table) -> None:
+    """Refuse Parquet files that no longer have the rows that the batch was planned with. Spark then reads all of them
+    or fails, because it is not allowed to ignore what is damaged. Raises SourceUnreadableError."""
+    if isinstance(given, UnionEmission):
+        for part in given.parts:
+            _check_rows(part)
+    if not isinstance(given, FilesEmission) or given.rows is None:
+        return
+    rows = sum(footer(path).num_rows for path in given.paths)
+    if rows != given.rows:
+        shown = ", ".join(given.paths[:3]) + (", ..." if len(given.paths) > 3 else "")
+        raise SourceUnreadableError(
+            f"{len(given.paths)} Parquet file(s) had {given.rows} rows when the batch was planned, and have {rows} "
+            f"now: {shown}; a file is damaged or was replaced, and must not change after it was listed"
+        )
 
 
 def cheap(given: Emission | pa.Table) -> bool:
