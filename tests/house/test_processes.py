@@ -35,7 +35,9 @@ def test_children_of_children_are_found_with_their_commands_and_states(sleeper: 
     assert sleeper.stdout is not None
     child = int(sleeper.stdout.readline())
     try:
-        found = descendants(os.getpid())
+        until = time.monotonic() + 10
+        while not (found := descendants(os.getpid())).get(child) and time.monotonic() < until:
+            time.sleep(0.01)  # between fork and exec a process has no command line
         assert found[child] == "sleep 60" and "import subprocess" in found[sleeper.pid]
         os.kill(child, signal.SIGSTOP)
         _await(child, "T")

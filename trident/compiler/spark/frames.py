@@ -94,7 +94,7 @@ class SparkFrames:
         parts = [Part(**row) for row in told.to_pylist()]
         rows, written = sum(file.rows for file in frozen.files), sum(part.rows for part in parts)
         if written != rows:
-            raise OutputError(f"the workers wrote {written} rows of a batch of {rows} to {place}")
+            raise OutputError(f"the workers wrote {written} rows of a batch of {rows} to {folder}")
         return parts
 
     def cancel(self) -> None:
