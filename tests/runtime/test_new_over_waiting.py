@@ -154,6 +154,38 @@ def test_frozen_tuples_that_wait_for_a_query_go_to_that_query_in_whatever_order_
     assert {name: sorted(words) for name, words in out.items()} == {"left": ["a", "a", "a"], "right": ["b", "c"]}
 
 
+def test_a_later_stage_of_a_waiting_batch_that_is_frozen_and_read_again_goes_to_its_own_queries(
+    state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queries stand in the second stage. A function of the third one fails once, and the commit begins again."""
+    out: dict[str, list[Any]] = {"left": [], "right": []}
+    fails = [1]
+
+    def declared(order: list[str]) -> TridentTopology:
+        topology, _, counts = counting(state, BATCHES)
+        values = counts.newValuesStream()
+
+        def seen(n: int | None) -> int | None:
+            if fails:
+                fails.pop()
+                raise ValueError("once")
+            return n
+
+        def side(name: str) -> None:
+            mine = values.filter("word", (lambda word: word == "a") if name == "left" else (lambda word: word != "a"))
+            answered = mine.stateQuery(counts, "word", MapGet(), "n").each("n", seen, "seen long")
+            answered.foreachArrow(lambda table, txid, attempt: out[name].extend(table["word"].to_pylist()), name=name)
+
+        for name in order:
+            side(name)
+        return topology
+
+    leave_waiting(declared(["left", "right"]), tmp_path, monkeypatch, 3)
+    run(declared(["right", "left"]), tmp_path)
+    assert not fails
+    assert {name: sorted(words) for name, words in out.items()} == {"left": ["a", "a", "a"], "right": ["b", "c"]}
+
+
 def test_queries_that_nothing_but_their_code_tells_apart_are_matched_by_it_or_refused(
     state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

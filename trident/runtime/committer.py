@@ -205,11 +205,20 @@ class Committer:
             results.update(ran.results)
             skipped.update(ran.skipped)
         results = self.living({**results, **self._updated(stage, txid, given)})
-        outputs = self.frozen(results, skipped, TransactionAttempt(txid, 0, self.lease.epoch), stage.number)
+        theirs = self._in_terms_of_the_batch(results, txid)
+        outputs = self.frozen(theirs, skipped, TransactionAttempt(txid, 0, self.lease.epoch), stage.number)
         self.log.freeze_stage(self.lease, self.group.name, txid, stage.number, outputs)
         turn.skipped.update(skipped)
         reach("commit.stage.frozen")
         return results
+
+    def _in_terms_of_the_batch(self, results: Mapping[str, Result], txid: int) -> Mapping[str, Result]:
+        """Return a later stage's results under the names of the program that froze the batch: all of its stages have
+        names of one program. What that one has no name for leads to a state that was dropped."""
+        names = self.waiting.get(txid)
+        return (
+            results if names is None else {theirs: results[name] for theirs, name in names.items() if name in results}
+        )
 
     def _updated(self, stage: Stage, txid: int, given: Mapping[Node, pa.Table]) -> dict[str, pa.Table]:
         """What the stage's updates make of their states, from these as the batch before left them."""
