@@ -181,7 +181,8 @@ def test_a_later_stage_of_a_waiting_batch_that_is_frozen_and_read_again_goes_to_
         return topology
 
     leave_waiting(declared(["left", "right"]), tmp_path, monkeypatch, 3)
-    run(declared(["right", "left"]), tmp_path)
+    with start_local(declared(["right", "left"]), name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=30)
     assert not fails
     assert {name: sorted(words) for name, words in out.items()} == {"left": ["a", "a", "a"], "right": ["b", "c"]}
 
