@@ -173,6 +173,22 @@ def test_adding_dead_letters_to_a_topology_does_not_read_other_streams_again(tmp
     assert words(out) == {"ads": ["a0", "a1", "a2"], "orders": ["o0", "o1", "o2"]}
 
 
+def test_letters_may_come_back_or_not_while_other_streams_come_and_go(tmp_path: Path) -> None:
+    def declared(name: str, back: bool, **how: Any) -> Program:
+        program = Program()
+        stream = program.stream(name, 2, **how)
+        stream = (stream.replayable() if back else stream).each(
+            "word", lambda w: w, "same string", onError="deadLetter"
+        )
+        program.counted(stream, "counts")
+        program.topology.deadLetterState(MemoryMapState.opaque())
+        return program
+
+    declared("a", False).run(tmp_path)
+    declared("b", True, formerly="a").run(tmp_path)
+    assert declared("c", False, formerly="b").run(tmp_path, "counts") == [{"a0": 1, "a1": 1}]
+
+
 def counted_apart(batches: int, merged: bool) -> Program:
     program = Program()
     streams = {name: program.stream(name, batches) for name in ("ads", "orders")}

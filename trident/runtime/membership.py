@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from trident.base.errors import CodeChangedError, TopologyError
 from trident.compiler.program import Group, Program
+from trident.operations.replays import ReplaySpout
 from trident.plan.nodes import Sink, SpoutSource
 from trident.runtime.log import Birth, Members, StreamRecord, TransactionLog
 from trident.runtime.settings import Settings
@@ -161,7 +162,7 @@ def _check_renames(program: Program, known: Members, settings: Settings) -> None
                 f"{spout.step} ({spout.site.place}): formerly={spout.formerly!r} is a stream of this topology too"
             )
     here = {name for spout in spouts for name in (spout.stream, spout.formerly)}
-    gone = sorted(name for name, stream in known.streams.items() if stream.active and name not in here)
+    gone = sorted(name for name, stream in known.streams.items() if _may_be_renamed(stream) and name not in here)
     new = [s for s in spouts if s.stream not in known.streams and s.formerly not in known.streams and not s.anew]
     if gone and new:
         raise CodeChangedError(
@@ -171,6 +172,12 @@ def _check_renames(program: Program, known: Members, settings: Settings) -> None
             f"that is new say newStream({new[0].stream!r}, ..., anew=True), so that it begins at its source's start. "
             f"Nothing was written"
         )
+
+
+def _may_be_renamed(stream: StreamRecord) -> bool:
+    """Return whether a stream that is gone may go on under another name. Dead letters come back under a name that
+    follows from their stream's."""
+    return stream.active and stream.source != ReplaySpout.__qualname__
 
 
 def _record(spout: SpoutSource, group: Group, known: Members) -> StreamRecord:

@@ -65,7 +65,7 @@ class LetterVerbs(StreamBase):
         meeting.one_batch([self._node], step)
         name, spout = f"{self._label}.again", ReplaySpout(self.schema)
         label = f"{name}/0:replays"
-        source = nodes.SpoutSource(name, spout, step=label, site=step.called, schema=spout.schema)
+        source = nodes.SpoutSource(name, spout, anew=True, step=label, site=step.called, schema=spout.schema)
         self._register.add(name, source)
         tuples = nodes.Project(
             source, tuple(self.fields), step=f"{name}/1:project", site=step.called, schema=self.schema
