@@ -11,15 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.plan.nodes import Node, Sink, StateSpec, StateWriter, sources_of, walk
-
-if TYPE_CHECKING:
-    from trident.compiler.program import Stage
 
 _NOT_SHAPE = {
     *("step", "site", "function_site", "source", "sources", "onError"),
@@ -59,9 +57,9 @@ class Outline:
         return Outline(tuple(msgspec.json.decode(text, type=list[Part])))
 
 
-def outline_of(stages: Sequence["Stage"]) -> Outline:
-    """Return the outline of a group with these stages."""
-    nodes = walk(*(output.step for stage in stages for output in stage.frozen))
+def outline_of(outputs: Sequence[tuple[int, str, pa.Schema, Node]]) -> Outline:
+    """Return the outline of a group whose stages freeze these outputs: stage, name, schema and step of each."""
+    nodes = walk(*(step for *_, step in outputs))
     shapes, codes, leads = dict[int, str](), dict[int, str](), _leads(nodes)
     for node in nodes:
         above = sources_of(node)
@@ -69,18 +67,14 @@ def outline_of(stages: Sequence["Stage"]) -> Outline:
         codes[id(node)] = _digest([*_code(node), *(codes[id(each)] for each in above)])
     return Outline(
         tuple(
-            Part(
-                stage.number,
-                output.name,
-                ", ".join(f"{field.name} {field.type}" for field in output.schema),
-                shapes[id(output.step)],
-                codes[id(output.step)],
-                tuple(sorted(leads[id(output.step)])),
-            )
-            for stage in stages
-            for output in stage.frozen
+            Part(stage, name, _shown(schema), shapes[id(step)], codes[id(step)], tuple(sorted(leads[id(step)])))
+            for stage, name, schema, step in outputs
         )
     )
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def _leads(nodes: Sequence[Node]) -> Mapping[int, set[str]]:

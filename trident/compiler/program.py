@@ -116,7 +116,7 @@ class Group:
     @cached_property
     def outline(self) -> Outline:
         """What each of its frozen outputs is: a batch is frozen with it."""
-        return outline_of(self.stages)
+        return outline_of([(stage.number, o.name, o.schema, o.step) for stage in self.stages for o in stage.frozen])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
