@@ -28,6 +28,8 @@ class Faults:
         self._left = self._chance.choices(kinds, cum_weights=weights, k=others) if others else []
         self._left += self._chance.choices(("driver killed", "stop asked", "power lost"), (5, 3, 2), k=changes)
         self._chance.shuffle(self._left)
+        if world.log_server is not None and self._chance.random() < 0.5:
+            self._left.append("log's network")  # the first one: while states are founded
         self._seldom = self._chance.choice((4, 15, 40))
         self.at = self._gap()
         self.log_write: str | None = None

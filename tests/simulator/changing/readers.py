@@ -42,6 +42,7 @@ class Readers:
         self._pool.submit(self._read_last, then)
 
     def _read_last(self, then: Callable[[], None]) -> None:
+        self._world.scheduler.wait(lambda: self._world.log_network.server.up, 10.0)
         states = [state for state in self._world.shape.states if self._world.homes[state] == "memory"]
         for state in states:
             self._read(state, False)

@@ -3,6 +3,7 @@ is refused with a way out that works."""
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -188,10 +189,23 @@ class World:
     # --- drivers -----------------------------------------------------------------------------------------------------
 
     def _start_driver(self) -> None:
+        self.shape = self._with_names_said(self.shape)
         driver = Driver(self, f"driver {len(self.drivers) + 1}", self.shape)
         self.drivers.append(driver)
         self.say("%s starts: %s", driver.name, driver.shape)
         driver.begin()
+
+    def _with_names_said(self, shape: Shape) -> Shape:
+        """The program that says what those streams were called whose new name no start has taken up, and whose former
+        name is away by now: nobody asks for it then."""
+        streams = []
+        here = {stream.name for stream in self._accepted[-1].streams} if self._accepted else set()
+        for stream in shape.streams:
+            names = [s.name for other in self._accepted for s in other.streams if s.token == stream.token]
+            if names and stream.name not in names and names[-1] not in here and stream.formerly == "?":
+                stream = replace(stream, formerly=names[-1])
+            streams.append(stream)
+        return replace(shape, streams=tuple(streams))
 
     def supervise(self) -> None:
         """Start a driver if none is at work; change the program before."""
@@ -264,6 +278,8 @@ class World:
 
     def _refused(self, driver: Driver, error: BaseException) -> bool:
         """A program was refused: there must be a way out."""
+        if any(other.process.alive and not other.ended for other in self.drivers if other is not driver):
+            return True  # by a later one, which has changed the program meanwhile
         before = [shape for shape in self._accepted if shape != driver.shape]
         damage = isinstance(error, core.DAMAGE)
         if driver.shape in self._accepted and self._accepted[-1] == driver.shape and not before and not damage:
