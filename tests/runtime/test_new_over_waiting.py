@@ -116,6 +116,26 @@ def test_what_is_gone_over_waiting_batches_is_refused_but_an_output(
     assert run(counting(state, BATCHES)[0], tmp_path, "counts") == [COUNTS]
 
 
+def test_an_output_that_moved_to_another_group_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows of the waiting batch are not dropped: only the former program can hand them over."""
+    out = Out()
+
+    def declared(merged: bool) -> TridentTopology:
+        topology = TridentTopology()
+        first = topology.newStream("a", FixedBatchSpout("word string", [["a1"]]))
+        second = topology.newStream("b", FixedBatchSpout("word string", [["b1"]]))
+        first.foreachArrow(Out(), name="kept")
+        (topology.merge(first, second) if merged else second).foreachArrow(out, name="out")
+        return topology
+
+    leave_waiting(declared(True), tmp_path, monkeypatch, 1)
+    with pytest.raises(CodeChangedError, match=r"batch 1 .*it froze 'out!' .* Start the former program once"):
+        run(declared(False), tmp_path)
+    run(declared(True), tmp_path)
+    run(declared(False), tmp_path)
+    assert sorted(row["word"] for rows in out.rows.values() for row in rows) == ["a1", "b1"]
+
+
 def test_a_mended_function_goes_on_with_what_waits(state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def declared(split: Any) -> TridentTopology:
         topology = TridentTopology()

@@ -55,7 +55,8 @@ class Begun:
 def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
     """Take the log, then the states. Raises FencedError, StateError and LogError as DESIGN's start rules say."""
     before, lease = log.lease(), None
-    joined = join_log(program, log, settings)
+    with explaining(log, before):
+        joined = join_log(program, log, settings)
     stores = open_stores(joined.program, log, settings)
     try:
         with explaining(log, before):
@@ -97,10 +98,7 @@ def _begun(
         for step in group.states
     }
     _demand_groups_known(program, log)
-    waiting = {
-        group.name: waiting_names(group, histories[group.name].frozen, log, known | births, settings.way_out)
-        for group in program.groups
-    }
+    waiting = waiting_names(program, histories, log, known | births, settings.way_out)
     for group in program.groups:
         _check_states(group, stores, histories[group.name], log, known, settings)
     if joined.changed:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from trident.base.errors import CodeChangedError
 from trident.compiler.outline import Outline, Part
-from trident.compiler.program import Group
+from trident.compiler.program import Group, Program
+from trident.runtime.coordinator import History
 from trident.runtime.log import Birth, TransactionLog
 
 Names = Mapping[str, str]
@@ -16,21 +17,31 @@ Names = Mapping[str, str]
 
 
 def waiting_names(
-    group: Group, waiting: Sequence[int], log: TransactionLog, births: Mapping[str, Birth], way_out: str
-) -> dict[int, Names]:
-    """Return, for each waiting batch of a group, which output of this program each of its outputs is.
+    program: Program,
+    histories: Mapping[str, History],
+    log: TransactionLog,
+    births: Mapping[str, Birth],
+    way_out: str,
+) -> dict[str, dict[int, Names]]:
+    """Return, by group and waiting batch, which output of this program each output of the batch is.
 
     Raises CodeChangedError where another program froze one of them.
     """
-    return {txid: _names(group, txid, log, births, way_out) for txid in waiting}
+    there = {lead for group in program.groups for part in group.outline.parts for lead in part.leads}
+    return {
+        group.name: {txid: _names(group, txid, there, log, births, way_out) for txid in histories[group.name].frozen}
+        for group in program.groups
+    }
 
 
-def _names(group: Group, txid: int, log: TransactionLog, births: Mapping[str, Birth], way_out: str) -> Names:
+def _names(
+    group: Group, txid: int, there: set[str], log: TransactionLog, births: Mapping[str, Birth], way_out: str
+) -> Names:
+    """`there`: the states and outputs of the whole program. An output that is in another group now is not removed."""
     record = log.batch(group.name, txid)
     then = Outline.decode(record.outline).parts if record is not None and record.outline else ()
     if then == group.outline.parts:
         return {part.name: part.name for part in then}
-    there = {lead for part in group.outline.parts for lead in part.leads}
     gone = {lead for part in then for lead in part.leads if lead.startswith("output ") and lead not in there}
     gone |= {f"state {name}" for name in _states(then) if name not in births or births[name].txid >= txid}
     names, left = dict[str, str](), list(group.outline.parts)
