@@ -410,8 +410,8 @@ class Committer:
             raise StateLostError(
                 f"state {state!r} stands at txid {behind}, the log at {upto}, and the log keeps only the batches after "
                 f"{kept}: the state cannot be healed. Restore the store from a copy that is newer than txid {kept}; or "
-                f"let the state begin anew from the next batch with dropState(name, {state!r}, ...); or give up log and "
-                f"states with topology.reset(name, checkpointLocation)"
+                f"let the state begin anew from the next batch with dropState(name, {state!r}, ...); or give up log "
+                f"and states with topology.reset(name, checkpointLocation)"
             )
 
 
