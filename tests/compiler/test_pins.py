@@ -236,3 +236,15 @@ def test_tuples_that_are_lost_between_their_readers_fail_the_attempt(spark: Spar
         assert seen == dict.fromkeys(range(2000), 1), "every tuple is counted or dead, and once"
         exact += 1
     assert exact and lost, (exact, lost)
+
+
+@on_spark_alone
+@pytest.mark.skipif(CONNECT, reason="a client cannot free what its server keeps")
+def test_tuples_that_were_kept_are_freed_when_the_batch_is_done(spark: SparkSession, tmp_path: Path) -> None:
+    topology = TridentTopology()
+    numbers = stream(topology, "n long", []).each("n", abs, "m long")
+    numbers.groupBy("m").persistentAggregate(STATE, Count(), "count", name="counts")
+    numbers.persistentAggregate(STATE, "m", Sum(), "sum", name="sum")
+    before = set(spark.sparkContext._jsc.getPersistentRDDs())  # type: ignore[attr-defined]
+    assert rows(run(spark, topology, emission("n long", (1,), (-2,)), tmp_path).results["sum"]) == [(3,)]
+    assert set(spark.sparkContext._jsc.getPersistentRDDs()) <= before  # type: ignore[attr-defined]

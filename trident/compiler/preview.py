@@ -93,7 +93,11 @@ def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], spar
                 id(source): start_of(source, found.names(source), _given(source, emission), session, Path(scratch))
                 for source, emission in emissions.items()
             }
-            yield Lowering(found, starts, profile, {}).frame(node).select(*all_quoted(node.schema.names))
+            lowering = Lowering(found, starts, profile, {})
+            try:
+                yield lowering.frame(node).select(*all_quoted(node.schema.names))
+            finally:
+                lowering.release()
     except Exception as error:
         better = translated(error)
         if better is error:

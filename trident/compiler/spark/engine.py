@@ -195,11 +195,14 @@ class SparkSlot:
             job.read(inputs, self.session, scratch)
             profile = self._profile(stage, inputs)  # a source may know only now
             self._confs.apply(profile)
-            job.lower(inputs, profile)
-            self._check()
-            branches = job.branches()
-            self._check()
-            result = job.collect(branches)
+            try:
+                job.lower(inputs, profile)
+                self._check()
+                branches = job.branches()
+                self._check()
+                result = job.collect(branches)
+            finally:
+                job.release()
         self._sizes.ran(name, stage, result, time.perf_counter() - began)
         return StageResult(result.results, _rows(inputs), result.debug)
 

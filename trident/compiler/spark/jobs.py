@@ -97,6 +97,11 @@ class StageJob:
             self._files.sync()
         return StageResult(self._results, None, self._debug)
 
+    def release(self) -> None:
+        """Let go of what was kept for several readers."""
+        if self._lowering is not None:
+            self._lowering.release()
+
     @property
     def _lower(self) -> Lowering:
         assert self._lowering is not None, "lower comes first"

@@ -22,7 +22,7 @@ from trident.compiler.spark.multireduces import multi_reduced
 from trident.compiler.spark.names import all_quoted, quoted
 from trident.compiler.spark.panes import panes_frame
 from trident.compiler.spark.pins import check_single_evaluation
-from trident.compiler.spark.sessions import Profile, checkpointed
+from trident.compiler.spark.sessions import Profile, checkpointed, free
 from trident.compiler.spark.starts import Start
 from trident.compiler.spark.tails import Tail
 from trident.compiler.spark.worker import CAUGHT, FAILURE, Catching, Chain, Life, Telling
@@ -80,6 +80,7 @@ class Lowering:
         self._folds: dict[int, Tail] = {}
         self._expressions = Expressions(learned)
         self._bell = bell
+        self._checkpoints: list[DataFrame] = []
         self.failures: list[DataFrame] = []
         """Failures that are rows of what was kept: of each node that was lowered so far."""
         self.caught: list[DataFrame] = []
@@ -147,7 +148,14 @@ class Lowering:
         where it was lost; a checkpoint has nothing to be filled from, so that whoever reads a lost part of it fails."""
         if not self.profile.together:
             check_single_evaluation(frame.sparkSession)
-        return checkpointed(frame)
+        kept = checkpointed(frame)
+        self._checkpoints.append(kept)
+        return kept
+
+    def release(self) -> None:
+        """Let go of what was kept for several readers."""
+        while self._checkpoints:
+            free(self._checkpoints.pop())
 
     def _kept(self, tail: Tail) -> DataFrame:
         """What a Python function gives, evaluated now and once. A failure is a row of it, for the driver alone."""

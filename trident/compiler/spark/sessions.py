@@ -194,6 +194,14 @@ def checkpointed(frame: DataFrame) -> DataFrame:
         thread.session = before
 
 
+def free(frame: DataFrame) -> None:
+    """Let go of the rows of a checkpointed frame. Spark does so by itself, but only some time after its garbage
+    collector has found that nobody refers to them: until then they fill its memory, and then its disks. A Connect
+    client has no means to ask for it."""
+    with contextlib.suppress(Exception):  # not public: another version of Spark may have it otherwise
+        frame._jdf.queryExecution().logical().rdd().unpersist(False)
+
+
 def local_session() -> SparkSession:
     """A session where there is none: what Spark makes by default, with workers that run this Python."""
     # else they are whatever python3 is first on the PATH: not this one in a notebook whose kernel was started from
