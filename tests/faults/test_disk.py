@@ -16,7 +16,7 @@ from tests.support.server import RedisServer
 from trident.base.errors import LogError, StateAheadError, StateLostError
 from trident.runtime.start import LOG_FILE
 
-FREEZE = "log: commit of INSERT OR IGNORE"
+FREEZE = "log: commit of DELETE FROM attempts"
 FRAME = 24 + 4096
 
 

@@ -78,7 +78,7 @@ def test_a_batch_waits_for_the_disk_once(tmp_path: Path, transactions: list[tupl
     begun = during.index(("INSERT OR REPLACE", False))  # the first attempt
     run = during[begun:]
     waits = [first for first, full in run if full]
-    freezes = [first for first in waits if first == "UPDATE groups SET"]
+    freezes = [first for first in waits if first == "DELETE FROM attempts"]
     assert len(freezes) == BATCHES
     assert len(waits) <= BATCHES + 2, "beside the freezes only what an idle second made durable"
     assert sum(not full for _, full in run) >= 2 * BATCHES, "attempts and commits are written, and not waited for"

@@ -38,14 +38,20 @@ def server_version() -> str:
     return " ".join(word for word in told.stdout.split() if not word.startswith(("sha=", "bits=", "build=")))
 
 
+BUS = 10_000
+"""How far above its own port a server in cluster mode takes another one."""
+
+
 def free_port() -> int:
-    """A loopback port that nobody listens on now; low enough for a server in cluster mode, which also takes the one
-    10,000 above."""
+    """A loopback port that nobody listens on now, nor on the one that a server in cluster mode also takes."""
     while True:
-        with socket.socket() as s:
+        with socket.socket() as s, socket.socket() as bus:
             s.bind(("127.0.0.1", 0))
             port: int = s.getsockname()[1]
-        if port < 55_000:
+            try:
+                bus.bind(("127.0.0.1", port + BUS))
+            except (OSError, OverflowError):
+                continue
             return port
 
 

@@ -74,6 +74,7 @@ class SqliteLog:
             self._sync_full = True
             self._found(topology)
         self._file = _file_identity(path)
+        self._taken: Lease | None = None
 
     # --- identity and lease ------------------------------------------------------------------------------------
 
@@ -123,13 +124,15 @@ class SqliteLog:
         token = secrets.token_hex(8)
         with self._write(None, durable=True) as db:
             epoch = db.execute("UPDATE meta SET epoch = epoch + 1, token = ? RETURNING epoch", (token,)).fetchone()[0]
-        return Lease(epoch, token)
+        self._taken = Lease(epoch, token)
+        return self._taken
 
     def lease(self) -> Lease | None:
-        if not self._reading:
-            self._demand_file()
         epoch, token = self._rows("SELECT epoch, token FROM meta")[0]
-        return Lease(epoch, token) if epoch else None
+        found = Lease(epoch, token) if epoch else None
+        if not self._reading and found == self._taken:  # who took it over has more to say
+            self._demand_file()
+        return found
 
     def give_back(self, lease: Lease) -> None:
         with self._write(lease) as db:
@@ -203,6 +206,7 @@ class SqliteLog:
         plan = _text(batch.plan)
         row = (group, txid, plan, batch.time, batch.outline, batch_checksum(txid, plan, batch.time, batch.outline))
         with self._write(lease, durable=True) as db:
+            db.execute("DELETE FROM attempts WHERE grp = ? AND txid <= ?", (group, txid))
             moved = db.execute(
                 "UPDATE groups SET frozen = ? WHERE name = ? AND frozen = ?", (txid, group, txid - 1)
             ).rowcount
@@ -211,7 +215,6 @@ class SqliteLog:
             at = [(_text(position), name, group) for name, position in positions.items()]
             db.executemany("UPDATE streams SET position = ? WHERE name = ? AND grp = ?", at)
             db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
-            db.execute("DELETE FROM attempts WHERE grp = ? AND txid <= ?", (group, txid))
             self._insert(db, group, txid, 1, outputs)
 
     def freeze_stage(
@@ -321,7 +324,6 @@ class SqliteLog:
         if self._reading:
             raise LogError(f"the log {self._path} was opened to be read, and cannot be written")
         with self._lock, self._translated():
-            self._demand_file()
             if durable != self._sync_full:
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._sync_full = durable
@@ -329,6 +331,7 @@ class SqliteLog:
             try:
                 if lease is not None:
                     self._demand(lease)
+                self._demand_file()
                 yield self._db
                 self._db.execute("COMMIT")
             except BaseException:
