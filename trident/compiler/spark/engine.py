@@ -144,19 +144,23 @@ class SparkSlot:
         try:
             return run()
         except Exception as error:
-            if self._cancelled.is_set():
-                raise AttemptCancelledError(f"attempt {attempt} was cancelled") from None
-            told = decoded(job.failure) if job.failure else None
-            if told is not None:
-                raise told from None
-            self._sizes.failed(self._group.name, stage, error)
-            better = translated(error)
+            better = self._meant(stage, attempt, job, error)
             if better is error:
                 raise
-            raise better from None
         finally:
             with self._stopping:
                 job.over = True
+        raise better  # here, and not above: nothing of Spark's is printed before it
+
+    def _meant(self, stage: Stage, attempt: TransactionAttempt, job: "_Job", error: Exception) -> BaseException:
+        """The error that stands for one of Spark's."""
+        if self._cancelled.is_set():
+            return AttemptCancelledError(f"attempt {attempt} was cancelled")
+        told = decoded(job.failure) if job.failure else None
+        if told is not None:
+            return told
+        self._sizes.failed(self._group.name, stage, error)
+        return translated(error)
 
     def _heard(self, number: int, text: str) -> None:
         """Stop the job of this number, of which a task has failed. Spark's scheduler waits for this method, and
