@@ -143,13 +143,15 @@ class SparkSlot:
         try:
             return run()
         except Exception as error:
-            failure = self._named(stage, attempt, job, error)
+            better = self._meant(stage, attempt, job, error)
+            if better is error:
+                raise
         finally:
             with self._stopping:
                 job.over = True
-        raise failure  # here, where nothing of Spark's is its context, to be printed before it
+        raise better  # here, and not above: nothing of Spark's is printed before it
 
-    def _named(self, stage: Stage, attempt: TransactionAttempt, job: "_Job", error: Exception) -> BaseException:
+    def _meant(self, stage: Stage, attempt: TransactionAttempt, job: "_Job", error: Exception) -> BaseException:
         """Return the error that stands for one of Spark's."""
         if self._cancelled.is_set():
             return AttemptCancelledError(f"attempt {attempt} was cancelled")
