@@ -28,8 +28,8 @@ READERS = 8
 
 
 def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first partition takes long; the second one deletes what was shuffled, so that the third one finds nothing. That
-    one takes longest when it runs again: until then the first one is through twice."""
+    """The first partition takes long; the second one deletes what was shuffled, so that the third one finds nothing.
+    That one takes longest when it runs again: until then the first one is through twice."""
     folder, context = Path(os.environ[FOLDER]), TaskContext.get()
     assert context is not None
     if context.partitionId() == 0:
