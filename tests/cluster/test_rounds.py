@@ -1,5 +1,6 @@
 """A few rounds of random faults; `python -m tests.cluster.rounds N` runs more of them."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,3 +16,12 @@ def test_rounds_of_random_faults_are_exact_on_both_kinds_of_cluster() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     assert done.stdout.strip().splitlines()[-1].startswith("exact, seed ")
+
+
+def test_a_partition_that_is_evaluated_twice_at_the_same_time_has_one_value_for_all_readers(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.cluster.twice", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    assert told["began"] == 2 and len(told["tags"][0]) == 30
+    assert all(tags == told["tags"][0] for tags in told["tags"])

@@ -1007,4 +1007,12 @@ GUARDS = [
         "            pass\n",
         "tests/compiler/test_first_failure.py -k 'only_a_row and twice'",
     ),
+    Guard(
+        "kept by checkpoint, one evaluation",
+        "readers of the same tuples get two evaluations, where a stage runs again beside its own first run",
+        "trident/compiler/spark/lower.py",
+        "        return self._checkpoint(self._checkpoint(frame))\n",
+        "        return self._checkpoint(frame)\n",
+        "tests/cluster/test_rounds.py -k evaluated_twice",
+    ),
 ]

@@ -146,11 +146,16 @@ class Lowering:
     def _keep(self, frame: DataFrame) -> DataFrame:
         """The frame, evaluated now and once, however many read it. A cache would be filled again, with other values,
         where it was lost; a checkpoint has nothing to be filled from, so that whoever reads a lost part of it fails."""
-        if not self.profile.together:
-            check_single_evaluation(frame.sparkSession)
-        kept = checkpointed(frame)
-        self._checkpoints.append(kept)
-        return kept
+        if self.profile.together:
+            return self._checkpoint(frame)
+        check_single_evaluation(frame.sparkSession)
+        # A stage runs again where shuffled tuples were lost, and tasks of its first run go on meanwhile: two executors
+        # then hold two evaluations of one partition. A copy fetches nothing that was shuffled, and has one of them.
+        return self._checkpoint(self._checkpoint(frame))
+
+    def _checkpoint(self, frame: DataFrame) -> DataFrame:
+        self._checkpoints.append(checkpointed(frame))
+        return self._checkpoints[-1]
 
     def release(self) -> None:
         """Let go of what was kept for several readers."""
