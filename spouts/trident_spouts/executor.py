@@ -46,7 +46,7 @@ class Emission(Protocol):
 
     @property
     def digest(self) -> str | None:
-        """What tells these tuples from others, in every process; None where they are read by reference."""
+        """A checksum of these tuples, the same in every process; None where they are read by reference."""
         ...
 
     @property

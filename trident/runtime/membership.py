@@ -22,7 +22,7 @@ class Membership:
     program: Program
     members: Members
     changed: bool
-    """Whether the log does not know this yet."""
+    """True where the log does not hold this yet."""
 
 
 def join_log(program: Program, log: TransactionLog, settings: Settings) -> Membership:

@@ -12,14 +12,14 @@ from trident_spouts.executor import Emission, Metadata
 from trident_spouts.usercode import call, emission_of, pair_of
 
 Positions = dict[str, Metadata]
-"""Where each partition stands that was ever seen: those that are away or emit nothing keep their place."""
+"""Positions by partition, of every partition ever seen: one that is away or emits nothing keeps its position."""
 
 _PAGING_SECONDS = 1.0
-"""How long a plan goes on over pages without rows before it makes an empty batch of them."""
+"""Seconds that a plan goes on over pages without rows before it makes an empty batch of them."""
 
 
 class _Batch:
-    """What the partitions have from their positions `start` on, and where they stand after it."""
+    """Return what the partitions have from their positions `start` on, and their positions after it."""
 
     def __init__(self, start: Positions) -> None:
         self.start, self.after = dict(start), dict(start)

@@ -27,7 +27,7 @@ class Entry:
     check: int | None = None
 
     def fits(self, file: Found) -> bool:
-        """Whether nothing was done to the file since it was read, as far as its listing tells."""
+        """Return whether the file is as it was when it was read, as far as its listing tells."""
         return file.mtime == self.mtime and (file.size > self.end if self.more else file.size == self.end)
 
 
