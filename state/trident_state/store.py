@@ -232,8 +232,9 @@ class Store(Protocol):
         """All entries, page by page: the key fields, then ``value``. Each page is as of asOf like a `read`."""
         ...
 
-    def drop(self) -> None:
-        """Delete everything of this state, and nothing else."""
+    def drop(self, lease: Lease | None = None) -> None:
+        """Delete everything of this state, and nothing else. With a lease: only what it or an earlier driver of the
+        same log holds. Raises FencedError or LogMismatchError for anything newer."""
         ...
 
     def close(self) -> None: ...

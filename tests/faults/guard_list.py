@@ -1015,4 +1015,20 @@ GUARDS = [
         "        return self._checkpoint(frame)\n",
         "tests/cluster/test_rounds.py -k evaluated_twice",
     ),
+    Guard(
+        "a state of another log (Redis)",
+        "a driver that slept through a reset takes or drops what the next log's drivers write",
+        "state/trident_state/redis/lua/answer.lua",
+        "if log ~= '' and held ~= log then return answer('OTHER', held or '') end",
+        "",
+        "tests/state/redis/test_other_logs.py",
+    ),
+    Guard(
+        "a founding that was interrupted",
+        "a state that no batch ever came to is refused for ever as lost",
+        "trident/runtime/begin.py",
+        "known = {name: birth for name, birth in begun.items() if birth.founded}",
+        "known = begun",
+        "tests/runtime/test_founding.py",
+    ),
 ]

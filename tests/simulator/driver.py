@@ -172,7 +172,8 @@ class Driver:
         assert self.begun is not None
         self._looks = 1e18
         self._watching.close()
-        close_all(self.begun.stores)
+        if not run.writes_hang:
+            close_all(self.begun.stores)
         log: Any = self.log
         start._give_back(log, self.begun.lease)
         self._over(run.error)

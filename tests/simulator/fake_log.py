@@ -1,7 +1,7 @@
 """A transaction log in memory, with the contract of the real one: its leases, its conditions, and what a power loss
 takes from it. ``test_fake_log.py`` holds it against the SQLite log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -212,10 +212,18 @@ class FakeLog:
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
         def write(disk: LogDisk) -> Undo:
-            disk.states[state] = State(birth)
+            disk.states[state] = State(replace(birth, founded=False))
             return _nothing
 
         self._write(lease, "log.born", write, durable=True)
+
+    def founded(self, lease: Lease, states: Collection[str]) -> None:
+        def write(disk: LogDisk) -> Undo:
+            for state in states:
+                disk.states[state].birth = replace(disk.states[state].birth, founded=True)
+            return _nothing
+
+        self._write(lease, "log.founded", write, durable=True)
 
     def forget(self, lease: Lease, state: str) -> None:
         def write(disk: LogDisk) -> Undo:
@@ -290,6 +298,8 @@ class FakeLog:
         if fault == "before":
             raise LogError(f"the log cannot be used: {what}: disk I/O error")
         disk = self._disk
+        if disk.uuid != self.uuid:
+            raise LogError("the log was removed or replaced while this driver runs")
         if lease is not None and (disk.epoch, disk.token) != (lease.epoch, lease.token):
             raise FencedError(f"the log was taken over by another driver (epoch {disk.epoch}, ours is {lease.epoch})")
         back = write(disk)

@@ -15,7 +15,7 @@ import redis
 from tests.simulator.records import Merging, counts, framed, is_nothing, txid_of
 from trident.runtime import log_server
 from trident_state.redis.layout import LEGEND
-from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, MERGE, OPEN, PUT
+from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, DROP, MERGE, OPEN, PUT
 
 Hash = dict[bytes, bytes]
 Reply = Any
@@ -172,8 +172,9 @@ class FakeRedis:
         if meta.epoch is not None:
             if meta.epoch == argv[1] and meta.token == argv[0]:
                 return meta.answer(b"OK")
-            if int(meta.epoch) > int(argv[1]) or (meta.epoch == argv[1] and meta.token != argv[0]):
-                return meta.answer(b"FENCED")
+            refused = meta.newer_or_other(argv, argv[10])
+            if refused is not None:
+                return refused
             at = self.data[keys[0]]
             if at.get(b"keys") != b"0" or at.get(b"birth") != meta.marker or meta.open is not None:
                 return meta.answer(b"EXISTS")
@@ -187,10 +188,20 @@ class FakeRedis:
         meta = _Meta(self, keys[0])
         if meta.epoch is None:
             return meta.answer(b"GONE")
-        if int(meta.epoch) > int(argv[1]) or (meta.epoch == argv[1] and meta.token != argv[0]):
-            return meta.answer(b"FENCED")
+        refused = meta.newer_or_other(argv, argv[3])
+        if refused is not None:
+            return refused
         self._set(undo, keys[0], {b"token": argv[0], b"epoch": argv[1]})
         self._remove(undo, keys[0], b"open")
+        return meta.answer(b"OK")
+
+    def _drop_group(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+        meta = _Meta(self, keys[0])
+        refused = meta.newer_or_other(argv, argv[3])
+        if refused is not None:
+            return refused
+        for key in keys:
+            self._drop(undo, key)
         return meta.answer(b"OK")
 
     def _open(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
@@ -373,12 +384,12 @@ class FakeRedis:
 class _Meta:
     """What every script reads first, and what it answers."""
 
-    __slots__ = ("epoch", "marker", "open", "token")
+    __slots__ = ("epoch", "log", "marker", "open", "token")
 
     def __init__(self, server: FakeRedis, name: bytes) -> None:
         at = server.data.get(name, {})
         self.token, self.epoch = at.get(b"token"), at.get(b"epoch")
-        self.open, self.marker = at.get(b"open"), at.get(b"marker")
+        self.open, self.marker, self.log = at.get(b"open"), at.get(b"marker"), at.get(b"log")
 
     def answer(self, status: bytes, detail: bytes = b"") -> list[bytes]:
         return [status, self.token or b"", self.epoch or b"", self.open or b"", self.marker or b"", detail]
@@ -389,6 +400,15 @@ class _Meta:
         if self.token == argv[0] and self.epoch == argv[1]:
             return None
         return b"REWOUND" if int(self.epoch) < int(argv[1]) else b"FENCED"
+
+    def newer_or_other(self, argv: list[bytes], log: bytes) -> list[bytes] | None:
+        if self.epoch is None:
+            return None
+        if log and self.log != log:
+            return self.answer(b"OTHER", self.log or b"")
+        if int(self.epoch) > int(argv[1]) or (self.epoch == argv[1] and self.token != argv[0]):
+            return self.answer(b"FENCED")
+        return None
 
     def closed(self, argv: list[bytes]) -> bytes | None:
         refused = self.fenced(argv)
@@ -413,6 +433,7 @@ _COMMANDS: dict[bytes, Callable[[FakeRedis, list[bytes]], Reply]] = {
 _SCRIPTS: dict[bytes, Callable[[FakeRedis, list[Undo], list[bytes], list[bytes]], Reply]] = {
     CREATE.sha: FakeRedis._create,
     ACQUIRE.sha: FakeRedis._acquire,
+    DROP.sha: FakeRedis._drop_group,
     OPEN.sha: FakeRedis._open,
     PUT.sha: FakeRedis._put,
     MERGE.sha: FakeRedis._merge,

@@ -3,7 +3,9 @@
 import gc
 import logging
 import os
+import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +22,8 @@ from tests.simulator.families import EVERY, machine, world_of
 _AT_ONCE = 100
 """Seeds that a process takes."""
 _MOST_WRONG = 10
+_MOST_SECONDS = 60.0
+"""What a schedule may take on the clock of the wall; one needs hundredths of a second."""
 
 
 @dataclass
@@ -80,13 +84,37 @@ def thrift() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def some(seeds: range, every: int = EVERY) -> Tally:
-    """These schedules, in this process."""
+class Hangs(BaseException):
+    """A schedule stands still, such as in a lock that its own thread holds."""
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Raise Hangs in a schedule that takes longer, and again, if that is caught."""
+
+    def interrupt(*_: object) -> None:
+        raise Hangs(f"no end after {seconds:g} s")
+
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+
+
+def some(seeds: range, every: int = EVERY, seconds: float = _MOST_SECONDS) -> Tally:
+    """These schedules, in this process, each within so many seconds."""
     tally = Tally()
     with thrift(), machine():
         for seed in seeds:
             try:
-                result = world_of(seed, every).run()
+                with _limited(seconds):
+                    result = world_of(seed, every).run()
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise

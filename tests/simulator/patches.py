@@ -104,6 +104,31 @@ class Turns:
         self.release()
 
 
+class Turn:
+    """In the place of `threading.Lock`: as `Turns`, once at a time for the same fiber too."""
+
+    def __init__(self) -> None:
+        self._scheduler = Worlds.now.scheduler
+        self._taken = False
+
+    def acquire(self, blocking: bool = True) -> bool:
+        while self._taken:
+            if not blocking:
+                return False
+            self._scheduler.wait(lambda: not self._taken)
+        self._taken = True
+        return True
+
+    def release(self) -> None:
+        self._taken = False
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
 class Folder:
     """In the place of a path: names, and nothing there but the files of snapshots, as long as `SegmentFiles` says."""
 
@@ -256,6 +281,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         *((module, "hash_keys", hashed) for module in (placement, memory_store, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
         (redis_store, "threading", SimpleNamespace(RLock=Turns)),
+        (memory_store, "threading", SimpleNamespace(RLock=Turns, Lock=Turn)),
         (attempts, "threading", SimpleNamespace(Lock=Turns)),
         *((module, "parse_info", cache(parse_info)) for module in (redis_store, cluster)),  # equal ones are one
         *((module, "parse_meta", remembered(parse_meta, tuple)) for module in (reader, findings)),

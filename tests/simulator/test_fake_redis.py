@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 
 from tests.simulator.fake_redis import FakeRedis
 from tests.support.server import RedisServer
-from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, MERGE, OPEN, PUT, Script
+from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, DROP, MERGE, OPEN, PUT, Script
 
 Command = list[bytes]
 
 META, BUCKETS, FIELDS = b"p:{t/s}:m", (b"p:{t/s}:b:0", b"p:{t/s}:b:1"), (b"sa", b"sbb", b"N")
 MANY = [b"s%02d" % n for n in range(31)]
 """With two more of the others a bucket gets its legend."""
-IDENTITY = [b"format", b"1", b"buckets", b"2"]
+LOG = b"l"
+IDENTITY = [b"format", b"1", b"topology", b"t", b"state", b"s", b"log", LOG, b"buckets", b"2"]
+OTHER = [*IDENTITY[:7], b"other", *IDENTITY[8:]]
 
 tokens = st.sampled_from([b"one", b"two"])
 epochs = st.integers(1, 3).map(lambda n: b"%d" % n)
@@ -110,13 +112,15 @@ def clears(draw: st.DrawFn, bare: bool) -> Command:
 @st.composite
 def commands(draw: st.DrawFn, number: bytes, bare: bool) -> Command:
     kind = draw(
-        st.sampled_from("create acquire open merge merge merge put put put commit commit clear store read".split())
+        st.sampled_from("create acquire drop open merge merge merge put put put commit commit clear store read".split())
     )
     fence = draw(fences)
     if kind == "create":
-        return call(CREATE, [META], [*fence, *IDENTITY])
+        return call(CREATE, [META], [*fence, *draw(st.sampled_from([IDENTITY, IDENTITY, OTHER]))])
     if kind == "acquire":
-        return call(ACQUIRE, [META], fence)
+        return call(ACQUIRE, [META], [*fence, draw(st.sampled_from([LOG, LOG, b"other", b""]))])
+    if kind == "drop":
+        return call(DROP, [META, *BUCKETS], [*fence, draw(st.sampled_from([LOG, b"other"]))])
     if kind == "open":
         return call(OPEN, [META], [*fence, draw(st.sampled_from([b"2", b"2", b"2", b"4"])), b"%d" % bare])
     if kind == "merge":
@@ -271,7 +275,7 @@ def test_any_calls_have_the_same_replies_and_leave_the_same_data(server: RedisSe
 def test_a_script_that_is_not_loaded_is_refused_alike(shared_redis: RedisServer) -> None:
     shared_redis.client.script_flush()
     fake = FakeRedis()
-    asked = call(ACQUIRE, [META], [b"one", b"1", b"0"])
+    asked = call(ACQUIRE, [META], [b"one", b"1", b"0", LOG])
     with pytest.raises(redis.exceptions.NoScriptError):
         _raw(shared_redis).execute_command(*asked)
     assert isinstance(fake.run(asked), redis.exceptions.NoScriptError)

@@ -91,7 +91,8 @@ def _begun(
     program = joined.program
     histories = {group.name: log.history(group.name) for group in program.groups}
     histories |= {name: History(txid) for name, txid in joined.members.founded.items()}
-    known = log.births()
+    begun = log.births()
+    known = {name: birth for name, birth in begun.items() if birth.founded}
     births = {
         step.state.name: known.get(step.state.name, Birth(group.name, histories[group.name].last_frozen, lease.epoch))
         for group in program.groups
@@ -100,7 +101,7 @@ def _begun(
     _demand_groups_known(program, log)
     waiting = waiting_names(program, histories, log, known | births, settings.way_out)
     for group in program.groups:
-        _check_states(group, stores, histories[group.name], log, known, settings)
+        _check_states(group, stores, histories[group.name], log, begun, settings)
     if joined.changed:
         log.enroll(lease, joined.members)
         reach("start.enrolled")
@@ -201,12 +202,15 @@ def _check_states(
     known: Mapping[str, Birth],
     settings: Settings,
 ) -> None:
-    """Refuse states that are lost, or that the log is behind of. Writes nothing."""
+    """Refuse states that are lost, or that the log is behind of. Writes nothing. One whose founding was interrupted is
+    neither: no batch came to it, and it begins anew."""
     frozen, furthest = history.last_frozen, _furthest(group, history, log)
     for step in group.states:
         name = step.state.name
         report, birth = stores[name].report(), known.get(name)
-        if birth is None and report.identity is not None:
+        if birth is not None and not birth.founded and report.reached <= birth.txid:
+            continue
+        if report.identity is not None and (birth is None or not birth.founded):
             raise StateAheadError(
                 f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old "
                 f"copy. Restore the newest log, or {settings.way_out}"
@@ -248,20 +252,23 @@ def _lost(
 
 def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: TransactionLog, lease: Lease) -> None:
     """Found the states that are not there yet, and take all of them."""
-    known = log.births()
+    new = [name for name in stores if not births[name].founded]
     for name, store in stores.items():
-        if name not in known:
+        if name in new:
             log.born(lease, name, births[name])
             reach("start.state.born")
         report = store.report()
         if of_another_life(report, births[name]):  # and no batch since: nothing is lost with it
-            store.drop()
+            store.drop(lease)
             report = store.report()
         if any(group.marker is None for group in report.groups):
             store.create(lease, births[name].txid)
             reach("start.state.created")
         store.acquire(lease)
         reach("start.state.acquired")
+    if new:
+        log.founded(lease, new)
+        reach("start.states.founded")
 
 
 def _demand_not_ahead(name: str, report: StoreReport, frozen: int, settings: Settings) -> None:

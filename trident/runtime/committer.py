@@ -151,7 +151,7 @@ class Committer:
             self._demand_kept(state, birth, upto)
             self.log.sync(self.lease)  # who took the log may have dropped the state
             if fell_back:
-                store.drop()
+                store.drop(self.lease)
             store.create(self.lease, birth)
         store.acquire(self.lease)
         behind = min((g.marker if g.marker is not None else birth) for g in store.groups_of())

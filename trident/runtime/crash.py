@@ -14,6 +14,7 @@ POINTS = (
     "start.state.born",
     "start.state.created",
     "start.state.acquired",
+    "start.states.founded",
     "start.done",
     "plan.before",
     "plan.made",

@@ -1,6 +1,6 @@
 """The transaction log as the runtime sees it: the one durable record of what each batch is and how far it came."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,11 +14,13 @@ from trident_spouts.executor import Metadata
 @dataclass(frozen=True, slots=True)
 class Birth:
     """When a state began: it has seen every batch of its group after `txid`. `epoch`: of the driver that wrote this
-    down; what earlier ones held under the state's name was dropped before (0: not known)."""
+    down; what earlier ones held under the state's name was dropped before (0: not known). `founded`: whether its store
+    was made then; until it is, no batch is written to it."""
 
     group: str
     txid: int
     epoch: int = field(default=0, compare=False)
+    founded: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,8 @@ class LogReading(Protocol):
 class TransactionLog(LogReading, Protocol):
     """One topology's log. Every write is refused with FencedError unless the lease is the one last given out.
 
-    Durable before it returns: `enroll`, `freeze`, `freeze_stage`, `born`, `forget`, `publish`, `sync`. The others
-    survive a killed process at once, and a power loss with the next durable write.
+    Durable before it returns: `enroll`, `freeze`, `freeze_stage`, `born`, `founded`, `forget`, `publish`, `sync`. The
+    others survive a killed process at once, and a power loss with the next durable write.
     """
 
     def take(self) -> Lease:
@@ -155,7 +157,11 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
-        """A state is about to be created."""
+        """A state is about to be created. Its manifest is none, and it is not founded."""
+        ...
+
+    def founded(self, lease: Lease, states: Collection[str]) -> None:
+        """The stores of these states were made."""
         ...
 
     def forget(self, lease: Lease, state: str) -> None:

@@ -51,6 +51,7 @@ def migrate(db: sqlite3.Connection, where: str, tables: str, format: str) -> Non
     kept = [row for row in batches if row[1] <= frozen.get(row[0], 0)]
     rows = [(group, txid, plan, time, "", batch_checksum(txid, plan, time, "")) for group, txid, plan, time in kept]
     db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", rows)
+    db.execute("ALTER TABLE states ADD COLUMN founded INTEGER NOT NULL DEFAULT 1")
     db.execute("UPDATE meta SET format = ?, token = ''", (format,))
 
 

@@ -31,7 +31,8 @@ def join_log(program: Program, log: TransactionLog, settings: Settings) -> Membe
     Raises CodeChangedError where streams, states and outputs met or parted in a way that txids cannot follow, and where
     it is not clear whether a stream is another one under a new name.
     """
-    known, births = log.members(), log.births()
+    known = log.members()
+    births = {name: birth for name, birth in log.births().items() if birth.founded}
     reached = {name: log.history(name).last_frozen for name in log.groups()}
     _check_renames(program, known, settings)
     names = _names(program, known, births, reached, settings)

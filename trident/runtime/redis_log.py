@@ -7,7 +7,7 @@ Under one hash tag, so that a cluster keeps all of it on one server::
     prefix:{topology}:log:g:<group>         committed, frozen, kept, batches (b:<txid>), attempts (a:<txid>),
                                             sizes (s:<txid>:<stage>)
     prefix:{topology}:log:f:<group>:<txid>  what a batch froze: an index a stage (<stage>), a body an output
-    prefix:{topology}:log:s                 the states' births and manifests
+    prefix:{topology}:log:s                 the states' births and manifests; founding:<state> until a store is made
 
 Every write is one script. It is refused under another lease, or where a field is not what this driver knows it to be;
 else it is done as a whole. Writes are numbered under each lease: one that arrives twice, or late, after newer ones,
@@ -18,7 +18,7 @@ import json
 import secrets
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from trident.base.attempt import Lease
@@ -283,15 +283,23 @@ class RedisTransactionLog:
     def births(self) -> dict[str, Birth]:
         fields = self._all(self._states)
         births = {name.removeprefix("birth:"): text for name, text in fields.items() if name.startswith("birth:")}
-        return {name: Birth(*self._json(text)) for name, text in births.items()}
+        found = dict[str, Birth]()
+        for name, text in births.items():
+            group, txid, epoch = self._json(text)
+            found[name] = Birth(group, txid, epoch, founded=f"founding:{name}" not in fields)
+        return found
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
         text = json.dumps([birth.group, birth.txid, lease.epoch])
-        write = Write(self._meta).set(self._states, {f"birth:{state}": text})
+        write = Write(self._meta).set(self._states, {f"birth:{state}": text, f"founding:{state}": ""})
         self._write(lease, write.drop(self._states, [f"manifest:{state}"]))
 
+    def founded(self, lease: Lease, states: Collection[str]) -> None:
+        self._write(lease, Write(self._meta).drop(self._states, [f"founding:{state}" for state in states]))
+
     def forget(self, lease: Lease, state: str) -> None:
-        write = Write(self._meta).drop(self._states, [f"birth:{state}", f"manifest:{state}"])
+        kept = [f"{what}:{state}" for what in ("birth", "manifest", "founding")]
+        write = Write(self._meta).drop(self._states, kept)
         self._write(lease, write)
 
     def manifest(self, state: str) -> bytes | None:

@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ CREATE TABLE frozen (grp TEXT NOT NULL, txid INTEGER NOT NULL, stage INTEGER NOT
   body BLOB NOT NULL, files INTEGER NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
   checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid, stage, output));
 CREATE TABLE states (name TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT NULL, epoch INTEGER NOT NULL,
-  manifest BLOB);
+  manifest BLOB, founded INTEGER NOT NULL DEFAULT 1);
 """
 
 
@@ -257,13 +257,17 @@ class SqliteLog:
     # --- states ------------------------------------------------------------------------------------------------
 
     def births(self) -> dict[str, Birth]:
-        rows = self._rows("SELECT name, grp, birth, epoch FROM states")
-        return {name: Birth(group, txid, epoch) for name, group, txid, epoch in rows}
+        rows = self._rows("SELECT name, grp, birth, epoch, founded FROM states")
+        return {name: Birth(group, txid, epoch, bool(founded)) for name, group, txid, epoch, founded in rows}
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
         with self._write(lease, durable=True) as db:
             row = (state, birth.group, birth.txid, lease.epoch)
-            db.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, NULL)", row)
+            db.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, NULL, 0)", row)
+
+    def founded(self, lease: Lease, states: Collection[str]) -> None:
+        with self._write(lease, durable=True) as db:
+            db.executemany("UPDATE states SET founded = 1 WHERE name = ?", [(state,) for state in states])
 
     def forget(self, lease: Lease, state: str) -> None:
         with self._write(lease, durable=True) as db:

@@ -236,12 +236,14 @@ class BackingStore:
 
     # --- end -------------------------------------------------------------------------------------------------
 
-    def drop(self) -> None:
+    def drop(self, lease: Lease | None = None) -> None:
         with self._writing:
             meta = self._meta()
             if meta is None:
                 return
             self._demand_ours(meta)
+            if lease is not None:
+                demand_newest(self._where, meta.lease, lease)
             self._calls.remove(self._calls.keys())
             self._calls.remove([META])
             self._lease = None

@@ -384,7 +384,11 @@ class MemoryStore:
         due = self._unsaved >= self._pace.bytes or self._snapshots.seconds() >= self._pace.seconds
         if not due or not self._dirty() or not self._snapshotting.acquire(blocking=False):
             return
-        cut = self._cut()
+        try:
+            cut = self._cut()
+        except BaseException:
+            self._snapshotting.release()
+            raise
         if cut is None:
             self._snapshotting.release()
             return
@@ -442,10 +446,10 @@ class MemoryStore:
 
     # --- end -------------------------------------------------------------------------------------------------
 
-    def drop(self) -> None:
+    def drop(self, lease: Lease | None = None) -> None:
         with self._snapshotting, self._writing:
-            lease = self._lease if self._entries is not None and self._fenced is None else None
-            self._snapshots.forget(lease)
+            held = self._lease if self._entries is not None and self._fenced is None else None
+            self._snapshots.forget(lease or held)  # the log refuses a lease that is not the last one
             self._entries, self._marker, self._lease, self._opened = None, None, None, None
             self._expiry = Expiry()
 

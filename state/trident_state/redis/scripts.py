@@ -29,6 +29,7 @@ def _script(name: str, *parts: str) -> Script:
 
 CREATE = _script("create")
 ACQUIRE = _script("acquire")
+DROP = _script("drop")
 OPEN = _script("open")
 MERGE = _script("merge", "legend")
 PUT = _script("put", "legend")
@@ -36,4 +37,4 @@ COMMIT = _script("commit")
 CLEAR = _script("clear", "legend")
 SWEEP = _script("sweep", "legend")
 
-ALL = (CREATE, ACQUIRE, OPEN, MERGE, PUT, COMMIT, CLEAR)
+ALL = (CREATE, ACQUIRE, DROP, OPEN, MERGE, PUT, COMMIT, CLEAR)

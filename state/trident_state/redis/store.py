@@ -25,11 +25,11 @@ from trident_state.redis.link import Link, Links
 from trident_state.redis.meta import Meta, identity_fields
 from trident_state.redis.placement import place, place_distinct
 from trident_state.redis.reader import LayoutChanged, Reader
-from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, SWEEP, Script
+from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Script
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.sweep import AT_ONCE, Sweeper
 from trident_state.redis.verdicts import Answer, refusal
-from trident_state.redis.wire import call, command
+from trident_state.redis.wire import bulks, call, command
 from trident_state.redis.writer import Task, Writer, spread
 from trident_state.store import (
     Applied,
@@ -108,7 +108,7 @@ class RedisStore:
 
     def acquire(self, lease: Lease) -> None:
         layout, metas = self._with_layout(self._reader.whole)
-        self._ask_groups(ACQUIRE, layout, lease, 0, [], range(layout.groups))
+        self._ask_groups(ACQUIRE, layout, lease, 0, [self._identity.log.encode()], range(layout.groups))
         self._lease, self._passed = lease, self._expiries(metas)
 
     def check_server(self) -> tuple[str, ...]:
@@ -292,15 +292,25 @@ class RedisStore:
 
     # --- end -------------------------------------------------------------------------------------------------
 
-    def drop(self) -> None:
+    def drop(self, lease: Lease | None = None) -> None:
         layouts = self._findings().layouts()  # refuses what is foreign
         with self._writing:
+            self._link.load()
             for layout in layouts:
                 for group in reversed(range(layout.groups)):
-                    names = [layout.meta(group), *map(layout.bucket, layout.buckets_of(group))]
-                    self._link.demand(self._link.exchange([command(b"UNLINK", *names)])[0])
+                    self._drop_group([layout.meta(group), *map(layout.bucket, layout.buckets_of(group))], lease)
             self._clearing.forget()
             self._known, self._lease, self._passed = None, None, None
+
+    def _drop_group(self, names: list[bytes], lease: Lease | None) -> None:
+        if lease is None:
+            self._link.demand(self._link.exchange([command(b"UNLINK", *names)])[0])
+            return
+        fence = (lease.token.encode(), b"%d" % lease.epoch, b"0", self._identity.log.encode())
+        (reply,) = self._link.exchange([call(DROP, [bulks([name]) for name in names], *fence)])
+        self._link.demand(reply)
+        if reply[0] != b"OK":
+            raise refusal(Answer.of(reply), lease, None, self._where)
 
     def close(self) -> None:
         self._links.close()

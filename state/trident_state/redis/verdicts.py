@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from trident.base.attempt import Lease
 from trident.base.errors import (
     FencedError,
+    LogMismatchError,
     StateBehindError,
     StateCorruptError,
     StateError,
@@ -31,12 +32,17 @@ class Answer:
         return cls(*[part.decode("utf-8", "replace") for part in reply])
 
 
-def refusal(answer: Answer, lease: Lease, txid: int | None, where: str) -> StateError | FencedError:
+def refusal(answer: Answer, lease: Lease, txid: int | None, where: str) -> StateError | FencedError | LogMismatchError:
     """The error that a refused script call is."""
     marker = int(answer.marker) if answer.marker.lstrip("-").isdigit() else -1
     match answer.status:
         case "FENCED":
             return fenced(where, answer.epoch, lease)
+        case "OTHER":
+            return LogMismatchError(
+                f"{where}: another log (uuid {answer.detail}) has it since this driver began: the topology was reset "
+                f"meanwhile, or another one stands in its place. This driver stops; nothing was written"
+            )
         case "GONE":
             return StateBehindError(f"{where}: the server holds nothing of it (any more)", -1)
         case "REWOUND":

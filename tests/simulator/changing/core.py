@@ -76,7 +76,8 @@ class Started:
             run.post(on.StopAsked())
 
     def close(self) -> None:
-        close_all(self.begun.stores)
+        if not any(run.writes_hang for run in self.runs.values()):
+            close_all(self.begun.stores)
         start._give_back(self.log, self.begun.lease)
 
 
@@ -86,6 +87,8 @@ def started(driver: "Driver") -> Started:
     log: Any = open_log(world, driver)
     begun = begin(program, log, world.settings)
     driver.begun = begun
+    if log.uuid not in world.logs_gone:  # it may have opened its log after a reset that it slept through
+        driver.life = world.lives
     runs: dict[str, GroupRun] = {}
     try:
         pool: Any = Pool(world.scheduler, driver.process, "states", None)
@@ -315,6 +318,7 @@ def reset_all(world: "World", shape: Shape) -> None:
         close_all(stores)
         if world.log_server is not None:
             log.drop()
+        world.logs_gone.add(log.uuid)
     finally:
         log.close()
 

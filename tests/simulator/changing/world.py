@@ -76,6 +76,8 @@ class World:
         self._to_change = chance.choice((1, 1, 2, 3, 4))
         self.history = History()
         self.lives = 1
+        self.logs_gone = set[str]()
+        """The uuids of logs that were reset."""
         self.drivers: list[Driver] = []
         self._operators = Process("operator")
         self.scheduler.processes += [self._operators, self.network.process, self.log_network.process]
@@ -266,7 +268,9 @@ class World:
         if not isinstance(error, TridentError):
             return False
         if isinstance(error, core.DAMAGE):  # that of what missed batches, or what a server forgot
-            if not (self.history.absent & {*driver.shape.states} or self.result.faults["server rewound"]):
+            missed = self.history.absent & {*driver.shape.states}
+            late = self.logs_gone and self.result.faults["zombie"]  # founded a state after the reset dropped it
+            if not (missed or late or self.result.faults["server rewound"]):
                 return False
             return self._refused(driver, error)
         if isinstance(error, FencedError):

@@ -1,6 +1,7 @@
--- Set the fence and erase the open record. ARGV: token, epoch, txid (unused).
+-- Set the fence and erase the open record. ARGV: token, epoch, txid (unused), the uuid of the driver's log ('': any).
 if not epoch then return answer('GONE') end
-if tonumber(epoch) > tonumber(ARGV[2]) or (epoch == ARGV[2] and token ~= ARGV[1]) then return answer('FENCED') end
+local refused = newer_or_other(ARGV[4])
+if refused then return refused end
 redis.call('HSET', KEYS[1], 'token', ARGV[1], 'epoch', ARGV[2])
 redis.call('HDEL', KEYS[1], 'open')
 return answer('OK')

@@ -15,6 +15,16 @@ local function fenced()
   return answer('FENCED')
 end
 
+-- Why the caller may not take this group: nil if nobody holds it, or an earlier driver of the same log ('': any log).
+-- Epochs of two logs say nothing about each other.
+local function newer_or_other(log)
+  if not epoch then return nil end
+  local held = redis.call('HGET', KEYS[1], 'log')
+  if log ~= '' and held ~= log then return answer('OTHER', held or '') end
+  if tonumber(epoch) > tonumber(ARGV[2]) or (epoch == ARGV[2] and token ~= ARGV[1]) then return answer('FENCED') end
+  return nil
+end
+
 -- Why the caller may not put: nil if the fence is its own and its txid is open.
 local function closed()
   local refused = fenced()

@@ -1,8 +1,10 @@
--- Found an empty group at a marker. ARGV: token, epoch, birth, then the fields of the identity and their values.
+-- Found an empty group at a marker. ARGV: token, epoch, birth, then the fields of the identity and their values: the
+-- fourth one is the uuid of the driver's log.
 -- A group that a crash left behind half-founded (nothing in it, marker at its birth) is founded again.
 if epoch then
   if epoch == ARGV[2] and token == ARGV[1] then return answer('OK') end
-  if tonumber(epoch) > tonumber(ARGV[2]) or (epoch == ARGV[2] and token ~= ARGV[1]) then return answer('FENCED') end
+  local refused = newer_or_other(ARGV[11])
+  if refused then return refused end
   local stored = redis.call('HMGET', KEYS[1], 'keys', 'birth')
   if stored[1] ~= '0' or stored[2] ~= marker or open then return answer('EXISTS') end
 end
