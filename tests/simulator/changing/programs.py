@@ -257,6 +257,8 @@ class Changes:
 
     def _back(self, shape: Shape) -> Shape | None:
         """A stream that was removed is there again, with its lines or others."""
+        here = {name for stream in shape.streams for name in (stream.token, stream.name)}
+        self._gone = [stream for stream in self._gone if not {stream.token, stream.name} & here]  # a former program's
         if not self._gone:
             return None
         stream = self._gone.pop(self._chance.randrange(len(self._gone)))
