@@ -52,15 +52,14 @@ class ParquetOutlet:
 
     def take(self, result: Result, txid: int) -> None:
         """Publish the batch, unless it is there. An empty one leaves no folder."""
-        rows = result.num_rows if isinstance(result, pa.Table) else sum(file.rows for file in result.files)
         try:
-            if self._there(txid, rows) or not rows:
+            if self._there(txid, result.num_rows) or not result.num_rows:
                 return
             if published.owner_of(self._path) != self._owner:
                 raise OutputConflictError(
                     f"{self._sink.step}: the folder {self._path} is no longer this output's; start the topology anew"
                 )
-            self._publish(result, txid, rows)
+            self._publish(result, txid)
         except OSError as error:
             raise os_trouble(error, f"{self._sink.step}: batch {txid} was not written to {self._path}") from error
 
@@ -74,13 +73,13 @@ class ParquetOutlet:
             )
         return batch is not None
 
-    def _publish(self, result: Result, txid: int, rows: int) -> None:
+    def _publish(self, result: Result, txid: int) -> None:
         staged = published.stage(self._path, txid, self._run.epoch)
         try:
             published.seal(staged, txid, self._written(result, staged))
             reach("output.staged")
             if not published.publish(self._path, staged, txid):
-                self._there(txid, rows)
+                self._there(txid, result.num_rows)
             reach("output.published")
         finally:
             shutil.rmtree(staged, ignore_errors=True)

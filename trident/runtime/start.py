@@ -34,7 +34,7 @@ from trident.runtime.log import TransactionLog
 from trident.runtime.options import at_least, demand_known, folder, seconds
 from trident.runtime.owner import demand_log_there, demand_own_folder
 from trident.runtime.parquet_outlet import RunIdentity
-from trident.runtime.running import RunningTopology, remove
+from trident.runtime.running import RunningTopology
 from trident.runtime.session import session_for
 from trident.runtime.settings import Settings
 from trident.runtime.sinks import HandOver, Outlets, no_sinks
@@ -124,7 +124,7 @@ def start_on(
     except BaseException:
         registry.release(name, None)
         if not lasting:
-            remove(base)
+            shutil.rmtree(base, ignore_errors=True)
         raise
 
 
@@ -171,7 +171,7 @@ def _start(
         def closing(written: bool) -> None:
             with contextlib.ExitStack() as last:  # each of them, whichever fails
                 if not settings.lasting:
-                    last.callback(remove, settings.folder.parent)
+                    last.callback(shutil.rmtree, settings.folder.parent, ignore_errors=True)
                 last.callback(log.close)
                 last.callback(_give_back, log, begun.lease)
                 last.callback(engine.close)

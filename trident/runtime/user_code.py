@@ -58,13 +58,10 @@ class UserCode:
     def run_stage(self, stage: Stage, inputs: Mapping[Node, pa.Table], txid: int, epoch: int) -> StageResult:
         """Run a later stage in the commit turn."""
         attempt = TransactionAttempt(txid, self.tries, epoch)
-        return self._calls.do(
-            _COMMIT,
-            Subject(f"attempt {attempt} of stage {stage.number}", _sites_of(stage)),
-            partial(self._slots.run, stage, inputs, attempt),
-            self.tries,
-            partial(self._slots.cancel, attempt, stage.number),
-        )
+        subject = Subject(f"attempt {attempt} of stage {stage.number}", _sites_of(stage))
+        work = partial(self._slots.run, stage, inputs, attempt)
+        overrun = partial(self._slots.cancel, attempt, stage.number)
+        return self._calls.submit(_COMMIT, subject, work, self.tries, overrun).result()
 
     def answer(self, step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
         """Answer a query; see `AnswerQuery`."""
@@ -88,7 +85,7 @@ class UserCode:
 
     def _do(self, step: Node, txid: int, work: Callable[[], T], overrun: Callable[[], None] | None = None) -> T:
         subject = Subject(f"{step.step}, batch {txid}", sites_in([step]))
-        return self._calls.do(_COMMIT, subject, work, self.tries, overrun)
+        return self._calls.submit(_COMMIT, subject, work, self.tries, overrun).result()
 
 
 def sites_in(nodes: Iterable[Node]) -> tuple[CallSite, ...]:

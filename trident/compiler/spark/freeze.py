@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import LogCorruptError
 from trident.base.values import conform
-from trident.compiler.engine import FrozenFile, FrozenFiles
+from trident.compiler.engine import FrozenFile, FrozenFiles, Result
 from trident.compiler.spark.worker import Batches, OnWorker
 
 MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.int64()), ("checksum", pa.int64())])
@@ -147,6 +147,13 @@ def read_frozen(folder: Path, frozen: FrozenFiles) -> Iterator[pa.Table]:
             )
         with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
             yield reader.read_all()
+
+
+def read_whole(folder: Path, result: Result) -> pa.Table:
+    """All rows of a result, from its files where it has some."""
+    if isinstance(result, pa.Table):
+        return result
+    return pa.concat_tables([result.schema.empty_table(), *read_frozen(folder, result)])
 
 
 def reachable(spark: SparkSession, folder: Path, tasks: int = 4) -> bool:
