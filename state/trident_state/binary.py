@@ -122,6 +122,22 @@ def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
     yield from in_halves(work, middle, stop)
 
 
+def spread(there: npt.NDArray[np.bool_], values: pa.Array) -> pa.Array:
+    """These values at the rows that are there, null between them."""
+    return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))
+
+
+def replaced(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
+    """The values, with others in these rows. (Arrow's `replace_with_mask` takes no lists, maps and structs.)
+
+    >>> replaced(pa.array(["a", "b", "c"]), np.array([2, 0]), pa.array(["z", "x"])).to_pylist()
+    ['x', 'b', 'z']
+    """
+    place = np.arange(len(values))
+    place[rows] = len(values) + np.arange(len(others))
+    return pa.concat_arrays([values, others]).take(pa.array(place))
+
+
 def together(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
     """Arrays of one type, one after the other."""
     return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays)

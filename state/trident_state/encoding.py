@@ -45,6 +45,7 @@ from trident_state.binary import (
     joined,
     repeated,
     rows_of,
+    spread,
 )
 
 _NULL = b"N"
@@ -83,12 +84,8 @@ def decode_column(encoded: pa.Array, kind: pa.DataType, alone: bool = False) -> 
 def decode_row(encoded: pa.Array, types: list[pa.DataType], alone: bool = False) -> list[pa.Array]:
     """The columns of values that hold several encodings one after the other."""
     data, offsets = buffers_of(encoded)
-    at, ends = offsets[:-1].copy(), offsets[1:]
-    columns = []
-    for kind in types:
-        column, at = _decode(kind, data, at, ends, alone)
-        columns.append(column)
-    if not np.array_equal(at, ends):
+    columns, at = _decode_each(types, data, offsets[:-1].copy(), offsets[1:], alone)
+    if not np.array_equal(at, offsets[1:]):
         raise _corrupt("an end")
     return columns
 
@@ -213,10 +210,8 @@ def _decode(
     if not np.all(tags[full] == _tag_of(kind, alone)):
         raise _corrupt(str(kind))
     values, after = _decode_body(kind, data, at[full], ends[full], alone)
-    if full.all():
-        return values, after
     at[full] = after
-    return values.take(pa.array(np.cumsum(full) - 1, mask=~full)), at
+    return spread(full, values), at
 
 
 def _decode_body(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alone: bool) -> tuple[pa.Array, Offsets]:
@@ -236,11 +231,19 @@ def _decode_body(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alo
     return _decode_fixed(kind, _taken(data, at, ends, width)), at + width
 
 
-def _decode_struct(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets) -> tuple[pa.Array, Offsets]:
-    fields, columns = [kind.field(i) for i in range(kind.num_fields)], []
-    for field in fields:
-        column, at = _decode(field.type, data, at, ends)
+def _decode_each(
+    types: list[pa.DataType], data: Bytes, at: Offsets, ends: Offsets, alone: bool = False
+) -> tuple[list[pa.Array], Offsets]:
+    columns = []
+    for kind in types:
+        column, at = _decode(kind, data, at, ends, alone)
         columns.append(column)
+    return columns, at
+
+
+def _decode_struct(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets) -> tuple[pa.Array, Offsets]:
+    fields = [kind.field(i) for i in range(kind.num_fields)]
+    columns, at = _decode_each([field.type for field in fields], data, at, ends)
     if not columns:
         return pa.array([{}] * len(at), kind), at
     return pa.StructArray.from_arrays(columns, fields=fields), at
