@@ -42,8 +42,10 @@ class FeederBatchSpout:
     Meaning: ``org.apache.storm.trident.testing.FeederBatchSpout``, whose ``feed`` always waits for the commit.
     """
 
+    kind = SpoutKind.NON_TRANSACTIONAL
+
     def __init__(self, fields: str | StructType) -> None:
-        self._schema = read_schema(fields)
+        self.schema = read_schema(fields)
         self._id = uuid.uuid4().hex
         self._changed = threading.Condition()
         self._waiting: dict[int, pa.Table] = {}
@@ -51,16 +53,6 @@ class FeederBatchSpout:
         self._committed = 0
         self._finished = False
         self._closed = 0
-
-    @property
-    def kind(self) -> SpoutKind:
-        """Non-transactional: see the class."""
-        return SpoutKind.NON_TRANSACTIONAL
-
-    @property
-    def schema(self) -> StructType:
-        """The declared fields."""
-        return self._schema
 
     def feed(self, rows: RowsLike, wait: bool = False, timeout: float | None = None) -> None:
         """Give one batch: a list of tuples, scalars, dicts or Rows, an Arrow table or pandas. An empty one counts.
@@ -76,7 +68,7 @@ class FeederBatchSpout:
         SpoutError
             ``finish`` was called before, or the topology closed the spout while this waited.
         """
-        table = table_of(rows, self._schema, f"FeederBatchSpout, batch {self._fed}")
+        table = table_of(rows, self.schema, f"FeederBatchSpout, batch {self._fed}")
         with self._changed:
             if self._finished:
                 raise SpoutError("FeederBatchSpout: finish() was called; feed before it, or make another spout")
@@ -112,7 +104,7 @@ class FeederBatchSpout:
 
     def __repr__(self) -> str:
         batches = f"{self._fed} batch{'' if self._fed == 1 else 'es'}"
-        return f"FeederBatchSpout({ddl(self._schema)!r}, {batches} fed, {self._committed} committed)"
+        return f"FeederBatchSpout({ddl(self.schema)!r}, {batches} fed, {self._committed} committed)"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a FeederBatchSpout is fed in this process and cannot be pickled")

@@ -51,6 +51,7 @@ class IterableSpout:
     rows: Iterable[Any] | Callable[[], Iterable[Any]]
     batchSize: int
     maxDelaySecs: float
+    kind = SpoutKind.NON_TRANSACTIONAL
 
     def __init__(
         self,
@@ -67,11 +68,6 @@ class IterableSpout:
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "batchSize", batchSize)
         object.__setattr__(self, "maxDelaySecs", maxDelaySecs)
-
-    @property
-    def kind(self) -> SpoutKind:
-        """Non-transactional."""
-        return SpoutKind.NON_TRANSACTIONAL
 
     def open(self) -> SpoutExecutor:
         """Begin to work for one run."""
