@@ -122,9 +122,16 @@ def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
     yield from in_halves(work, middle, stop)
 
 
-def spread(there: npt.NDArray[np.bool_], values: pa.Array) -> pa.Array:
-    """These values at the rows that are there, null between them."""
-    return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))
+def known_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which rows are no null."""
+    if not column.null_count:
+        return np.ones(len(column), np.bool_)
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def spread(rows: npt.NDArray[np.bool_], values: pa.Array) -> pa.Array:
+    """These values at the rows that are marked, null between them."""
+    return values if rows.all() else values.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
 
 
 def replaced(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:

@@ -233,7 +233,7 @@ class Committer:
             if not isinstance(step, StateUpdate) or step.state.name in unborn:
                 continue
             making = partial(self._made, step, given[step.source], txid)
-            made = self._reading(step, txid, partial(self.code.update, step, txid, making))
+            made = self._reading(step, txid, partial(self.code.call, step, txid, making))
             results[output.name] = made.puts
             if step in emitting and made.emitted is not None:
                 results[emitting[step]] = made.emitted

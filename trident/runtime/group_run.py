@@ -7,6 +7,7 @@ these wait for (`WatchedCalls`).
 
 import logging
 import queue
+import sched
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -36,7 +37,6 @@ from trident.runtime.settings import Settings
 from trident.runtime.slots import Slots
 from trident.runtime.sources import Sources
 from trident.runtime.threads import MakeThreads, Threads
-from trident.runtime.timers import Timers
 from trident.runtime.trace import Trace
 from trident.runtime.trimming import Trimming
 from trident.runtime.user_code import STATE_LANE
@@ -103,7 +103,7 @@ class GroupRun:
         self.writes_hang = False
         """Whether a write to a store had not come back when the run ended."""
         self._queue: queue.SimpleQueue[on.Event | Callable[[], object]] = queue.SimpleQueue()
-        self._timers: Timers[Callable[[], object]] = Timers()
+        self._timers = sched.scheduler(self._clock.monotonic)
         self._trimming = Trimming(group.name, log, lease, committer, settings)
         self._held: dict[TransactionAttempt, _Held] = {}
         self._at_hand: dict[int, Mapping[str, Result]] = {}
@@ -181,13 +181,13 @@ class GroupRun:
     def _idle_time(self) -> float:
         """Seconds until something is due though nothing happens."""
         now = self._clock.monotonic()
-        return max(0.0001, self._timers.wait(now, min(0.5, self._calls.next(now + 0.5) - now)))
+        timers = [timer.time for timer in self._timers.queue[:1]]
+        return max(0.0001, min([now + 0.5, self._calls.next(now + 0.5), *timers]) - now)
 
     def _react(self, event: on.Event | Callable[[], object] | None) -> None:
         """Do what is due, then what this event asks for."""
         now = self._clock.monotonic()
-        for thing in self._timers.due(now):
-            thing()
+        self._timers.run(blocking=False)
         self._calls.expire(now)
         if callable(event):
             event()
@@ -206,7 +206,7 @@ class GroupRun:
         if seconds <= 0:
             thing()
         else:
-            self._timers.add(self._clock.monotonic() + seconds, thing)
+            self._timers.enter(seconds, 0, thing)
 
     def _give_up(self) -> None:
         """A stop has waited long enough: leave behind the calls that hang, then whatever is left."""

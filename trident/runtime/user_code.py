@@ -65,15 +65,11 @@ class UserCode:
 
     def answer(self, step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
         """Answer a query; see `AnswerQuery`."""
-        return self._do(step, as_of, partial(self._answer, step, table, as_of))
-
-    def update(self, step: Node, txid: int, work: Callable[[], T]) -> T:
-        """Make what a step's code makes of its state."""
-        return self._do(step, txid, work)
+        return self.call(step, as_of, partial(self._answer, step, table, as_of))
 
     def hand_over(self, sink: Sink, result: Result, txid: int) -> None:
         """Hand a batch over to an output."""
-        self._do(sink, txid, partial(self._hand_over, sink, result, txid), getattr(self._hand_over, "cancel", None))
+        self.call(sink, txid, partial(self._hand_over, sink, result, txid), getattr(self._hand_over, "cancel", None))
 
     def write(self, step: StateWriter, txid: int, work: Callable[[], T]) -> "Future[T]":
         """Have a state written: in a lane of its own where the store is the user's."""
@@ -83,7 +79,8 @@ class UserCode:
         subject = Subject(f"state {step.state.name!r}, batch {txid}", (site_of(make),))
         return self._calls.submit(STATE_LANE + step.state.name, subject, work, self.tries)
 
-    def _do(self, step: Node, txid: int, work: Callable[[], T], overrun: Callable[[], None] | None = None) -> T:
+    def call(self, step: Node, txid: int, work: Callable[[], T], overrun: Callable[[], None] | None = None) -> T:
+        """Call a step's code in the commit turn and wait for it; `overrun` as for `WatchedCalls.submit`."""
         subject = Subject(f"{step.step}, batch {txid}", sites_in([step]))
         return self._calls.submit(_COMMIT, subject, work, self.tries, overrun).result()
 

@@ -28,6 +28,7 @@ from trident_state.binary import (
     columns_of,
     gathered,
     joined,
+    known_rows,
     lengths_of,
     one_chunk,
     rows_of,
@@ -101,7 +102,7 @@ class FixedRecords:
         return rows_of(columns_of(flags, txids, self.slots(prevs), self.slots(values)))
 
     def unpack(self, records: pa.Array) -> Triples:
-        there = _there(records)
+        there = known_rows(records)
         data, offsets = buffers_of(records)
         if (offsets[1:] - offsets[:-1] != self.width * there).any():  # a null has no bytes
             raise StateCorruptError(f"a record is not {self.width} bytes long")
@@ -165,7 +166,7 @@ class PackedRecords:
 
     def unpack(self, records: pa.Array) -> Triples:
         found = self._triples(records.drop_null() if records.null_count else records)
-        return found.spread(_there(records)) if records.null_count else found
+        return found.spread(known_rows(records)) if records.null_count else found
 
     def _triples(self, records: pa.Array) -> Triples:
         if self.bare:
@@ -187,14 +188,7 @@ class PackedRecords:
 
 def nulls_of(column: pa.Array) -> npt.NDArray[np.uint8]:
     """1 for each null."""
-    if column.null_count == 0:
-        return np.zeros(len(column), np.uint8)
-    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.uint8)
-
-
-def _there(records: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which records are no null."""
-    return np.asarray(nulls_of(records) == 0)
+    return (~known_rows(column)).view(np.uint8)
 
 
 def unpacked(form: Records, records: Sequence[bytes | None], where: str) -> Triples:
