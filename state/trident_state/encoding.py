@@ -153,20 +153,20 @@ def _encode_fixed(column: pa.Array, grouped: bool) -> Bytes:
         wide = column.cast(pa.decimal128(38, kind.scale))
         unscaled = np.frombuffer(wide.buffers()[1], np.uint8, 16 * len(wide), 16 * wide.offset).reshape(-1, 16)
         return np.hstack([columns_of(tag, np.full(len(wide), kind.scale, np.uint8)), unscaled])
-    if kinds.is_boolean(kind):
-        return columns_of(tag, numbers_of(column.cast(pa.uint8()), np.uint8))
-    if kinds.is_date(kind):
-        return columns_of(tag, numbers_of(column.cast(pa.date32()).cast(pa.int32()), np.int32))
     if kinds.is_floating(kind):
         numbers = numbers_of(column.cast(pa.float64()), np.float64)
         return columns_of(tag, np.where(np.isnan(numbers), np.nan, numbers + 0.0) if grouped else numbers)
-    return columns_of(tag, integers_of(column))
+    return columns_of(tag, integers_of(column).astype(f"<i{_width_of(kind)}", copy=False))
 
 
 def integers_of(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Integers, timestamps and intervals (in microseconds) as 64-bit numbers, null as 0."""
+    """Integers, booleans, dates (in days), timestamps and intervals (in microseconds) as 64-bit numbers, null as 0."""
     kind = column.type
-    if kinds.is_timestamp(kind):
+    if kinds.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif kinds.is_date(kind):
+        column = column.cast(pa.date32()).cast(pa.int32())
+    elif kinds.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", kind.tz))
     elif kinds.is_duration(kind):
         column = column.cast(pa.duration("us"))
@@ -227,7 +227,7 @@ def _decode_body(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alo
         if np.any(at + lengths > ends):
             raise _corrupt(str(kind))
         return cast_or_corrupt(gathered(data, at, lengths), kind), at + lengths
-    width = next(width for fits, _, width in _FIXED if fits(kind))
+    width = _width_of(kind)
     return _decode_fixed(kind, _taken(data, at, ends, width)), at + width
 
 
@@ -277,14 +277,10 @@ def _list_of(kind: pa.DataType, cuts: Offsets, columns: list[pa.Array]) -> pa.Ar
 
 
 def _decode_fixed(kind: pa.DataType, raw: Bytes) -> pa.Array:
-    if kinds.is_boolean(kind):
-        return pa.array(raw[:, 0]).cast(pa.bool_())
     if kinds.is_floating(kind):
         return pa.array(raw.view("<f8")[:, 0]).cast(kind)
-    if kinds.is_date(kind):
-        return pa.array(raw.view("<i4")[:, 0]).cast(pa.date32()).cast(kind)
     if not kinds.is_decimal(kind):
-        return of_integers(raw.view("<i8")[:, 0], kind)
+        return of_integers(raw.view(f"<i{raw.shape[1]}")[:, 0], kind)
     if np.any(raw[:, 0] != kind.scale):
         raise _corrupt(str(kind))
     unscaled = pa.py_buffer(np.ascontiguousarray(raw[:, 1:]))
@@ -292,11 +288,15 @@ def _decode_fixed(kind: pa.DataType, raw: Bytes) -> pa.Array:
 
 
 def of_integers(
-    numbers: npt.NDArray[np.int64], kind: pa.DataType, null: npt.NDArray[np.bool_] | None = None
+    numbers: npt.NDArray[np.signedinteger[Any]], kind: pa.DataType, null: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
     """What `integers_of` made numbers of, null where `null` says so; StateCorruptError where a number does not fit the
     type."""
+    if kinds.is_boolean(kind):
+        return pa.array(numbers != 0, mask=null)
     column = pa.array(numbers, mask=null)
+    if kinds.is_date(kind):
+        return cast_or_corrupt(column, pa.int32()).cast(pa.date32()).cast(kind)
     if kinds.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", kind.tz))
     elif kinds.is_duration(kind):
@@ -342,6 +342,10 @@ _FIXED = (
     (kinds.is_duration, "I", 8),
     (lambda kind: kinds.is_decimal128(kind) and kind.scale >= 0, "d", 17),
 )
+
+
+def _width_of(kind: pa.DataType) -> int:
+    return next(width for fits, _, width in _FIXED if fits(kind))
 
 
 def _tag_of(kind: pa.DataType, alone: bool) -> int:

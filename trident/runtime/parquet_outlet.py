@@ -1,16 +1,16 @@
 """A Parquet output at work: every batch is a folder of its own, visible all at once, whatever fails on the way."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
 from trident.base.errors import OutputConflictError
 from trident.base.types import ddl
-from trident.compiler.engine import FrozenFiles, Result
+from trident.compiler.engine import Result
+from trident.compiler.spark.frames import Frames
 from trident.compiler.spark.freeze import read_frozen
 from trident.compiler.spark.parquet import Part, os_trouble, write_parts
 from trident.plan.nodes import WriteParquet
@@ -28,19 +28,11 @@ class RunIdentity:
     found: int
 
 
-class WritesParquet(Protocol):
-    """An engine's workers, as writers."""
-
-    def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
-        """The rows of frozen files as hidden Parquet files in `folder`; None where the workers do not reach it."""
-        ...
-
-
 class ParquetOutlet:
     """Writes every batch once. `workers` gives who writes large ones, where that is not the driver."""
 
     def __init__(
-        self, sink: WriteParquet, run: RunIdentity, folder: Path, workers: Callable[[], WritesParquet] | None
+        self, sink: WriteParquet, run: RunIdentity, folder: Path, workers: Callable[[], Frames] | None
     ) -> None:
         self._sink, self._run, self._folder, self._workers = sink, run, folder, workers
         self._path = Path(sink.path)

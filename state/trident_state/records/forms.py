@@ -130,22 +130,13 @@ class FixedRecords:
         """The values as 8-byte numbers, null as 0."""
         if kinds.is_floating(self.kind):
             return np.asarray(numbers_of(column.cast(pa.float64()), np.float64))
-        if kinds.is_boolean(self.kind):
-            column = column.cast(pa.uint8())
-        elif kinds.is_date(self.kind):
-            column = column.cast(pa.date32()).cast(pa.int32())
         return integers_of(column)
 
     def _column(self, slots: Bytes, null: npt.NDArray[np.bool_]) -> pa.Array:
         slots = np.ascontiguousarray(slots)
         if kinds.is_floating(self.kind):
             return pa.array(slots.view("<f8")[:, 0], mask=null).cast(self.kind, safe=False)
-        numbers = slots.view("<i8")[:, 0]
-        if kinds.is_boolean(self.kind):
-            return pa.array(numbers != 0, mask=null)
-        if kinds.is_date(self.kind):
-            return of_integers(numbers, pa.int32(), null).cast(pa.date32()).cast(self.kind)
-        return of_integers(numbers, self.kind, null)
+        return of_integers(slots.view("<i8")[:, 0], self.kind, null)
 
 
 @dataclass(frozen=True)
