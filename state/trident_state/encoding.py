@@ -166,10 +166,8 @@ def integers_of(column: pa.Array) -> npt.NDArray[np.int64]:
         column = column.cast(pa.uint8())
     elif kinds.is_date(kind):
         column = column.cast(pa.date32()).cast(pa.int32())
-    elif kinds.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us", kind.tz))
-    elif kinds.is_duration(kind):
-        column = column.cast(pa.duration("us"))
+    else:
+        column = _in_microseconds(column, kind)
     return numbers_of(column if kinds.is_int64(kind) else column.cast(pa.int64()), np.int64)
 
 
@@ -297,11 +295,14 @@ def of_integers(
     column = pa.array(numbers, mask=null)
     if kinds.is_date(kind):
         return cast_or_corrupt(column, pa.int32()).cast(pa.date32()).cast(kind)
+    return cast_or_corrupt(_in_microseconds(column, kind), kind)
+
+
+def _in_microseconds(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Timestamps or intervals, or the numbers of such, in microseconds; a column of another kind as it is."""
     if kinds.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us", kind.tz))
-    elif kinds.is_duration(kind):
-        column = column.cast(pa.duration("us"))
-    return cast_or_corrupt(column, kind)
+        return column.cast(pa.timestamp("us", kind.tz))
+    return column.cast(pa.duration("us")) if kinds.is_duration(kind) else column
 
 
 def cast_or_corrupt(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -19,7 +19,7 @@ from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError, StateLostError
 from trident.base.files import Summed, fsync_folder, make_folder
 from trident_state.expiry import Expiry
-from trident_state.store import StateIdentity, StateKind
+from trident_state.header import Header
 
 FORMAT = 1
 
@@ -37,37 +37,17 @@ class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checksum: int
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A state as it stood after batch `txid`: the segments, later ones over earlier ones, and what it had forgotten.
 
     `ttl` is what its driver forgets by, for those who follow it; `most` was of a kind of state that there is no more.
     """
 
-    format: int
-    topology: str
-    state: str
-    log: str
-    fingerprint: str
-    kind: StateKind
-    epoch: int
-    token: str
     txid: int
     segments: tuple[Segment, ...]
     expiry: Expiry = Expiry()
     ttl: float | None = None
     most: int | None = None
-
-    @property
-    def identity(self) -> StateIdentity:
-        return StateIdentity(self.topology, self.state, self.log)
-
-    @property
-    def lease(self) -> Lease:
-        """Of the driver that published it."""
-        return Lease(self.epoch, self.token)
-
-    def encoded(self) -> bytes:
-        return msgspec.json.encode(self)
 
 
 def read_manifest(text: bytes, where: str) -> Manifest:
