@@ -42,8 +42,10 @@ class FeederBatchSpout:
     Meaning: ``org.apache.storm.trident.testing.FeederBatchSpout``, whose ``feed`` always waits for the commit.
     """
 
+    kind = SpoutKind.NON_TRANSACTIONAL
+
     def __init__(self, fields: str | StructType) -> None:
-        self._schema = read_schema(fields)
+        self.schema = read_schema(fields)
         self._id = uuid.uuid4().hex
         self._changed = threading.Condition()
         self._waiting: dict[int, pa.Table] = {}
@@ -51,16 +53,6 @@ class FeederBatchSpout:
         self._committed = 0
         self._finished = False
         self._closed = 0
-
-    @property
-    def kind(self) -> SpoutKind:
-        """Non-transactional: see the class."""
-        return SpoutKind.NON_TRANSACTIONAL
-
-    @property
-    def schema(self) -> StructType:
-        """The declared fields."""
-        return self._schema
 
     def feed(self, rows: RowsLike, wait: bool = False, timeout: float | None = None) -> None:
         """Give one batch: a list of tuples, scalars, dicts or Rows, an Arrow table or pandas. An empty one counts.
@@ -76,7 +68,7 @@ class FeederBatchSpout:
         SpoutError
             ``finish`` was called before, or the topology closed the spout while this waited.
         """
-        table = table_of(rows, self._schema, f"FeederBatchSpout, batch {self._fed}")
+        table = table_of(rows, self.schema, f"FeederBatchSpout, batch {self._fed}")
         with self._changed:
             if self._finished:
                 raise SpoutError("FeederBatchSpout: finish() was called; feed before it, or make another spout")
@@ -112,51 +104,10 @@ class FeederBatchSpout:
 
     def __repr__(self) -> str:
         batches = f"{self._fed} batch{'' if self._fed == 1 else 'es'}"
-        return f"FeederBatchSpout({ddl(self._schema)!r}, {batches} fed, {self._committed} committed)"
+        return f"FeederBatchSpout({ddl(self.schema)!r}, {batches} fed, {self._committed} committed)"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a FeederBatchSpout is fed in this process and cannot be pickled")
-
-    # --- for the executor -----------------------------------------------------------------------------------------
-
-    def _index_after(self, previous: Metadata) -> int:
-        index = self._index_of(previous)
-        return 0 if index is None else index + 1
-
-    def _index_of(self, metadata: Metadata) -> int | None:
-        """The index that metadata names; None where another process fed that batch."""
-        if metadata is None:
-            return None
-        if not isinstance(metadata, dict) or not {"feeder", "index"} <= metadata.keys():
-            raise SpoutContractError(
-                f"FeederBatchSpout: {metadata!r} names none of its batches; the log belongs to another spout"
-            )
-        return int(metadata["index"]) if metadata["feeder"] == self._id else None
-
-    def _plan(self, previous: Metadata) -> Metadata:
-        with self._changed:
-            index = max(self._index_after(previous), self._committed)
-            return {"feeder": self._id, "index": index} if index < self._fed else None
-
-    def _table(self, metadata: Metadata) -> pa.Table:
-        with self._changed:
-            return self._waiting[self._index_after(metadata) - 1]
-
-    def _commit(self, metadata: Metadata) -> None:
-        with self._changed:
-            index = self._index_of(metadata)
-            if index is None:
-                return
-            for done in [waiting for waiting in self._waiting if waiting <= index]:
-                del self._waiting[done]
-            self._committed = max(self._committed, index + 1)
-            self._changed.notify_all()
-
-    def _close(self) -> None:
-        release(self)
-        with self._changed:
-            self._closed += 1
-            self._changed.notify_all()
 
 
 class _FeederExecutor(SpoutExecutor):
@@ -166,13 +117,41 @@ class _FeederExecutor(SpoutExecutor):
         self._spout = spout
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
-        return self._spout._plan(previous)
+        spout = self._spout
+        with spout._changed:
+            before = self._index(previous)
+            index = max(0 if before is None else before + 1, spout._committed)
+            return {"feeder": spout._id, "index": index} if index < spout._fed else None
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        return ArrowEmission(self._spout._table(metadata))
+        with self._spout._changed:
+            index = self._index(metadata)
+            assert index is not None, "a plan ends with the process that made it"
+            return ArrowEmission(self._spout._waiting[index])
 
     def success(self, txid: int, metadata: Metadata) -> None:
-        self._spout._commit(metadata)
+        spout = self._spout
+        with spout._changed:
+            index = self._index(metadata)
+            if index is None:
+                return
+            for done in [waiting for waiting in spout._waiting if waiting <= index]:
+                del spout._waiting[done]
+            spout._committed = max(spout._committed, index + 1)
+            spout._changed.notify_all()
 
     def close(self) -> None:
-        self._spout._close()
+        release(self._spout)
+        with self._spout._changed:
+            self._spout._closed += 1
+            self._spout._changed.notify_all()
+
+    def _index(self, metadata: Metadata) -> int | None:
+        """The index that metadata names; None where another process fed that batch."""
+        if metadata is None:
+            return None
+        if not isinstance(metadata, dict) or not {"feeder", "index"} <= metadata.keys():
+            raise SpoutContractError(
+                f"FeederBatchSpout: {metadata!r} names none of its batches; the log belongs to another spout"
+            )
+        return int(metadata["index"]) if metadata["feeder"] == self._spout._id else None

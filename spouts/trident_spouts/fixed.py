@@ -53,6 +53,7 @@ class FixedBatchSpout:
     schema: StructType
     tables: tuple[pa.Table, ...]
     cycle: bool
+    kind = SpoutKind.TRANSACTIONAL
 
     def __init__(self, fields: str | StructType, batches: Iterable[RowsLike], cycle: bool = False) -> None:
         schema = read_schema(fields)
@@ -64,11 +65,6 @@ class FixedBatchSpout:
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "tables", tuple(tables))
         object.__setattr__(self, "cycle", cycle)
-
-    @property
-    def kind(self) -> SpoutKind:
-        """Transactional."""
-        return SpoutKind.TRANSACTIONAL
 
     def open(self) -> SpoutExecutor:
         """Begin to work for one run."""

@@ -13,6 +13,7 @@ from trident.base.errors import TopologyError, TridentError, UserFunctionError
 from trident.base.types import ddl
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.protocols import BatchSpout
 from trident_spouts.rows import read_schema
 from trident_spouts.usercode import run
 
@@ -51,6 +52,7 @@ class IterableSpout:
     rows: Iterable[Any] | Callable[[], Iterable[Any]]
     batchSize: int
     maxDelaySecs: float
+    kind = SpoutKind.NON_TRANSACTIONAL
 
     def __init__(
         self,
@@ -68,11 +70,6 @@ class IterableSpout:
         object.__setattr__(self, "batchSize", batchSize)
         object.__setattr__(self, "maxDelaySecs", maxDelaySecs)
 
-    @property
-    def kind(self) -> SpoutKind:
-        """Non-transactional."""
-        return SpoutKind.NON_TRANSACTIONAL
-
     def open(self) -> SpoutExecutor:
         """Begin to work for one run."""
         iterator = self.rows if isinstance(self.rows, Iterator) else None
@@ -83,7 +80,7 @@ class IterableSpout:
         return f"IterableSpout({ddl(self.schema)!r}, {of}, batchSize={self.batchSize})"
 
 
-class _Batches:
+class _Batches(BatchSpout):
     """The iterable as a BatchSpout."""
 
     def __init__(self, spout: IterableSpout) -> None:
@@ -101,9 +98,6 @@ class _Batches:
     def emitBatch(self, batchId: int) -> list[Any]:
         assert self._source is not None
         return self._source.take(self._spout.batchSize, self._spout.maxDelaySecs)
-
-    def ack(self, batchId: int) -> None:
-        """What is committed is let go by the executor."""
 
     def close(self) -> None:
         if self._source is not None:

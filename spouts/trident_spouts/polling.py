@@ -57,6 +57,7 @@ class PollingSpout:
     schema: StructType
     partitions: Partitions
     maxRows: int
+    kind = SpoutKind.OPAQUE
 
     def __init__(self, fields: str | StructType, partitions: Partitions, maxRows: int = 10_000) -> None:
         if not callable(partitions) and not isinstance(partitions, Mapping):
@@ -68,11 +69,6 @@ class PollingSpout:
         object.__setattr__(self, "schema", read_schema(fields))
         object.__setattr__(self, "partitions", partitions)
         object.__setattr__(self, "maxRows", maxRows)
-
-    @property
-    def kind(self) -> SpoutKind:
-        """Opaque."""
-        return SpoutKind.OPAQUE
 
     def open(self) -> SpoutExecutor:
         """Begin to work for one run."""

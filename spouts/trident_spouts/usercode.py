@@ -50,6 +50,13 @@ def pair_of(result: Any, where: str) -> tuple[Any, Metadata]:
     return result[0], json_of(result[1], f"{where}, metadata")
 
 
+def foreign(name: str, metadata: object) -> SpoutContractError:
+    """What is wrong where the log's metadata is not what this spout gave it."""
+    return SpoutContractError(
+        f"{name}: the log's metadata is none of its own ({metadata!r}); was it another spout before?"
+    )
+
+
 def json_of(value: Any, where: str) -> Metadata:
     """The value as it will come back from the log: JSON, tuples as lists.
 

@@ -122,6 +122,29 @@ def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
     yield from in_halves(work, middle, stop)
 
 
+def known_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which rows are no null."""
+    if not column.null_count:
+        return np.ones(len(column), np.bool_)
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def spread(rows: npt.NDArray[np.bool_], values: pa.Array) -> pa.Array:
+    """These values at the rows that are marked, null between them."""
+    return values if rows.all() else values.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
+
+
+def replaced(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
+    """The values, with others in these rows. (Arrow's `replace_with_mask` takes no lists, maps and structs.)
+
+    >>> replaced(pa.array(["a", "b", "c"]), np.array([2, 0]), pa.array(["z", "x"])).to_pylist()
+    ['x', 'b', 'z']
+    """
+    place = np.arange(len(values))
+    place[rows] = len(values) + np.arange(len(others))
+    return pa.concat_arrays([values, others]).take(pa.array(place))
+
+
 def together(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
     """Arrays of one type, one after the other."""
     return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays)

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
 from trident.base.errors import (
@@ -11,6 +12,7 @@ from trident.base.errors import (
     StateBehindError,
     StateCorruptError,
     StateRecoveringError,
+    StateShapeError,
     StateValueError,
 )
 from trident.base.types import same_types
@@ -55,6 +57,23 @@ def demand_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, 
             f"{where}: a key was changed by batch {last}, the state's marker is {marker}: "
             f"batch {txid} cannot be applied"
         )
+
+
+def demand_as_created(where: str, option: str, stored: str | None, declared: str) -> None:
+    """Refuse an option that is not what the state was created with."""
+    if stored != declared:
+        raise StateShapeError(
+            f"{where} was created with {option}={stored}, and is declared with {option}={declared}; declare it as it "
+            f"was, or give the new one another name=, or let it begin anew (dropState), or reset the topology; to keep "
+            f"its values, export them first"
+        )
+
+
+def demand_named_once(where: str, encoded: pa.Array, hashes: npt.NDArray[np.uint64], txid: int) -> None:
+    """Refuse a batch with two values for one key. `hashes`: of the encoded keys."""
+    ordered = np.sort(hashes)
+    if (ordered[1:] == ordered[:-1]).any() and pc.count_distinct(encoded).as_py() < len(encoded):
+        raise named_twice(where, txid)
 
 
 def named_twice(where: str, txid: int) -> StateValueError:

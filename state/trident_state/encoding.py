@@ -45,6 +45,7 @@ from trident_state.binary import (
     joined,
     repeated,
     rows_of,
+    spread,
 )
 
 _NULL = b"N"
@@ -83,12 +84,8 @@ def decode_column(encoded: pa.Array, kind: pa.DataType, alone: bool = False) -> 
 def decode_row(encoded: pa.Array, types: list[pa.DataType], alone: bool = False) -> list[pa.Array]:
     """The columns of values that hold several encodings one after the other."""
     data, offsets = buffers_of(encoded)
-    at, ends = offsets[:-1].copy(), offsets[1:]
-    columns = []
-    for kind in types:
-        column, at = _decode(kind, data, at, ends, alone)
-        columns.append(column)
-    if not np.array_equal(at, ends):
+    columns, at = _decode_each(types, data, offsets[:-1].copy(), offsets[1:], alone)
+    if not np.array_equal(at, offsets[1:]):
         raise _corrupt("an end")
     return columns
 
@@ -156,23 +153,21 @@ def _encode_fixed(column: pa.Array, grouped: bool) -> Bytes:
         wide = column.cast(pa.decimal128(38, kind.scale))
         unscaled = np.frombuffer(wide.buffers()[1], np.uint8, 16 * len(wide), 16 * wide.offset).reshape(-1, 16)
         return np.hstack([columns_of(tag, np.full(len(wide), kind.scale, np.uint8)), unscaled])
-    if kinds.is_boolean(kind):
-        return columns_of(tag, numbers_of(column.cast(pa.uint8()), np.uint8))
-    if kinds.is_date(kind):
-        return columns_of(tag, numbers_of(column.cast(pa.date32()).cast(pa.int32()), np.int32))
     if kinds.is_floating(kind):
         numbers = numbers_of(column.cast(pa.float64()), np.float64)
         return columns_of(tag, np.where(np.isnan(numbers), np.nan, numbers + 0.0) if grouped else numbers)
-    return columns_of(tag, integers_of(column))
+    return columns_of(tag, integers_of(column).astype(f"<i{_width_of(kind)}", copy=False))
 
 
 def integers_of(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Integers, timestamps and intervals (in microseconds) as 64-bit numbers, null as 0."""
+    """Integers, booleans, dates (in days), timestamps and intervals (in microseconds) as 64-bit numbers, null as 0."""
     kind = column.type
-    if kinds.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us", kind.tz))
-    elif kinds.is_duration(kind):
-        column = column.cast(pa.duration("us"))
+    if kinds.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif kinds.is_date(kind):
+        column = column.cast(pa.date32()).cast(pa.int32())
+    else:
+        column = _in_microseconds(column, kind)
     return numbers_of(column if kinds.is_int64(kind) else column.cast(pa.int64()), np.int64)
 
 
@@ -213,10 +208,8 @@ def _decode(
     if not np.all(tags[full] == _tag_of(kind, alone)):
         raise _corrupt(str(kind))
     values, after = _decode_body(kind, data, at[full], ends[full], alone)
-    if full.all():
-        return values, after
     at[full] = after
-    return values.take(pa.array(np.cumsum(full) - 1, mask=~full)), at
+    return spread(full, values), at
 
 
 def _decode_body(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alone: bool) -> tuple[pa.Array, Offsets]:
@@ -232,15 +225,23 @@ def _decode_body(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alo
         if np.any(at + lengths > ends):
             raise _corrupt(str(kind))
         return cast_or_corrupt(gathered(data, at, lengths), kind), at + lengths
-    width = next(width for fits, _, width in _FIXED if fits(kind))
+    width = _width_of(kind)
     return _decode_fixed(kind, _taken(data, at, ends, width)), at + width
 
 
-def _decode_struct(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets) -> tuple[pa.Array, Offsets]:
-    fields, columns = [kind.field(i) for i in range(kind.num_fields)], []
-    for field in fields:
-        column, at = _decode(field.type, data, at, ends)
+def _decode_each(
+    types: list[pa.DataType], data: Bytes, at: Offsets, ends: Offsets, alone: bool = False
+) -> tuple[list[pa.Array], Offsets]:
+    columns = []
+    for kind in types:
+        column, at = _decode(kind, data, at, ends, alone)
         columns.append(column)
+    return columns, at
+
+
+def _decode_struct(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets) -> tuple[pa.Array, Offsets]:
+    fields = [kind.field(i) for i in range(kind.num_fields)]
+    columns, at = _decode_each([field.type for field in fields], data, at, ends)
     if not columns:
         return pa.array([{}] * len(at), kind), at
     return pa.StructArray.from_arrays(columns, fields=fields), at
@@ -274,14 +275,10 @@ def _list_of(kind: pa.DataType, cuts: Offsets, columns: list[pa.Array]) -> pa.Ar
 
 
 def _decode_fixed(kind: pa.DataType, raw: Bytes) -> pa.Array:
-    if kinds.is_boolean(kind):
-        return pa.array(raw[:, 0]).cast(pa.bool_())
     if kinds.is_floating(kind):
         return pa.array(raw.view("<f8")[:, 0]).cast(kind)
-    if kinds.is_date(kind):
-        return pa.array(raw.view("<i4")[:, 0]).cast(pa.date32()).cast(kind)
     if not kinds.is_decimal(kind):
-        return of_integers(raw.view("<i8")[:, 0], kind)
+        return of_integers(raw.view(f"<i{raw.shape[1]}")[:, 0], kind)
     if np.any(raw[:, 0] != kind.scale):
         raise _corrupt(str(kind))
     unscaled = pa.py_buffer(np.ascontiguousarray(raw[:, 1:]))
@@ -289,16 +286,23 @@ def _decode_fixed(kind: pa.DataType, raw: Bytes) -> pa.Array:
 
 
 def of_integers(
-    numbers: npt.NDArray[np.int64], kind: pa.DataType, null: npt.NDArray[np.bool_] | None = None
+    numbers: npt.NDArray[np.signedinteger[Any]], kind: pa.DataType, null: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
     """What `integers_of` made numbers of, null where `null` says so; StateCorruptError where a number does not fit the
     type."""
+    if kinds.is_boolean(kind):
+        return pa.array(numbers != 0, mask=null)
     column = pa.array(numbers, mask=null)
+    if kinds.is_date(kind):
+        return cast_or_corrupt(column, pa.int32()).cast(pa.date32()).cast(kind)
+    return cast_or_corrupt(_in_microseconds(column, kind), kind)
+
+
+def _in_microseconds(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Timestamps or intervals, or the numbers of such, in microseconds; a column of another kind as it is."""
     if kinds.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us", kind.tz))
-    elif kinds.is_duration(kind):
-        column = column.cast(pa.duration("us"))
-    return cast_or_corrupt(column, kind)
+        return column.cast(pa.timestamp("us", kind.tz))
+    return column.cast(pa.duration("us")) if kinds.is_duration(kind) else column
 
 
 def cast_or_corrupt(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -339,6 +343,10 @@ _FIXED = (
     (kinds.is_duration, "I", 8),
     (lambda kind: kinds.is_decimal128(kind) and kind.scale >= 0, "d", 17),
 )
+
+
+def _width_of(kind: pa.DataType) -> int:
+    return next(width for fits, _, width in _FIXED if fits(kind))
 
 
 def _tag_of(kind: pa.DataType, alone: bool) -> int:

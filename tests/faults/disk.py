@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from tests.faults.steps import Steps
-from trident_state.memory import segments
+from trident.base.files import Summed
 
 _PAGE = 24 + 4096
 """A frame of the WAL: its header and a page."""
@@ -110,7 +110,7 @@ def _snapshots(steps: Steps) -> Iterator[None]:
     ours: dict[int, str] = {}
     """Descriptors that were opened under a state's folder, and what they are."""
     real = {name: getattr(os, name) for name in ("open", "fsync", "unlink", "mkdir")}
-    real_write = segments._Sink.write
+    real_write = Summed.write
 
     def name_of(path: Any) -> str | None:
         path = Path(path) if isinstance(path, str | os.PathLike) else None
@@ -143,7 +143,7 @@ def _snapshots(steps: Steps) -> Iterator[None]:
 
         return patched
 
-    def write(self: segments._Sink, data: bytes) -> int:
+    def write(self: Summed, data: bytes) -> int:
         if self.bytes:  # a file is small: what counts is whether it was written at all, in part, or wholly
             return real_write(self, data)
 
@@ -154,7 +154,7 @@ def _snapshots(steps: Steps) -> Iterator[None]:
         return int(steps.step("file: write", lambda: real_write(self, data), _no_space, half, parts=2))
 
     patches = {"open": open_, "fsync": fsync, "unlink": on_path("unlink"), "mkdir": on_path("mkdir")}
-    with mock.patch.multiple(os, **patches), mock.patch.object(segments._Sink, "write", write):
+    with mock.patch.multiple(os, **patches), mock.patch.object(Summed, "write", write):
         yield
 
 

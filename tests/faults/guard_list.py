@@ -745,7 +745,7 @@ GUARDS = [
     Guard(
         "a function behind a state",
         "one error of a function behind a state step stops the group",
-        "trident/runtime/group_run.py",
+        "trident/runtime/commit_errors.py",
         "OutputError, UserFunctionError, SparkFailedError)",
         "OutputError, SparkFailedError)",
         "tests/runtime/test_limits.py -k raises_now_and_then",

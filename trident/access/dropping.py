@@ -14,8 +14,8 @@ from trident.base.attempt import Lease
 from trident.base.errors import StateBehindError, StateError, StateLostError, StateRecoveringError, TopologyActiveError
 from trident.base.names import check_name, did_you_mean
 from trident.runtime import registry
+from trident.runtime.home import NoHome
 from trident.runtime.log import TransactionLog
-from trident.runtime.statics import NoHome
 from trident_state.redis.found import find_rest, find_state
 from trident_state.store import StateFactory, StateIdentity, StateShape, Store, replacing
 

@@ -14,9 +14,9 @@ from trident.base.names import check_name, did_you_mean
 from trident.compiler.states.shapes import aggregator_name
 from trident.operations.averages import Average
 from trident.operations.builtin_aggregators import Count, Max, Min, Sum
+from trident.runtime.home import NoHome
 from trident.runtime.reading import Isolation
 from trident.runtime.state_view import Described
-from trident.runtime.statics import NoHome
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.redis.found import FoundState, find_state
 from trident_state.store import Combine, StateFactory, StateIdentity, StateKind, StateShape, replacing

@@ -33,6 +33,11 @@ class FrozenFiles:
     files: tuple[FrozenFile, ...]
     schema: pa.Schema
 
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are, as a table tells it."""
+        return sum(file.rows for file in self.files)
+
 
 Result: TypeAlias = pa.Table | FrozenFiles
 

@@ -6,7 +6,7 @@ Synchronous and without a clock: every call may be repeated after any failure.
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,9 +25,9 @@ from trident.base.values import conform
 from trident.compiler.engine import Result
 from trident.compiler.program import Group, Output, Stage
 from trident.compiler.spark.freeze import FileFolder
-from trident.compiler.states.updates import RunUpdate, Updated, compile_update
+from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.running import compile_late, compile_window
-from trident.compiler.windows.turn import RunLate, RunWindow, WindowTurn
+from trident.compiler.windows.turn import WindowTurn
 from trident.plan.nodes import (
     Emitted,
     LateTuples,
@@ -96,12 +96,10 @@ class Committer:
     files: Path | None = None
     """Where large results go; None where no folder lives as long as the log."""
     healed: list[tuple[str, int, int]] = field(default_factory=list)
-    _updates: dict[StateUpdate, RunUpdate] = field(default_factory=dict)
-    _windows: dict[WindowUpdate, RunWindow] = field(default_factory=dict)
-    _late: dict[LateTuples, RunLate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
+        self._update, self._window, self._late = cache(compile_update), cache(compile_window), cache(compile_late)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> Turn:
         """Apply batch `txid` and log COMMITTED. `first`: the first stage's results where they are still at hand.
@@ -117,7 +115,7 @@ class Committer:
             results = self._results(stage, txid, first if stage.number == 1 else None, given, turn)
             given |= self._apply(stage, txid, results, turn.states, self._awaited(stage, txid))
             turn.dead |= {
-                o.step.source.step: _rows(results[o.name])
+                o.step.source.step: results[o.name].num_rows
                 for o in stage.updates
                 if isinstance(o.step, LettersOf) and o.name in results
             }
@@ -137,7 +135,7 @@ class Committer:
         reach("output.before")
         self.code.hand_over(sink, result, txid)
         reach("output.after")
-        return _rows(result)
+        return result.num_rows
 
     def heal(self, state: str, upto: int) -> None:
         """Bring a store that was rewound up to batch `upto`, from the frozen batches."""
@@ -235,7 +233,7 @@ class Committer:
             if not isinstance(step, StateUpdate) or step.state.name in unborn:
                 continue
             making = partial(self._made, step, given[step.source], txid)
-            made = self._reading(step, txid, partial(self.code.update, step, txid, making))
+            made = self._reading(step, txid, partial(self.code.call, step, txid, making))
             results[output.name] = made.puts
             if step in emitting and made.emitted is not None:
                 results[emitting[step]] = made.emitted
@@ -254,17 +252,11 @@ class Committer:
     def _made(self, step: StateUpdate, table: pa.Table, txid: int) -> Updated:
         stored = self._stored(step.state.name, txid)
         if isinstance(step, WindowUpdate):
-            if step not in self._windows:
-                self._windows[step] = compile_window(step)
-            return self._windows[step](table, stored, self._turn(step, txid))
-        if step not in self._updates:
-            self._updates[step] = compile_update(step)
-        return self._updates[step](table, stored, txid)
+            return self._window(step)(table, stored, self._turn(step, txid))
+        return self._update(step)(table, stored, txid)
 
     def _late_tuples(self, step: LateTuples, table: pa.Table, txid: int) -> pa.Table:
-        if step not in self._late:
-            self._late[step] = compile_late(step)
-        return self._late[step](table, self._turn(step.window, txid))
+        return self._late(step)(table, self._turn(step.window, txid))
 
     def _turn(self, step: WindowUpdate, txid: int) -> WindowTurn:
         """What a window asks beside its state: the batch's time, and its watermark as the batch before left it."""
@@ -307,11 +299,12 @@ class Committer:
         for output in stage.frozen:
             if awaited and output.carried:
                 given[output.step] = tables.get(output.name, output.schema.empty_table())
-        steps = [(o, o.step, self._asks_values(o, awaited)) for o in stage.frozen if isinstance(o.step, StateWriter)]
-        given |= {step: o.schema.empty_table() for o, step, _ in steps if o.name in unborn}
+        steps = [(o, o.step) for o in stage.frozen if isinstance(o.step, StateWriter)]
+        given |= {step: o.schema.empty_table() for o, step in steps if o.name in unborn}
+        asking_values = {step for step in awaited if not isinstance(step, StateUpdate)}  # those of one are known
         futures = [
-            (o, self.code.write(step, txid, partial(self._write, o, txid, tables[o.name], asks)))
-            for o, step, asks in steps
+            (o, self.code.write(step, txid, partial(self._write, o, txid, tables[o.name], step in asking_values)))
+            for o, step in steps
             if o.name not in unborn
         ]
         failures: list[BaseException] = []
@@ -332,10 +325,6 @@ class Committer:
         if failures:
             raise failures[0]
         return given
-
-    def _asks_values(self, output: Output, awaited: set[Node]) -> bool:
-        """Whether a store is to tell the values after its update; those of a StateUpdate are known."""
-        return output.step in awaited and not isinstance(output.step, StateUpdate)
 
     def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, Written]) -> pa.Table:
         """A query sees the batches before this one, and of this one what earlier stages wrote; of a state that was born
@@ -413,7 +402,3 @@ class Committer:
                 f"let the state begin anew from the next batch with dropState(name, {state!r}, ...); or give up log "
                 f"and states with topology.reset(name, checkpointLocation)"
             )
-
-
-def _rows(result: Result) -> int:
-    return result.num_rows if isinstance(result, pa.Table) else sum(file.rows for file in result.files)

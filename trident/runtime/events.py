@@ -36,49 +36,53 @@ class AttemptRecord(msgspec.Struct, frozen=True):
 # --- events: what happened ---------------------------------------------------------------------------------------
 
 
-class Planned(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened."""
+
+
+class Planned(Event, frozen=True):
     """The batch is named."""
 
     attempt: TransactionAttempt
     plan: BatchPlan
 
 
-class NothingThere(msgspec.Struct, frozen=True):
+class NothingThere(Event, frozen=True):
     """No spout of the group has anything for this txid."""
 
     attempt: TransactionAttempt
 
 
-class PlanFailed(msgspec.Struct, frozen=True):
+class PlanFailed(Event, frozen=True):
     attempt: TransactionAttempt
     error: BaseException
 
 
-class Ran(msgspec.Struct, frozen=True):
+class Ran(Event, frozen=True):
     """Stage 1 of the attempt is computed; the runtime holds its result."""
 
     attempt: TransactionAttempt
 
 
-class RunFailed(msgspec.Struct, frozen=True):
+class RunFailed(Event, frozen=True):
     attempt: TransactionAttempt
     error: BaseException
 
 
-class Frozen(msgspec.Struct, frozen=True):
+class Frozen(Event, frozen=True):
     """The attempt's result is durable. `positions` are where the spouts stand after it."""
 
     attempt: TransactionAttempt
     positions: Positions
 
 
-class Committed(msgspec.Struct, frozen=True):
+class Committed(Event, frozen=True):
     """Every state of the group holds the batch, and the log says so."""
 
     txid: int
 
 
-class CommitFailed(msgspec.Struct, frozen=True):
+class CommitFailed(Event, frozen=True):
     """The commit of a frozen batch did not go through. `passing`: trying again may help."""
 
     txid: int
@@ -86,56 +90,42 @@ class CommitFailed(msgspec.Struct, frozen=True):
     passing: bool
 
 
-class Succeeded(msgspec.Struct, frozen=True):
+class Succeeded(Event, frozen=True):
     """The spouts have heard that the batch is committed."""
 
     txid: int
 
 
-class Woken(msgspec.Struct, frozen=True):
+class Woken(Event, frozen=True):
     """A wait is over, or somebody knows that there is something to plan."""
 
 
-class DrainAsked(msgspec.Struct, frozen=True):
+class DrainAsked(Event, frozen=True):
     """Stop as soon as the sources have nothing more."""
 
 
-class StopAsked(msgspec.Struct, frozen=True):
+class StopAsked(Event, frozen=True):
     """Stop now: nothing new, running attempts are cancelled, a commit under way is finished."""
 
 
-class GivenUp(msgspec.Struct, frozen=True):
+class GivenUp(Event, frozen=True):
     """A stop that was asked for has waited long enough for what is under way."""
 
 
-class Broken(msgspec.Struct, frozen=True):
+class Broken(Event, frozen=True):
     """The run cannot go on (fenced, the log failed). Nothing more is written."""
 
     error: BaseException
 
 
-Event = (
-    Planned
-    | NothingThere
-    | PlanFailed
-    | Ran
-    | RunFailed
-    | Frozen
-    | Committed
-    | CommitFailed
-    | Succeeded
-    | Woken
-    | DrainAsked
-    | StopAsked
-    | GivenUp
-    | Broken
-)
-
-
 # --- actions: what is to be done ---------------------------------------------------------------------------------
 
 
-class Plan(msgspec.Struct, frozen=True):
+class Action(msgspec.Struct, frozen=True):
+    """Something that is to be done."""
+
+
+class Plan(Action, frozen=True):
     """Name the batch. `kept`: the plan of an earlier attempt, of which the spouts that replay
     exactly keep their part. Answer: Planned, NothingThere or PlanFailed."""
 
@@ -145,7 +135,7 @@ class Plan(msgspec.Struct, frozen=True):
     delay: float = 0.0
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(Action, frozen=True):
     """Emit and compute stage 1. `previous` is where the spouts stood before. Answer: Ran or RunFailed."""
 
     attempt: TransactionAttempt
@@ -154,51 +144,48 @@ class Run(msgspec.Struct, frozen=True):
     delay: float = 0.0
 
 
-class Cancel(msgspec.Struct, frozen=True):
+class Cancel(Action, frozen=True):
     """Stop an attempt's work if it runs, and drop its result. No answer is heard any more."""
 
     attempt: TransactionAttempt
 
 
-class Freeze(msgspec.Struct, frozen=True):
+class Freeze(Action, frozen=True):
     """Make the attempt's result durable. Answer: Frozen or Broken."""
 
     attempt: TransactionAttempt
 
 
-class Commit(msgspec.Struct, frozen=True):
+class Commit(Action, frozen=True):
     """Apply the frozen batch to every state, in stage order, and log COMMITTED. Answer: Committed or CommitFailed."""
 
     txid: int
     delay: float = 0.0
 
 
-class Succeed(msgspec.Struct, frozen=True):
+class Succeed(Action, frozen=True):
     """Tell the spouts that everything up to this txid is committed. Answer: Succeeded."""
 
     txid: int
 
 
-class Fail(msgspec.Struct, frozen=True):
+class Fail(Action, frozen=True):
     """Tell the spouts that the attempt came to nothing. No answer."""
 
     attempt: TransactionAttempt
 
 
-class Sleep(msgspec.Struct, frozen=True):
+class Sleep(Action, frozen=True):
     """Send Woken after so many seconds, or earlier if something is known to be there."""
 
     seconds: float
 
 
-class Rest(msgspec.Struct, frozen=True):
+class Rest(Action, frozen=True):
     """The sources have nothing and nothing is in flight."""
 
 
-class Finish(msgspec.Struct, frozen=True):
+class Finish(Action, frozen=True):
     """The group is over; with an error if it did not stop on request."""
 
     error: BaseException | None = None
-
-
-Action = Plan | Run | Cancel | Freeze | Commit | Succeed | Fail | Sleep | Rest | Finish

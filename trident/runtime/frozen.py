@@ -51,7 +51,7 @@ def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
         result = FrozenFiles(beside.place, () if file is None else (file,), result.schema)
     if isinstance(result, FrozenFiles):
         body = msgspec.json.encode(_Files(result.folder, list(result.files), result.schema.serialize().to_pybytes()))
-        return FrozenOutput(body, True, sum(f.rows for f in result.files), zlib.crc32(body))
+        return FrozenOutput(body, True, result.num_rows, zlib.crc32(body))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, result.schema, options=_LZ4) as writer:
         writer.write_table(result)

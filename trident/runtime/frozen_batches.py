@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from trident.base.errors import LogCorruptError
 from trident.compiler.engine import Result
-from trident.compiler.spark.freeze import read_frozen
+from trident.compiler.spark.freeze import read_whole
 from trident.runtime.frozen import life_of, thaw
 from trident.runtime.log import LogReading
 from trident_state.binary import TooLong, one_chunk
@@ -58,9 +58,7 @@ class FrozenBatches:
 
     def whole(self, result: Result) -> pa.Table:
         """All rows of a result, from its files where it has some."""
-        if isinstance(result, pa.Table):
-            return result
-        return pa.concat_tables([result.schema.empty_table(), *read_frozen(self.folder, result)])
+        return read_whole(self.folder, result)
 
 
 def keys_and_values(table: pa.Table) -> tuple[pa.Table, pa.Array | pa.ChunkedArray]:

@@ -7,6 +7,7 @@ these wait for (`WatchedCalls`).
 
 import logging
 import queue
+import sched
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,23 +17,7 @@ from typing import Any
 import msgspec
 
 from trident.base.attempt import Lease, TransactionAttempt
-from trident.base.errors import (
-    AttemptCancelledError,
-    BatchTimeoutError,
-    FailedException,
-    FencedError,
-    LogError,
-    OutputError,
-    OutputUnavailableError,
-    SnapshotMovedError,
-    SparkFailedError,
-    StateBehindError,
-    StateFullError,
-    StateRecoveringError,
-    StateUnavailableError,
-    TridentError,
-    UserFunctionError,
-)
+from trident.base.errors import AttemptCancelledError, FencedError, LogError, TridentError
 from trident.base.types import arrow_schema
 from trident.compiler.engine import Result
 from trident.compiler.program import Group
@@ -40,17 +25,18 @@ from trident.plan.nodes import Node
 from trident.runtime import events as on
 from trident.runtime.alone import explained
 from trident.runtime.attempts import Attempts
+from trident.runtime.commit_errors import PASSING, REPEATED
 from trident.runtime.committer import Committer, Turn
 from trident.runtime.coordinator import Coordinator, History, Rules
 from trident.runtime.crash import reach
 from trident.runtime.frozen import FrozenOutput
 from trident.runtime.log import BatchRecord, TransactionLog
 from trident.runtime.reading import CommitGate
+from trident.runtime.rests import Rests
 from trident.runtime.settings import Settings
 from trident.runtime.slots import Slots
 from trident.runtime.sources import Sources
 from trident.runtime.threads import MakeThreads, Threads
-from trident.runtime.timers import Timers
 from trident.runtime.trace import Trace
 from trident.runtime.trimming import Trimming
 from trident.runtime.user_code import STATE_LANE
@@ -59,15 +45,6 @@ from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission
 
 logger = logging.getLogger(__name__)
-
-PASSING = (
-    *(StateUnavailableError, StateFullError, StateRecoveringError, StateBehindError, OutputUnavailableError),
-    SnapshotMovedError,  # of another topology's state, which was written while it was read
-)
-"""Commit errors that may go away by themselves."""
-
-REPEATED = (FailedException, BatchTimeoutError, OutputError, UserFunctionError, SparkFailedError)
-"""Commit errors after which the commit is repeated `maxAttempts` times: code or work that failed, as in an attempt."""
 
 _LAST_PATIENCE = 2.0
 """Seconds that an end waits at least for what it has just cancelled."""
@@ -125,8 +102,8 @@ class GroupRun:
         self.done = threading.Event()
         self.writes_hang = False
         """Whether a write to a store had not come back when the run ended."""
-        self._queue: queue.SimpleQueue[on.Event | Callable[[], None]] = queue.SimpleQueue()
-        self._timers: Timers[Callable[[], None]] = Timers()
+        self._queue: queue.SimpleQueue[on.Event | Callable[[], object]] = queue.SimpleQueue()
+        self._timers = sched.scheduler(self._clock.monotonic)
         self._trimming = Trimming(group.name, log, lease, committer, settings)
         self._held: dict[TransactionAttempt, _Held] = {}
         self._at_hand: dict[int, Mapping[str, Result]] = {}
@@ -138,9 +115,7 @@ class GroupRun:
         self._attempts = Attempts(group, log, lease, history)
         self._dead: set[TransactionAttempt] = set()
         self.gate = CommitGate(lambda: self.committed)
-        self._rest = threading.Condition()
-        self._plans_begun = 0
-        self._rested_at = -1
+        self._rests = Rests(lambda: self.done.is_set())  # a fork puts another event there
         self._sleeps = 0
         self._next_tick = self._clock.monotonic()
         self._unsynced_since: float | None = None
@@ -163,10 +138,7 @@ class GroupRun:
 
     def rest(self, timeout: float | None) -> bool:
         """Wait until the sources were asked anew and had nothing, and everything is committed. False: not in time."""
-        with self._rest:
-            asked = self._plans_begun + 1
-            self.post(on.Woken())
-            return self._rest.wait_for(lambda: self._rested_at >= asked or self.done.is_set(), timeout)
+        return self._rests.wait(lambda: self.post(on.Woken()), timeout)
 
     @property
     def hanging(self) -> list[dict[str, Any]]:
@@ -185,10 +157,7 @@ class GroupRun:
 
     def heal(self, state: str) -> None:
         """Bring a rewound store up again, in the commit turn's thread."""
-        self._queue.put(lambda: self._submit_heal(state))
-
-    def _submit_heal(self, state: str) -> None:
-        self._commit_thread.submit(self._heal, state)
+        self._queue.put(partial(self._commit_thread.submit, self._heal, state))
 
     # --- the loop ----------------------------------------------------------------------------------------------
 
@@ -203,7 +172,7 @@ class GroupRun:
         finally:
             self._end()
 
-    def _next_event(self) -> on.Event | Callable[[], None] | None:
+    def _next_event(self) -> on.Event | Callable[[], object] | None:
         try:
             return self._queue.get(timeout=self._idle_time())
         except queue.Empty:
@@ -212,13 +181,13 @@ class GroupRun:
     def _idle_time(self) -> float:
         """Seconds until something is due though nothing happens."""
         now = self._clock.monotonic()
-        return max(0.0001, self._timers.wait(now, min(0.5, self._calls.next(now + 0.5) - now)))
+        timers = [timer.time for timer in self._timers.queue[:1]]
+        return max(0.0001, min([now + 0.5, self._calls.next(now + 0.5), *timers]) - now)
 
-    def _react(self, event: on.Event | Callable[[], None] | None) -> None:
+    def _react(self, event: on.Event | Callable[[], object] | None) -> None:
         """Do what is due, then what this event asks for."""
         now = self._clock.monotonic()
-        for thing in self._timers.due(now):
-            thing()
+        self._timers.run(blocking=False)
         self._calls.expire(now)
         if callable(event):
             event()
@@ -233,11 +202,11 @@ class GroupRun:
         for action in actions:
             _DOING[type(action)](self, action)
 
-    def _later(self, seconds: float, thing: Callable[[], None]) -> None:
+    def _later(self, seconds: float, thing: Callable[[], object]) -> None:
         if seconds <= 0:
             thing()
         else:
-            self._timers.add(self._clock.monotonic() + seconds, thing)
+            self._timers.enter(seconds, 0, thing)
 
     def _give_up(self) -> None:
         """A stop has waited long enough: leave behind the calls that hang, then whatever is left."""
@@ -262,8 +231,7 @@ class GroupRun:
             now = self._clock.monotonic()
             while self._next_tick <= now:
                 self._next_tick += self._settings.processingTime
-        with self._rest:
-            self._plans_begun += 1
+        self._rests.plan_begins()
         self._plan_thread.submit(self._plan, action)
 
     def _plan(self, action: on.Plan) -> None:
@@ -369,10 +337,7 @@ class GroupRun:
         self._queue.put(on.Frozen(attempt, held.positions))
 
     def _do_commit(self, action: on.Commit) -> None:
-        self._later(action.delay, lambda: self._submit_commit(action.txid))
-
-    def _submit_commit(self, txid: int) -> None:
-        self._commit_thread.submit(self._commit, txid)
+        self._later(action.delay, partial(self._commit_thread.submit, self._commit, action.txid))
 
     def _commit(self, txid: int) -> None:
         began = self._clock.monotonic()
@@ -463,9 +428,7 @@ class GroupRun:
             self.post(on.Woken())
 
     def _do_rest(self, action: on.Rest) -> None:
-        with self._rest:
-            self._rested_at = self._plans_begun
-            self._rest.notify_all()
+        self._rests.begin()
 
     def _do_finish(self, action: on.Finish) -> None:
         self.error = action.error
@@ -501,9 +464,8 @@ class GroupRun:
         self.writes_hang |= not (committed or self._commit_thread.close(_LAST_PATIENCE))
         self._plan_thread.close(timeout=0)
         self._run_threads.close(timeout=0)
-        with self._rest:
-            self.done.set()
-            self._rest.notify_all()
+        self.done.set()
+        self._rests.look()
         self._ended(self)
 
 

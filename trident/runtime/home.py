@@ -14,11 +14,7 @@ class LogHome:
 
     log: TransactionLog
     state: str
-    path: Path | None
-
-    @property
-    def folder(self) -> Path | None:
-        return self.path
+    folder: Path | None
 
     def manifest(self) -> bytes | None:
         return self.log.manifest(self.state)
@@ -27,3 +23,16 @@ class LogHome:
         reach("snapshot.before")
         self.log.publish(lease, self.state, manifest)
         reach("snapshot.published")
+
+
+@dataclass(frozen=True, slots=True)
+class NoHome:
+    """The home of a state that publishes nothing: it lives elsewhere, or is only opened to be dropped."""
+
+    folder: Path | None = None
+
+    def manifest(self) -> bytes | None:
+        return None
+
+    def publish(self, manifest: bytes, lease: Lease) -> None:
+        raise AssertionError("a state that is only read or dropped publishes nothing")

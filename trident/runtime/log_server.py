@@ -9,7 +9,7 @@ import redis
 from trident.base.errors import LogError, StateError, StateFullError, StateUnavailableError
 from trident_state.redis.address import Address
 from trident_state.redis.cluster import Servers
-from trident_state.redis.failures import Reply, failure
+from trident_state.redis.failures import Reply, demand_all
 from trident_state.redis.link import Link
 from trident_state.redis.scripts import Script
 from trident_state.redis.server import check_server, parse_info
@@ -99,9 +99,7 @@ class LogServer:
         if any(isinstance(reply, redis.exceptions.NoScriptError) for reply in replies):  # somebody flushed them
             self._link.load()
             replies = self._link.exchange(commands)
-        for reply in replies:
-            if isinstance(reply, redis.RedisError):
-                raise failure(self._where, self._address, reply)
+        demand_all(replies, self._where, self._address)
         return replies
 
     def close(self) -> None:

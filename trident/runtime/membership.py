@@ -128,12 +128,9 @@ def _first_txid(group: Group, known: Members, reached: Mapping[str, int]) -> int
 
 
 def _new_name(wanted: str, taken: set[str]) -> str:
-    return next(name for number in range(1, len(taken) + 2) if (name := _numbered(wanted, number)) not in taken)
-
-
-def _numbered(name: str, number: int) -> str:
-    """Return a name that no stream has."""
-    return name if number == 1 else f"{name}~{number}"
+    """Return the name, or one that no stream has."""
+    names = [wanted, *(f"{wanted}~{number}" for number in range(2, len(taken) + 2))]
+    return next(name for name in names if name not in taken)
 
 
 def _check_output(name: str, group: Group, known: Members, reached: Mapping[str, int]) -> None:

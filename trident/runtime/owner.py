@@ -8,8 +8,8 @@ import os
 import secrets
 
 from trident.base.errors import LogMismatchError
+from trident.base.files import fsync_folder, make_folder
 from trident.runtime.settings import Settings
-from trident_state.memory.segments import fsync_folder, make_folder
 
 OWNER = "log.uuid"
 

@@ -1,16 +1,16 @@
 """A Parquet output at work: every batch is a folder of its own, visible all at once, whatever fails on the way."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
 from trident.base.errors import OutputConflictError
 from trident.base.types import ddl
-from trident.compiler.engine import FrozenFiles, Result
+from trident.compiler.engine import Result
+from trident.compiler.spark.frames import Frames
 from trident.compiler.spark.freeze import read_frozen
 from trident.compiler.spark.parquet import Part, os_trouble, write_parts
 from trident.plan.nodes import WriteParquet
@@ -28,19 +28,11 @@ class RunIdentity:
     found: int
 
 
-class WritesParquet(Protocol):
-    """An engine's workers, as writers."""
-
-    def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
-        """The rows of frozen files as hidden Parquet files in `folder`; None where the workers do not reach it."""
-        ...
-
-
 class ParquetOutlet:
     """Writes every batch once. `workers` gives who writes large ones, where that is not the driver."""
 
     def __init__(
-        self, sink: WriteParquet, run: RunIdentity, folder: Path, workers: Callable[[], WritesParquet] | None
+        self, sink: WriteParquet, run: RunIdentity, folder: Path, workers: Callable[[], Frames] | None
     ) -> None:
         self._sink, self._run, self._folder, self._workers = sink, run, folder, workers
         self._path = Path(sink.path)
@@ -52,15 +44,14 @@ class ParquetOutlet:
 
     def take(self, result: Result, txid: int) -> None:
         """Publish the batch, unless it is there. An empty one leaves no folder."""
-        rows = result.num_rows if isinstance(result, pa.Table) else sum(file.rows for file in result.files)
         try:
-            if self._there(txid, rows) or not rows:
+            if self._there(txid, result.num_rows) or not result.num_rows:
                 return
             if published.owner_of(self._path) != self._owner:
                 raise OutputConflictError(
                     f"{self._sink.step}: the folder {self._path} is no longer this output's; start the topology anew"
                 )
-            self._publish(result, txid, rows)
+            self._publish(result, txid)
         except OSError as error:
             raise os_trouble(error, f"{self._sink.step}: batch {txid} was not written to {self._path}") from error
 
@@ -74,13 +65,13 @@ class ParquetOutlet:
             )
         return batch is not None
 
-    def _publish(self, result: Result, txid: int, rows: int) -> None:
+    def _publish(self, result: Result, txid: int) -> None:
         staged = published.stage(self._path, txid, self._run.epoch)
         try:
             published.seal(staged, txid, self._written(result, staged))
             reach("output.staged")
             if not published.publish(self._path, staged, txid):
-                self._there(txid, rows)
+                self._there(txid, result.num_rows)
             reach("output.published")
         finally:
             shutil.rmtree(staged, ignore_errors=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from trident.base.errors import OutputConflictError, OutputError
-from trident.compiler.spark.freeze import sync_folder
+from trident.base.files import fsync_folder
 from trident.compiler.spark.parquet import Part
 
 HOUSE = "_trident"
@@ -160,7 +160,7 @@ def _found_house(path: Path, owner: Owner, made: bool) -> Owner:
     finally:
         new.unlink()
     for folder in (house, path, *(path.parents if made else ())):
-        sync_folder(folder)
+        fsync_folder(folder)
     found = owner_of(path)
     assert found is not None
     return found
@@ -213,7 +213,7 @@ def seal(folder: Path, txid: int, parts: Sequence[Part]) -> None:
     files = [asdict(part) for part in sorted(parts, key=lambda part: part.name)]
     _write_json(folder / MANIFEST, {"format": _FORMAT, "txid": txid, "files": files})
     for inner in sorted({(folder / part.name).parent for part in parts} | {folder}):
-        sync_folder(inner)
+        fsync_folder(inner)
 
 
 def publish(path: Path, folder: Path, txid: int) -> bool:
@@ -224,7 +224,7 @@ def publish(path: Path, folder: Path, txid: int) -> bool:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         return False
-    sync_folder(path)
+    fsync_folder(path)
     return True
 
 

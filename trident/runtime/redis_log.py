@@ -19,16 +19,16 @@ import secrets
 import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, LogCorruptError, LogError
+from trident.base.errors import LogError
 from trident.base.names import check_name
 from trident.runtime.coordinator import History
 from trident.runtime.events import AttemptRecord, Positions
 from trident.runtime.frozen import FrozenOutput, folder_of
 from trident.runtime.log import BatchRecord, Birth, Members, StreamRecord
-from trident.runtime.log_migration import FORMER_REDIS, VERSION, batch_checksum, check_nothing_waits, migrated_group
+from trident.runtime.log_base import LogBase, compact, trim_until
+from trident.runtime.log_migration import FORMER_REDIS, batch_checksum, check_nothing_waits, migrated_group
 from trident.runtime.log_server import FOUND, TAKE, LogServer
 from trident.runtime.log_write import Write
 from trident_state.redis.address import Address
@@ -44,7 +44,7 @@ _AT_ONCE = 500
 Fields = dict[str, bytes]
 
 
-class RedisTransactionLog:
+class RedisTransactionLog(LogBase):
     """A topology's log on a server, made if it is not there. Thread-safe. See `TransactionLog` for what it promises;
     everything here is durable before it returns, as far as the server is.
 
@@ -55,11 +55,10 @@ class RedisTransactionLog:
         self, address: Address, prefix: str, topology: str, durable: bool, patience: float, reading: bool = False
     ) -> None:
         check_name("topology", topology)
-        self._where = f"the log of topology {topology!r}"
+        super().__init__(f"the log of topology {topology!r}", "log=...", reading)
         self._base = f"{prefix}:{{{topology}}}:log"
         self._meta, self._states, self._members = self._key("m"), self._key("s"), self._key("t")
         self._lock = threading.RLock()
-        self._reading = reading
         self._frozen_upto: dict[str, int] = {}
         """The last frozen txid of each group, as this driver knows it."""
         self._writes = 0
@@ -107,10 +106,7 @@ class RedisTransactionLog:
 
     def _checked(self, found: Sequence[bytes], topology: str) -> str:
         if found[0] == FORMER_REDIS.encode():
-            raise LogError(
-                f"{self._where} was written by version {VERSION}: start its topology once with this version, which "
-                f"brings it into today's format"
-            )
+            raise self._former()
         if list(found[:2]) != [FORMAT.encode(), topology.encode()] or not found[2]:
             raise self._corrupt(f"{self._meta.decode()} is not its beginning (this version reads {FORMAT!r})")
         return str(found[2], "ascii")
@@ -149,9 +145,7 @@ class RedisTransactionLog:
         committed, frozen = self._number(fields, "committed"), self._number(fields, "frozen")
         waiting = tuple(range(committed + 1, frozen + 1))
         there = self._server.ask(*[command(b"HEXISTS", self._frozen(group, txid), b"1") for txid in waiting])
-        missing = [txid for txid, found in zip(waiting, there, strict=True) if not found]
-        if missing:
-            raise self._corrupt(f"group {group!r} lacks the frozen content of batch {missing[0]}")
+        self._demand_complete(group, waiting, there)
         self._frozen_upto[group] = frozen
         streams = self.members().streams.items()
         positions = {name: stream.position for name, stream in streams if stream.group == group and stream.active}
@@ -197,9 +191,7 @@ class RedisTransactionLog:
             plan, time, outline, checksum = self._json(found)
         except (TypeError, ValueError):
             raise self._corrupt(f"group {group!r}: the plan of batch {txid} is no plan") from None
-        if batch_checksum(txid, plan, time, outline) != checksum:
-            raise self._corrupt(f"group {group!r}: the checksum of the plan of batch {txid} does not fit")
-        return BatchRecord(self._json(plan), time, outline)
+        return self._record(group, txid, plan, time, outline, checksum)
 
     def freeze(
         self,
@@ -325,14 +317,9 @@ class RedisTransactionLog:
             for txid, (size, names) in self._sizes(fields):
                 sizes[txid] = sizes.get(txid, 0) + size
                 folders.setdefault(txid, []).extend(names)
-            newest = sorted((txid for txid in sizes if txid <= needed), reverse=True)
-            until, total = needed - min(keep_batches, len(newest)), 0
-            for txid in newest[:keep_batches]:
-                total += sizes[txid]
-                if total > keep_bytes:
-                    until = max(until, txid)
-                    break
-            gone = sorted(txid for txid in newest if txid <= until)
+            newest = sorted((each for each in sizes.items() if each[0] <= needed), reverse=True)
+            until = trim_until(newest, needed, keep_batches, keep_bytes)
+            gone = sorted(txid for txid, _ in newest if txid <= until)
             batches = [txid for txid in _txids(fields, "b:") if txid < until]
             kept = max(self._number(fields, "kept"), until)
             for at in range(0, max(1, len(gone), len(batches)), _AT_ONCE):
@@ -387,19 +374,12 @@ class RedisTransactionLog:
             (told,) = self._server.ask(write.packed(lease, self._writes))
             self._demand(lease, told)
 
-    def _demand_writing(self) -> None:
-        if self._reading:
-            raise LogError(f"{self._where} was opened to be read, and cannot be written")
-
     def _demand(self, lease: Lease, told: Sequence[bytes]) -> None:
         status, detail = str(told[0], "ascii"), str(told[1], "utf-8", "replace")
         if status == "GONE":
             raise self._gone()
         if status == "FENCED":
-            raise FencedError(
-                f"{self._where} was taken over by another driver (epoch {detail}, ours is {lease.epoch}); "
-                f"this one stops without writing"
-            )
+            raise self._taken_over(detail, lease)
         if status != "OK":
             what = f"it fell back to epoch {detail}" if status == "REWOUND" else f"{detail!r} is not what it was"
             raise LogError(
@@ -426,22 +406,10 @@ class RedisTransactionLog:
             raise self._corrupt(f"{field} is no number")
         return int(value)
 
-    def _json(self, text: bytes | str) -> Any:
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise self._corrupt(f"a field is not JSON: {error}") from error
-
     def _gone(self) -> LogError:
         return LogError(
             f"{self._where} is gone from its server, which was emptied or lost everything. Restore it from a copy, or "
             f"give up log and states together with topology.reset(name, log=...)"
-        )
-
-    def _corrupt(self, what: str) -> LogCorruptError:
-        return LogCorruptError(
-            f"{self._where} is damaged: {what}. Nothing was written. Restore it from a copy, "
-            f"or give up log and states together with topology.reset(name, log=...)"
         )
 
 
@@ -454,7 +422,7 @@ def _txids(fields: Fields, prefix: str) -> set[int]:
 
 
 def _text(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+    return compact(value).encode()
 
 
 def _size_text(outputs: Mapping[str, FrozenOutput]) -> bytes:
@@ -464,5 +432,5 @@ def _size_text(outputs: Mapping[str, FrozenOutput]) -> bytes:
 
 
 def _batch_text(txid: int, batch: BatchRecord) -> bytes:
-    plan = json.dumps(batch.plan, separators=(",", ":"))
+    plan = compact(batch.plan)
     return _text([plan, batch.time, batch.outline, batch_checksum(txid, plan, batch.time, batch.outline)])

@@ -4,17 +4,16 @@ import contextlib
 import logging
 import shutil
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trident.base.attempt import Lease
 from trident.base.errors import LogError, StateOwnedError, StateShapeError, TopologyActiveError, TopologyError
 from trident.base.names import did_you_mean
 from trident.base.step import user_level
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
 from trident.runtime import options, registry
+from trident.runtime.home import NoHome
 from trident.runtime.log import TransactionLog
 from trident.runtime.sqlite_log import SqliteLog
 from trident.runtime.start import LOG_FILE
@@ -26,19 +25,6 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Forsaken:
-    """The home of a state that is only opened to be dropped."""
-
-    folder: Path | None
-
-    def manifest(self) -> bytes | None:
-        return None
-
-    def publish(self, manifest: bytes, lease: Lease) -> None:
-        raise AssertionError("a state that is being dropped publishes nothing")
 
 
 def reset(
@@ -105,7 +91,7 @@ def _open(program: Program, name: str, folder: Path | None, until: contextlib.Ex
     for group in program.groups:
         for step in group.states:
             state = step.state.name
-            home = _Forsaken(None if folder is None else folder / "states" / state)
+            home = NoHome(None if folder is None else folder / "states" / state)
             stores[state] = step.state.factory.open(StateIdentity(name, state, ""), program.shapes[state], home)
             until.callback(stores[state].close)
     return stores
@@ -146,10 +132,8 @@ def _fence_file(path: Path, name: str) -> set[str]:
     except LogError as error:
         logger.warning("the log that is reset cannot be read: %s", error)
         return set()
-    try:
+    with contextlib.closing(log):
         return _fence(log)
-    finally:
-        log.close()
 
 
 def _fence(log: TransactionLog) -> set[str]:

@@ -1,12 +1,10 @@
 """The handle of a running topology, with the manners of PySpark's StreamingQuery."""
 
 import logging
-import shutil
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -296,8 +294,3 @@ def _set_event() -> threading.Event:
     event = threading.Event()
     event.set()
     return event
-
-
-def remove(folder: Path) -> None:
-    """Delete a run's temporary folder."""
-    shutil.rmtree(folder, ignore_errors=True)

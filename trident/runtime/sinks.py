@@ -6,17 +6,16 @@ What comes out here may come again: after a failure, a crash, a commit that was 
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
-
-import pyarrow as pa
 
 from trident.base.errors import LogError, MissingSessionError, OutputError, OutputUnavailableError, TridentError
 from trident.compiler.engine import Engine, Result
 from trident.compiler.program import Group
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.frames import Frames
-from trident.compiler.spark.freeze import read_frozen
+from trident.compiler.spark.freeze import read_whole
 from trident.compiler.spark.parquet import NEVER_PASSING
 from trident.plan.nodes import BestEffort, ForeachBatch, Sink, WriteParquet
 from trident.runtime.best_effort import BestEffortOutlet, Tells
@@ -51,6 +50,7 @@ class Outlets:
     ) -> None:
         self._tell, self._group = tell, group.name
         self._branches: list[BestEffortOutlet] = []
+        self._whole = partial(read_whole, folder)
         self._engine, self._folder, self._scratch, self._run = engine, folder, scratch, run
         self._frames: Frames | None = None
         self._outlets: dict[Sink, Outlet] = {}
@@ -85,7 +85,7 @@ class Outlets:
             workers = self._made if hasattr(self._engine, "frames") else None
             return ParquetOutlet(sink, self._run, self._folder, workers)
         if not sink.frame:
-            return _Handing(sink, lambda result: contextlib.nullcontext(_whole(result, self._folder)), self._run.found)
+            return _Handing(sink, lambda result: contextlib.nullcontext(self._whole(result)), self._run.found)
         if not hasattr(self._engine, "frames"):
             raise MissingSessionError(
                 f"{sink.step} ({sink.site.place}) hands DataFrames over, and there is no Spark session here; "
@@ -103,7 +103,7 @@ class Outlets:
             self._engine,
             scratch,
             self._run.epoch,
-            lambda result: _whole(result, self._folder),
+            self._whole,
             serve,
             self._tell,
             self._group,
@@ -164,9 +164,3 @@ class _Handing:
 def _failed(where: str, cause: BaseException, txid: int, attempt: int, kind: type[OutputError]) -> OutputError:
     what = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
     return kind(f"{where} raised {what}; it was called with batch {txid}, attempt {attempt}")
-
-
-def _whole(result: Result, folder: Path) -> pa.Table:
-    if isinstance(result, pa.Table):
-        return result
-    return pa.concat_tables([result.schema.empty_table(), *read_frozen(folder, result)])

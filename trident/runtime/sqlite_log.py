@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, LogCorruptError, LogError
+from trident.base.errors import LogError
 from trident.runtime.coordinator import History
 from trident.runtime.events import AttemptRecord, Positions
 from trident.runtime.frozen import FrozenOutput
 from trident.runtime.log import BatchRecord, Birth, Members, StreamRecord
-from trident.runtime.log_migration import FORMER_SQLITE, VERSION, batch_checksum, migrate
+from trident.runtime.log_base import LogBase, compact, trim_until
+from trident.runtime.log_migration import FORMER_SQLITE, batch_checksum, migrate
 
 FORMAT = "trident log 3"
 _CHECK_UP_TO = 64 << 20
@@ -49,16 +50,16 @@ CREATE TABLE states (name TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT
 """
 
 
-class SqliteLog:
+class SqliteLog(LogBase):
     """A topology's log in the file `path`, made if it is not there. Thread-safe.
 
     `reading`: only look, beside the driver that writes, or while none does. What would write is then a LogError.
     """
 
     def __init__(self, path: Path, topology: str, reading: bool = False) -> None:
+        super().__init__(f"the log {path}", "checkpointLocation", reading)
         self._path = path
         self._lock = threading.RLock()
-        self._reading = reading
         if reading:
             self._check(topology)
             return
@@ -92,7 +93,7 @@ class SqliteLog:
                     self._db.execute(statement)
                 self._db.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '')", (FORMAT, topology, uuid.uuid4().hex))
             elif "batches" in tables and "streams" not in tables:
-                migrate(self._db, f"the log {self._path}", TABLES, FORMAT)
+                migrate(self._db, self._where, TABLES, FORMAT)
             self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")
@@ -106,14 +107,11 @@ class SqliteLog:
             raise self._corrupt("it is a SQLite file, but not a log of ours")
         row = next(iter(self._rows("SELECT format, topology, uuid FROM meta")), None)
         if row is not None and row[0] == FORMER_SQLITE:
-            raise LogError(
-                f"the log {self._path} was written by version {VERSION}: start its topology once with this version, "
-                f"which brings it into today's format"
-            )
+            raise self._former()
         if row is None or row[0] != FORMAT:
             raise self._corrupt(f"its format is {row and row[0]!r}, this version reads {FORMAT!r}")
         if row[1] != topology:
-            raise LogError(f"the log {self._path} belongs to topology {row[1]!r}, not to {topology!r}")
+            raise LogError(f"{self._where} belongs to topology {row[1]!r}, not to {topology!r}")
         self._uuid: str = row[2]
 
     @property
@@ -148,9 +146,7 @@ class SqliteLog:
         committed, frozen = rows[0] if rows else (0, 0)
         kept = {row[0] for row in self._rows("SELECT txid FROM frozen WHERE grp = ? AND txid > ?", group, committed)}
         waiting = tuple(range(committed + 1, frozen + 1))
-        missing = [txid for txid in waiting if txid not in kept]
-        if missing:
-            raise self._corrupt(f"group {group!r} lacks the frozen content of batch {missing[0]}")
+        self._demand_complete(group, waiting, [txid in kept for txid in waiting])
         rows = self._rows("SELECT name, position FROM streams WHERE grp = ? AND active", group)
         return History(committed, {name: self._json(position) for name, position in rows}, waiting)
 
@@ -166,7 +162,9 @@ class SqliteLog:
         with self._write(lease, durable=True) as db:
             db.execute("DELETE FROM streams")
             db.execute("DELETE FROM outputs")
-            rows = [(name, s.group, _text(s.position), s.source, int(s.active)) for name, s in members.streams.items()]
+            rows = [
+                (name, s.group, compact(s.position), s.source, int(s.active)) for name, s in members.streams.items()
+            ]
             db.executemany("INSERT INTO streams VALUES (?, ?, ?, ?, ?)", rows)
             db.executemany("INSERT INTO outputs VALUES (?, ?)", members.outputs.items())
             founded = [(name, txid, txid, txid) for name, txid in members.founded.items()]
@@ -180,19 +178,14 @@ class SqliteLog:
         }
 
     def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
-        row = (group, txid, record.number, record.epoch, record.deaths, _text(dict(record.digests)))
+        row = (group, txid, record.number, record.epoch, record.deaths, compact(dict(record.digests)))
         with self._write(lease) as db:
             db.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def batch(self, group: str, txid: int) -> BatchRecord | None:
         query = "SELECT plan, time, outline, checksum FROM batches WHERE grp = ? AND txid = ?"
         rows = self._rows(query, group, txid)
-        if not rows:
-            return None
-        plan, time, outline, checksum = rows[0]
-        if batch_checksum(txid, plan, time, outline) != checksum:
-            raise self._corrupt(f"group {group!r}: the checksum of the plan of batch {txid} does not fit")
-        return BatchRecord(self._json(plan), time, outline)
+        return self._record(group, txid, *rows[0]) if rows else None
 
     def freeze(
         self,
@@ -203,7 +196,7 @@ class SqliteLog:
         positions: Positions,
         outputs: Mapping[str, FrozenOutput],
     ) -> None:
-        plan = _text(batch.plan)
+        plan = compact(batch.plan)
         row = (group, txid, plan, batch.time, batch.outline, batch_checksum(txid, plan, batch.time, batch.outline))
         with self._write(lease, durable=True) as db:
             db.execute("DELETE FROM attempts WHERE grp = ? AND txid <= ?", (group, txid))
@@ -212,7 +205,7 @@ class SqliteLog:
             ).rowcount
             if moved != 1:
                 raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
-            at = [(_text(position), name, group) for name, position in positions.items()]
+            at = [(compact(position), name, group) for name, position in positions.items()]
             db.executemany("UPDATE streams SET position = ? WHERE name = ? AND grp = ?", at)
             db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
             self._insert(db, group, txid, 1, outputs)
@@ -290,12 +283,7 @@ class SqliteLog:
                 "SELECT txid, sum(size) FROM frozen WHERE grp = ? AND txid <= ? GROUP BY txid ORDER BY txid DESC",
                 (group, needed),
             ).fetchall()
-            until, total = needed - min(keep_batches, len(sizes)), 0
-            for txid, size in sizes[:keep_batches]:
-                total += size
-                if total > keep_bytes:
-                    until = max(until, txid)
-                    break
+            until = trim_until(sizes, needed, keep_batches, keep_bytes)
             gone = db.execute(
                 "DELETE FROM frozen WHERE grp = ? AND txid <= ? RETURNING CASE WHEN files THEN body END", (group, until)
             ).fetchall()
@@ -325,8 +313,7 @@ class SqliteLog:
     @contextlib.contextmanager
     def _write(self, lease: Lease | None, durable: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction under the lease; durable ones reach the disk before this returns."""
-        if self._reading:
-            raise LogError(f"the log {self._path} was opened to be read, and cannot be written")
+        self._demand_writing()
         with self._lock, self._translated():
             if durable != self._sync_full:
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -347,17 +334,14 @@ class SqliteLog:
         """Refuse to go on with a file that nobody finds any more."""
         if _file_identity(self._path) != self._file:
             raise LogError(
-                f"the log {self._path} was removed or replaced while this driver runs: what it writes would be lost. "
+                f"{self._where} was removed or replaced while this driver runs: what it writes would be lost. "
                 f"It stops; put the checkpoint back, or give up log and states with topology.reset(name, ...)"
             )
 
     def _demand(self, lease: Lease) -> None:
         epoch, token = self._db.execute("SELECT epoch, token FROM meta").fetchone()
         if (epoch, token) != (lease.epoch, lease.token):
-            raise FencedError(
-                f"the log {self._path} was taken over by another driver (epoch {epoch}, ours is {lease.epoch}); "
-                f"this one stops without writing"
-            )
+            raise self._taken_over(epoch, lease)
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
         with self._lock, self._translated():
@@ -369,21 +353,9 @@ class SqliteLog:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise LogError(f"the log {self._path} cannot be used: {error}") from error
+            raise LogError(f"{self._where} cannot be used: {error}") from error
         except sqlite3.DatabaseError as error:
             raise self._corrupt(str(error)) from error
-
-    def _corrupt(self, what: str) -> LogCorruptError:
-        return LogCorruptError(
-            f"the log {self._path} is damaged: {what}. Nothing was written. Restore it from a copy, "
-            f"or give up log and states together with topology.reset(name, checkpointLocation)"
-        )
-
-    def _json(self, text: str) -> Any:
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise self._corrupt(f"a row is not JSON: {error}") from error
 
 
 def _look(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
@@ -407,10 +379,6 @@ def _look(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
 def _stand(path: Path) -> tuple[int, int]:
     stat = path.stat()
     return stat.st_mtime_ns, stat.st_size
-
-
-def _text(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:

@@ -34,7 +34,7 @@ from trident.runtime.log import TransactionLog
 from trident.runtime.options import at_least, demand_known, folder, seconds
 from trident.runtime.owner import demand_log_there, demand_own_folder
 from trident.runtime.parquet_outlet import RunIdentity
-from trident.runtime.running import RunningTopology, remove
+from trident.runtime.running import RunningTopology
 from trident.runtime.session import session_for
 from trident.runtime.settings import Settings
 from trident.runtime.sinks import HandOver, Outlets, no_sinks
@@ -124,7 +124,7 @@ def start_on(
     except BaseException:
         registry.release(name, None)
         if not lasting:
-            remove(base)
+            shutil.rmtree(base, ignore_errors=True)
         raise
 
 
@@ -132,23 +132,22 @@ def _start(
     topology: "TridentTopology", program: Program, settings: Settings, engine_of: Callable[[Settings], Engine]
 ) -> RunningTopology:
     """Everything that must be closed again if a later step fails is put on `undo`."""
-    undo: list[Callable[[], object]] = []
-    try:
+    with contextlib.ExitStack() as undo:
         log = _open_log(settings)
-        undo.append(log.close)
+        undo.callback(log.close)
         demand_own_folder(settings, log.uuid)
         begun = begin(program, log, settings)
         program = begun.program
         shutil.rmtree(settings.folder / SCRATCH, ignore_errors=True)
-        undo.append(functools.partial(_give_back, log, begun.lease))
-        undo.append(lambda: close_all(begun.stores))
+        undo.callback(_give_back, log, begun.lease)
+        undo.callback(close_all, begun.stores)
         _tell_warnings(begun, settings)
         statics = open_statics(program)
-        undo.append(lambda: close_statics(statics))
+        undo.callback(close_statics, statics)
         engine = engine_of(settings)
-        undo.append(engine.close)
+        undo.callback(engine.close)
         pool = Threads("trident-states", max(2, len(begun.stores)))
-        undo.append(functools.partial(pool.close, 0))
+        undo.callback(pool.close, 0)
         running = RunningTopology(topology, program, settings.name, log.uuid)
         trace = Trace(
             {"name": settings.name, "id": log.uuid, "runId": running.runId}, settings.clock, running.progress.tell
@@ -158,11 +157,11 @@ def _start(
 
         for group in program.groups:
             calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs)
-            undo.append(functools.partial(calls.close, 0))
+            undo.callback(calls.close, 0)
             sources = Sources(group.spouts, calls)
-            undo.append(sources.close)
+            undo.callback(sources.close)
             outlets.append(_outlets(group, settings, log, begun, engine, trace))
-            undo.append(outlets[-1].close)
+            undo.callback(outlets[-1].close)
             runs[group.name] = _group_run(
                 group, settings, log, begun, engine, pool, sources, trace, running, statics=statics, outlets=outlets[-1]
             )
@@ -171,7 +170,7 @@ def _start(
         def closing(written: bool) -> None:
             with contextlib.ExitStack() as last:  # each of them, whichever fails
                 if not settings.lasting:
-                    last.callback(remove, settings.folder.parent)
+                    last.callback(shutil.rmtree, settings.folder.parent, ignore_errors=True)
                 last.callback(log.close)
                 last.callback(_give_back, log, begun.lease)
                 last.callback(engine.close)
@@ -189,10 +188,7 @@ def _start(
             return LocalDRPC(program.requests, commits, compile, settings.messageTimeoutSecs)
 
         running._compose(runs, begun.stores, watch, trace, drpc, pool, closing, statics)
-    except BaseException:
-        for step in reversed(undo):
-            step()
-        raise
+        undo.pop_all()
     registry.enter(settings.name, running)
     watch.start()
     for run in runs.values():

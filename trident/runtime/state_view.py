@@ -105,7 +105,9 @@ class StateView:
         Source of the meaning: ``org.apache.storm.trident.state.map.ReadOnlyMapState.multiGet``.
         """
         if isinstance(keys, str | bytes | dict):
-            raise StateKeyError(f"state {self.name!r}: multiGet takes a list of keys, not the {_a(keys)} {keys!r}")
+            raise StateKeyError(
+                f"state {self.name!r}: multiGet takes a list of keys, not the {type(keys).__name__} {keys!r}"
+            )
         return self._read(list(keys))
 
     @property
@@ -253,7 +255,3 @@ class StateView:
                 f"state {self.name!r}: {error.value!r} ({type(error.value).__name__}) is no key; accepted is "
                 f"{self._keyed()}{f': {error.why}' if error.why else ''}"
             ) from None
-
-
-def _a(value: object) -> str:
-    return type(value).__name__

@@ -1,17 +1,16 @@
 """States that a run only reads: opened when it starts, each read by itself as of its own last committed batch."""
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateError, StateRecoveringError, StateShapeError
 from trident.base.values import type_name
 from trident.compiler.program import Program
 from trident.compiler.states.shapes import shape_of
 from trident.plan.nodes import StaticState
+from trident.runtime.home import NoHome
 from trident_state.store import Found, StateIdentity, StateKind, StateShape, Store
 
 _T = TypeVar("_T")
@@ -113,17 +112,3 @@ class OthersState:
         if any(marker is None for marker in markers):
             raise StateRecoveringError("a part of another topology's state is gone; its writer heals it")
         return min(marker for marker in markers if marker is not None)
-
-
-class NoHome:
-    """The home of a state that lives elsewhere."""
-
-    @property
-    def folder(self) -> Path | None:
-        return None
-
-    def manifest(self) -> bytes | None:
-        return None
-
-    def publish(self, manifest: bytes, lease: Lease) -> None:
-        raise AssertionError("a state that is only read publishes nothing")

@@ -58,25 +58,18 @@ class UserCode:
     def run_stage(self, stage: Stage, inputs: Mapping[Node, pa.Table], txid: int, epoch: int) -> StageResult:
         """Run a later stage in the commit turn."""
         attempt = TransactionAttempt(txid, self.tries, epoch)
-        return self._calls.do(
-            _COMMIT,
-            Subject(f"attempt {attempt} of stage {stage.number}", _sites_of(stage)),
-            partial(self._slots.run, stage, inputs, attempt),
-            self.tries,
-            partial(self._slots.cancel, attempt, stage.number),
-        )
+        subject = Subject(f"attempt {attempt} of stage {stage.number}", _sites_of(stage))
+        work = partial(self._slots.run, stage, inputs, attempt)
+        overrun = partial(self._slots.cancel, attempt, stage.number)
+        return self._calls.submit(_COMMIT, subject, work, self.tries, overrun).result()
 
     def answer(self, step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
         """Answer a query; see `AnswerQuery`."""
-        return self._do(step, as_of, partial(self._answer, step, table, as_of))
-
-    def update(self, step: Node, txid: int, work: Callable[[], T]) -> T:
-        """Make what a step's code makes of its state."""
-        return self._do(step, txid, work)
+        return self.call(step, as_of, partial(self._answer, step, table, as_of))
 
     def hand_over(self, sink: Sink, result: Result, txid: int) -> None:
         """Hand a batch over to an output."""
-        self._do(sink, txid, partial(self._hand_over, sink, result, txid), getattr(self._hand_over, "cancel", None))
+        self.call(sink, txid, partial(self._hand_over, sink, result, txid), getattr(self._hand_over, "cancel", None))
 
     def write(self, step: StateWriter, txid: int, work: Callable[[], T]) -> "Future[T]":
         """Have a state written: in a lane of its own where the store is the user's."""
@@ -86,9 +79,10 @@ class UserCode:
         subject = Subject(f"state {step.state.name!r}, batch {txid}", (site_of(make),))
         return self._calls.submit(STATE_LANE + step.state.name, subject, work, self.tries)
 
-    def _do(self, step: Node, txid: int, work: Callable[[], T], overrun: Callable[[], None] | None = None) -> T:
+    def call(self, step: Node, txid: int, work: Callable[[], T], overrun: Callable[[], None] | None = None) -> T:
+        """Call a step's code in the commit turn and wait for it; `overrun` as for `WatchedCalls.submit`."""
         subject = Subject(f"{step.step}, batch {txid}", sites_in([step]))
-        return self._calls.do(_COMMIT, subject, work, self.tries, overrun)
+        return self._calls.submit(_COMMIT, subject, work, self.tries, overrun).result()
 
 
 def sites_in(nodes: Iterable[Node]) -> tuple[CallSite, ...]:

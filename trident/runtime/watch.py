@@ -14,6 +14,9 @@ from trident_state.store import GroupStatus, Store
 
 logger = logging.getLogger(__name__)
 
+_SECONDS = 1.0
+"""Between two looks."""
+
 
 class Watch:
     """Looks at every fence and marker of a run. A later driver breaks the run; a rewound store is healed."""
@@ -24,13 +27,11 @@ class Watch:
         stores: Mapping[str, Store],
         log: TransactionLog,
         lease: Lease,
-        seconds: float = 1.0,
     ) -> None:
         self._runs = runs
         self._stores = stores
         self._log = log
         self._lease = lease
-        self._seconds = seconds
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="trident-watch", daemon=True)
 
@@ -43,7 +44,7 @@ class Watch:
             self._thread.join(timeout=5)
 
     def _loop(self) -> None:
-        while not self._over.wait(self._seconds):
+        while not self._over.wait(_SECONDS):
             try:
                 self.look()
             except Exception as error:

@@ -130,17 +130,6 @@ class WatchedCalls:
             self._calls.add(call)
         return future
 
-    def do(
-        self,
-        lane: str,
-        subject: Subject,
-        work: Callable[[], T],
-        tries: int = 0,
-        overrun: Callable[[], None] | None = None,
-    ) -> T:
-        """Run a user's code in its lane and wait for it; see `submit`."""
-        return self.submit(lane, subject, work, tries, overrun).result()
-
     def wait(self, future: "Future[T]") -> T:
         """Wait for a call before the group's loop, which checks the limits, has begun."""
         while True:

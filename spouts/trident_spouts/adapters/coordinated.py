@@ -5,11 +5,10 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import SpoutContractError
 from trident.base.types import arrow_schema
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
-from trident_spouts.usercode import call, emission_of, json_of
+from trident_spouts.usercode import call, emission_of, foreign, json_of
 
 
 class CoordinatedExecutor(SpoutExecutor):
@@ -53,8 +52,6 @@ class CoordinatedExecutor(SpoutExecutor):
 
     def _own(self, metadata: Metadata) -> Metadata:
         if not isinstance(metadata, dict) or "metadata" not in metadata:
-            raise SpoutContractError(
-                f"{self._name}: the log's metadata is none of its own ({metadata!r}); was it another spout before?"
-            )
+            raise foreign(self._name, metadata)
         inner: Metadata = metadata["metadata"]
         return inner

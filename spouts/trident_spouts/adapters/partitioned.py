@@ -9,7 +9,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident_spouts.emission import one_emission
 from trident_spouts.executor import Emission, Metadata
-from trident_spouts.usercode import call, emission_of, pair_of
+from trident_spouts.usercode import call, emission_of, foreign, pair_of
 
 Positions = dict[str, Metadata]
 """Positions by partition, of every partition ever seen: one that is away or emits nothing keeps its position."""
@@ -143,9 +143,7 @@ class _Partitions:
         if metadata is None:
             return {}
         if not isinstance(metadata, dict) or not isinstance(metadata.get("positions"), dict):
-            raise SpoutContractError(
-                f"{self._name}: the log's metadata is none of its own ({metadata!r}); was it another spout before?"
-            )
+            raise foreign(self._name, metadata)
         return dict(metadata["positions"])
 
 

@@ -42,7 +42,8 @@ class JsonFormat:
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
         """The tuples of these lines."""
         data = check_encoding(data, path, offset, self.encoding_errors)
-        fields = StructType([field for field in self.schema.fields if not self._is_corrupt(field)])
+        own = (CORRUPT,) if self.malformed == "keep" else ()
+        fields = StructType([field for field in self.schema.fields if field.name not in own])
         target = arrow_schema(fields)
         table = read_stretch_at_once(data, target)
         corrupt: list[str | None] | None = None
@@ -58,9 +59,6 @@ class JsonFormat:
         lines = (data[len(BOM) :] if offset == 0 and data.startswith(BOM) else data).split(b"\n")
         return sum(1 for line in lines if line.strip(_BLANK))
 
-    def _is_corrupt(self, field: StructField) -> bool:
-        return self.malformed == "keep" and field.name == CORRUPT
-
     def read_by_line(self, data: bytes, target: pa.Schema, path: str, offset: int) -> tuple[pa.Table, list[str | None]]:
         """The tuples line by line, and for each the line itself where it cannot be read."""
         rows: list[dict[str, Any]] = []
@@ -73,18 +71,14 @@ class JsonFormat:
                 corrupt.append(None)
             except ValueError as error:
                 if self.malformed == "fail":
-                    self._fail(path, offset, number, error)
+                    raise MalformedInputError(
+                        f"{path}:{_lines_before(path, offset) + number + 1}: {error}; "
+                        f'mend the line, or read with malformed="keep" to have such lines in the field {CORRUPT}'
+                    ) from None
                 rows.append({})
                 corrupt.append(line)
         columns = [to_arrow([row.get(field.name) for row in rows], field.type) for field in target]
         return pa.table(columns, schema=target), corrupt
-
-    @staticmethod
-    def _fail(path: str, offset: int, number: int, error: ValueError) -> NoReturn:
-        raise MalformedInputError(
-            f"{path}:{_lines_before(path, offset) + number + 1}: {error}; "
-            f'mend the line, or read with malformed="keep" to have such lines in the field {CORRUPT}'
-        ) from None
 
 
 def _lines_before(path: str, offset: int) -> int:

@@ -114,7 +114,8 @@ def read_parquet(path: str, schema: StructType) -> pa.Table:
 def _arrow_fields(found: pq.FileMetaData) -> pa.Schema:
     """The columns as Arrow types: dictionaries as their values, Spark's old 96-bit timestamps as instants."""
     plain = found.schema.to_arrow_schema().remove_metadata()
-    old = {found.schema.column(at).path for at in range(len(found.schema)) if _is_int96(found.schema.column(at))}
+    columns = [found.schema.column(at) for at in range(len(found.schema))]
+    old = {column.path for column in columns if column.physical_type == "INT96"}
     fields = []
     for field in plain:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
@@ -123,10 +124,6 @@ def _arrow_fields(found: pq.FileMetaData) -> pa.Schema:
             kind = pa.timestamp("us", "UTC" if instant else None)
         fields.append(pa.field(field.name, kind, field.nullable))
     return pa.schema(fields)
-
-
-def _is_int96(column: pq.ColumnSchema) -> bool:
-    return bool(column.physical_type == "INT96")
 
 
 def _readable(theirs: pa.DataType, ours: pa.DataType) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pyspark.sql.types import StringType, StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import SourceUnreadableError, SpoutContractError, TopologyError, TypeDeclarationError
+from trident.base.errors import SourceUnreadableError, TopologyError, TypeDeclarationError
 from trident.base.types import ddl, parse_schema
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_field
@@ -24,6 +24,7 @@ from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
 from trident_spouts.files.seen import Seen
 from trident_spouts.files.text import TextFormat
 from trident_spouts.rows import read_schema
+from trident_spouts.usercode import foreign
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -107,6 +108,7 @@ class FileSpout:
     completeAfterSecs: float
     _declared: StructType | None
     _told: list[StructType] = field(compare=False)
+    kind = SpoutKind.TRANSACTIONAL
 
     def __init__(
         self,
@@ -135,11 +137,6 @@ class FileSpout:
         set_(self, "completeAfterSecs", completeAfterSecs)
         set_(self, "_declared", _declared(format, schema, malformed))
         set_(self, "_told", [])
-
-    @property
-    def kind(self) -> SpoutKind:
-        """Transactional."""
-        return SpoutKind.TRANSACTIONAL
 
     @property
     def schema(self) -> StructType:
@@ -273,6 +270,4 @@ def _read(metadata: Metadata, key: str, read: Callable[[Any], _T]) -> _T:
     try:
         return read(metadata[key])  # type: ignore[index, call-overload]
     except (KeyError, TypeError, ValueError, zlib.error) as error:
-        raise SpoutContractError(
-            f"FileSpout: the log's metadata is none of its own ({error!r}); was it another spout before?"
-        ) from None
+        raise foreign("FileSpout", error) from None

@@ -4,23 +4,16 @@ import msgspec
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError
+from trident_state.header import Header
 from trident_state.store import GroupStatus, StateIdentity, StateKind, StateShape, StoreReport
 
 FORMAT = 1
 
 
-class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Meta(Header, frozen=True, forbid_unknown_fields=True):
     """A state in a map: its fence (epoch and token), its marker, and the txid that is open while a batch is written."""
 
-    format: int
-    topology: str
-    state: str
-    log: str
-    fingerprint: str
-    kind: StateKind
     values: str
-    epoch: int
-    token: str
     marker: int
     open: int | None
 
@@ -29,16 +22,8 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         cls, identity: StateIdentity, shape: StateShape, kind: StateKind, values: str, lease: Lease, birth: int
     ) -> "Meta":
         """That of a new state."""
-        whose = (identity.topology, identity.name, identity.log, shape.fingerprint, kind, values)
-        return cls(FORMAT, *whose, lease.epoch, lease.token, birth, None)
-
-    @property
-    def identity(self) -> StateIdentity:
-        return StateIdentity(self.topology, self.state, self.log)
-
-    @property
-    def lease(self) -> Lease:
-        return Lease(self.epoch, self.token)
+        whose = (identity.topology, identity.name, identity.log, shape.fingerprint, kind)
+        return cls(FORMAT, *whose, lease.epoch, lease.token, values, birth, None)
 
     @property
     def report(self) -> StoreReport:
@@ -57,9 +42,6 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def committed(self, txid: int) -> "Meta":
         return msgspec.structs.replace(self, marker=txid, open=None)
-
-    def encoded(self) -> bytes:
-        return msgspec.json.encode(self)
 
 
 def read_meta(text: bytes | None, where: str) -> Meta | None:

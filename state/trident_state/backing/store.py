@@ -15,15 +15,15 @@ from trident.base.errors import (
     StateClosedError,
     StateCorruptError,
     StateOwnedError,
-    StateShapeError,
     StateUnavailableError,
 )
 from trident_state.backing.calls import Calls
 from trident_state.backing.maps import RULES
 from trident_state.backing.meta import Meta, read_meta
 from trident_state.backing.protocol import META, BackingMap
-from trident_state.binary import in_halves, together
+from trident_state.binary import in_halves, replaced, together
 from trident_state.demands import (
+    demand_as_created,
     demand_fitting,
     demand_newest,
     demand_none_later,
@@ -91,7 +91,7 @@ class BackingStore:
     def report(self) -> StoreReport:
         meta = self._meta()
         if meta is not None:
-            self._demand_form(meta)
+            demand_as_created(self._where, "values", meta.values, self._form)
             return meta.report
         if self._calls.listed and self._calls.keys():
             raise StateOwnedError(
@@ -144,9 +144,7 @@ class BackingStore:
         rows = pa.array(moved)
         base = turn.base.take(rows)
         after = combined(self._shape.combine, base, update.part(part)[1].take(rows), self._where)
-        place = np.arange(len(stored.txids))
-        place[moved] = len(place) + np.arange(len(after))
-        values = pa.concat_arrays([stored.values, after]).take(pa.array(place))
+        values = replaced(stored.values, moved, after)
         written = self._records.pack(update.txid, after, base).to_pylist()
         return _Change((part.start + moved).tolist(), written, values)
 
@@ -272,14 +270,6 @@ class BackingStore:
             raise StateOwnedError(
                 f"{self._where}: its map holds state {meta.state!r} of topology {meta.topology!r}; nothing was "
                 f"touched. Give each state a map of its own: the maker of the map is told which one is asked for"
-            )
-
-    def _demand_form(self, meta: Meta) -> None:
-        if meta.values != self._form:
-            raise StateShapeError(
-                f"{self._where} was created with values={meta.values}, and is declared with values={self._form}; "
-                f"declare it as it was, or give the new one another name=, or let it begin anew (dropState), or reset "
-                f"the topology; to keep its values, export them first"
             )
 
     def _demand_turn(self, text: bytes | None, lease: Lease, txid: int) -> Meta:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident_state.binary import one_chunk
+from trident_state.binary import known_rows, one_chunk
 
 Slots = npt.NDArray[np.int64]
 _Bits = npt.NDArray[Any]
@@ -52,9 +52,7 @@ class Column:
 
     def pack(self, array: pa.Array) -> Cells:
         """An Arrow array of this type as cells."""
-        valid = np.ones(len(array), np.bool_)
-        if array.null_count:
-            valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+        valid = known_rows(array)
         if not self.fixed:
             return Cells(np.fromiter(array.to_pylist(), np.object_, len(array)), valid)
         if self._boolean:

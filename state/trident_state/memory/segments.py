@@ -11,15 +11,15 @@ import secrets
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError, StateLostError
+from trident.base.files import Summed, fsync_folder, make_folder
 from trident_state.expiry import Expiry
-from trident_state.store import StateIdentity, StateKind
+from trident_state.header import Header
 
 FORMAT = 1
 
@@ -37,37 +37,17 @@ class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checksum: int
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A state as it stood after batch `txid`: the segments, later ones over earlier ones, and what it had forgotten.
 
     `ttl` is what its driver forgets by, for those who follow it; `most` was of a kind of state that there is no more.
     """
 
-    format: int
-    topology: str
-    state: str
-    log: str
-    fingerprint: str
-    kind: StateKind
-    epoch: int
-    token: str
     txid: int
     segments: tuple[Segment, ...]
     expiry: Expiry = Expiry()
     ttl: float | None = None
     most: int | None = None
-
-    @property
-    def identity(self) -> StateIdentity:
-        return StateIdentity(self.topology, self.state, self.log)
-
-    @property
-    def lease(self) -> Lease:
-        """Of the driver that published it."""
-        return Lease(self.epoch, self.token)
-
-    def encoded(self) -> bytes:
-        return msgspec.json.encode(self)
 
 
 def read_manifest(text: bytes, where: str) -> Manifest:
@@ -92,10 +72,10 @@ def write_segment(folder: Path, lease: Lease, since: int, txid: int, batches: It
     make_folder(folder)
     name = f"{txid}-{lease.epoch}-{secrets.token_hex(4)}.arrow"
     path = folder / name
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         with open(os.open(path, flags, 0o600), "wb") as file:
-            sink = _Sink(file)
+            sink = Summed(file)
             rows = _write_batches(sink, batches)
             file.flush()
             os.fsync(file.fileno())
@@ -148,44 +128,7 @@ def strays(folder: Path, manifest: Manifest | None, epoch: int | None) -> list[s
     ]
 
 
-def make_folder(folder: Path) -> None:
-    """The folder, if need be with those above it, durably; nobody else may look into it."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        fsync_folder(folder.parent)
-
-
-def fsync_folder(folder: Path) -> None:
-    """Make the folder's list of files durable."""
-    if os.name == "nt":
-        return  # Windows neither allows nor needs it
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-class _Sink:
-    """A file that counts and sums up what is written to it."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.bytes = 0
-        self.checksum = 0
-        self.closed = False
-
-    def write(self, data: bytes) -> int:
-        self.checksum = zlib.crc32(data, self.checksum)
-        self.bytes += len(data)
-        return self._file.write(data)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-
-def _write_batches(sink: _Sink, batches: Iterable[pa.RecordBatch]) -> int:
+def _write_batches(sink: Summed, batches: Iterable[pa.RecordBatch]) -> int:
     rows, writer = 0, None
     for batch in batches:
         if writer is None:

@@ -12,21 +12,17 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
-from trident.base.errors import (
-    FencedError,
-    StateFullError,
-    StateOwnedError,
-)
-from trident_state.binary import in_halves, together
+from trident.base.errors import FencedError, StateFullError, StateOwnedError
+from trident_state.binary import in_halves, replaced, together
 from trident_state.demands import (
     demand_fitting,
+    demand_named_once,
     demand_newest,
     demand_none_later,
     demand_not_beyond,
     demand_reached,
     demand_turn,
     encoded_keys,
-    named_twice,
 )
 from trident_state.expiry import Expiry, kept
 from trident_state.keys import decode_keys, hash_keys
@@ -187,10 +183,13 @@ class MemoryStore:
                 return Applied(read_again(self, update) if values else None, 0, len(update.deltas))
             expiry = self._expiry.after(update.txid, update.time, update.life(self._ttl), self._where)
             changes = self._changes(entries, update, expiry)
-            if not self._has_room(entries, changes) and self._collect():
+            full = self._full(entries, changes)
+            if full is not None and self._collect():
                 entries = self._ready()
                 changes = self._changes(entries, update, expiry)
-            self._demand_room(entries, changes)
+                full = self._full(entries, changes)
+            if full is not None:
+                raise full
             self._opened = update.txid
             for change in changes:
                 self._write(entries, change)
@@ -221,9 +220,7 @@ class MemoryStore:
     def _change(self, entries: Entries, update: Update, expiry: Expiry, part: slice) -> _Change:
         keys, deltas = update.part(part)
         encoded, hashes = self._encoded(keys)
-        ordered = np.sort(hashes)
-        if (ordered[1:] == ordered[:-1]).any() and len(encoded.unique()) != len(encoded):
-            raise named_twice(self._where, update.txid)
+        demand_named_once(self._where, encoded, hashes, update.txid)
         slots = entries.index.keys.find(encoded, hashes)
         before = entries.take(slots)
         demand_none_later(self._where, before.txids, self._marker, update.txid)
@@ -236,9 +233,7 @@ class MemoryStore:
         # a commit of this very batch was interrupted: what it wrote stays, the rest follows
         some = pa.array(rows)
         after = self._combined(stored.take(some), deltas.take(some))
-        place = np.arange(len(slots))
-        place[rows] = len(slots) + np.arange(len(rows))
-        whole = pa.concat_arrays([stored, after]).take(pa.array(place))
+        whole = replaced(stored, rows, after)
         left = before[rows]
         moved = _moved(entries, left, after, update.txid, expiry.before)
         return _Change(encoded.take(some), hashes[rows], slots[rows], left, moved, whole)
@@ -272,20 +267,17 @@ class MemoryStore:
         before = (-1 if self._marker is None else self._marker) - 1
         return before if self._snapshots.folder is None else min(before, self._snapshots.whole())
 
-    def _has_room(self, entries: Entries, changes: list[_Change]) -> bool:
+    def _full(self, entries: Entries, changes: list[_Change]) -> StateFullError | None:
+        """What is wrong where these changes go beyond the room there is."""
         if self._max_bytes is None:
-            return True
-        growth = _growth(entries, changes)
-        return growth <= 0 or entries.bytes + growth <= self._max_bytes
-
-    def _demand_room(self, entries: Entries, changes: list[_Change]) -> None:
-        if not self._has_room(entries, changes):
-            assert self._max_bytes is not None
-            growth = _growth(entries, changes)
-            raise StateFullError(
-                f"{self._where} holds {entries.bytes:,} bytes in {len(entries):,} keys; {growth:,} more for this batch "
-                f"go beyond maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes or use RedisMapState"
-            )
+            return None
+        growth = sum(entries.growth(change.encoded, change.before, change.after) for change in changes)
+        if growth <= 0 or entries.bytes + growth <= self._max_bytes:
+            return None
+        return StateFullError(
+            f"{self._where} holds {entries.bytes:,} bytes in {len(entries):,} keys; {growth:,} more for this batch "
+            f"go beyond maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes or use RedisMapState"
+        )
 
     def _encoded(self, keys: pa.Table) -> tuple[pa.Array, Hashes]:
         encoded = encoded_keys(self._where, self._shape, keys)
@@ -307,7 +299,7 @@ class MemoryStore:
         marker = self._demand_reached(asOf)  # before the look-up, which must see the keys of that batch
         entries = self._ready()
         slots = entries.index.keys.find(encoded, hashes)
-        return Found(self._visible(entries, slots, asOf), marker if asOf is None or not self._versioned else asOf)
+        return Found(self._visible(entries, slots, asOf), marker if asOf is None or not entries.versioned else asOf)
 
     def scan(self, asOf: int | None, pageRows: int = 10_000, time: float | None = None) -> Iterator[pa.Table]:
         self._ready()
@@ -353,10 +345,6 @@ class MemoryStore:
         if asOf is not None:
             demand_reached(self._where, marker, asOf)
         return marker
-
-    @property
-    def _versioned(self) -> bool:
-        return self._kind is not StateKind.NON_TRANSACTIONAL
 
     # --- snapshots -------------------------------------------------------------------------------------------
 
@@ -462,10 +450,6 @@ class MemoryStore:
 
 def _in_a_thread(name: str, work: Callable[[], None]) -> None:
     threading.Thread(target=work, name=name, daemon=True).start()
-
-
-def _growth(entries: Entries, changes: list[_Change]) -> int:
-    return sum(entries.growth(change.encoded, change.before, change.after) for change in changes)
 
 
 def _moved(entries: Entries, before: Triples, after: pa.Array, txid: int, forgotten: int) -> Triples:

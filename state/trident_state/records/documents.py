@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import StateCorruptError, StateValueError
-from trident_state.binary import joined
+from trident_state.binary import joined, known_rows
 from trident_state.encoding import is_bytes, is_list, is_text
 from trident_state.records.triples import Triples
 
@@ -48,7 +48,7 @@ class Documents:
 
     def unpack(self, records: pa.Array) -> Triples:
         """What stands in these texts; a null is a key that is not there."""
-        there = records.is_valid().to_numpy(zero_copy_only=False)
+        there = known_rows(records)
         try:
             found = [self._decoder.decode(text) for text in records.to_pylist() if text is not None]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

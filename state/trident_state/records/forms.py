@@ -28,6 +28,7 @@ from trident_state.binary import (
     columns_of,
     gathered,
     joined,
+    known_rows,
     lengths_of,
     one_chunk,
     rows_of,
@@ -101,7 +102,7 @@ class FixedRecords:
         return rows_of(columns_of(flags, txids, self.slots(prevs), self.slots(values)))
 
     def unpack(self, records: pa.Array) -> Triples:
-        there = _there(records)
+        there = known_rows(records)
         data, offsets = buffers_of(records)
         if (offsets[1:] - offsets[:-1] != self.width * there).any():  # a null has no bytes
             raise StateCorruptError(f"a record is not {self.width} bytes long")
@@ -129,22 +130,13 @@ class FixedRecords:
         """The values as 8-byte numbers, null as 0."""
         if kinds.is_floating(self.kind):
             return np.asarray(numbers_of(column.cast(pa.float64()), np.float64))
-        if kinds.is_boolean(self.kind):
-            column = column.cast(pa.uint8())
-        elif kinds.is_date(self.kind):
-            column = column.cast(pa.date32()).cast(pa.int32())
         return integers_of(column)
 
     def _column(self, slots: Bytes, null: npt.NDArray[np.bool_]) -> pa.Array:
         slots = np.ascontiguousarray(slots)
         if kinds.is_floating(self.kind):
             return pa.array(slots.view("<f8")[:, 0], mask=null).cast(self.kind, safe=False)
-        numbers = slots.view("<i8")[:, 0]
-        if kinds.is_boolean(self.kind):
-            return pa.array(numbers != 0, mask=null)
-        if kinds.is_date(self.kind):
-            return of_integers(numbers, pa.int32(), null).cast(pa.date32()).cast(self.kind)
-        return of_integers(numbers, self.kind, null)
+        return of_integers(slots.view("<i8")[:, 0], self.kind, null)
 
 
 @dataclass(frozen=True)
@@ -165,7 +157,7 @@ class PackedRecords:
 
     def unpack(self, records: pa.Array) -> Triples:
         found = self._triples(records.drop_null() if records.null_count else records)
-        return found.spread(_there(records)) if records.null_count else found
+        return found.spread(known_rows(records)) if records.null_count else found
 
     def _triples(self, records: pa.Array) -> Triples:
         if self.bare:
@@ -187,14 +179,7 @@ class PackedRecords:
 
 def nulls_of(column: pa.Array) -> npt.NDArray[np.uint8]:
     """1 for each null."""
-    if column.null_count == 0:
-        return np.zeros(len(column), np.uint8)
-    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.uint8)
-
-
-def _there(records: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which records are no null."""
-    return np.asarray(nulls_of(records) == 0)
+    return (~known_rows(column)).view(np.uint8)
 
 
 def unpacked(form: Records, records: Sequence[bytes | None], where: str) -> Triples:

@@ -5,6 +5,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trident_state.binary import spread
+
 NOTHING = -1
 """The txid of a key that is not there."""
 
@@ -23,10 +25,9 @@ class Triples(msgspec.Struct, frozen=True):
 
     def spread(self, there: npt.NDArray[np.bool_]) -> "Triples":
         """These triples at the rows that are there, nothing between them."""
-        place = pa.array(np.cumsum(there) - 1, mask=~there)
         txids = np.full(len(there), NOTHING, np.int64)
         txids[there] = self.txids
-        return Triples(txids, self.values.take(place), self.prevs.take(place))
+        return Triples(txids, spread(there, self.values), spread(there, self.prevs))
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Triples":
         """These rows, in this order."""

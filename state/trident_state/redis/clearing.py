@@ -4,7 +4,6 @@ from collections import deque
 
 import numpy as np
 import pyarrow as pa
-import redis
 
 from trident.base.attempt import Lease
 from trident_state.binary import lengths_of, with_lengths
@@ -57,11 +56,7 @@ class Clearing:
                 counts = np.array(chunk.counts, "<u4").tobytes()
                 requests.append(call(CLEAR, names, *fence, counts, fields[chunk.rows], *how))
         for reply in self._link.exchange(requests):
-            if isinstance(reply, redis.exceptions.NoScriptError):
-                self._link.load()
-                return False
-            self._link.demand(reply)
-            if reply[0] != b"OK":  # whoever writes next is told why
+            if not self._link.consents(reply):
                 return False
         self._waiting.popleft()
         return True

@@ -1,6 +1,7 @@
 """Which servers there are: one, or the masters of a Redis Cluster."""
 
 import threading
+from contextlib import closing
 
 from trident.base.errors import StateError, StateUnavailableError
 from trident_state.redis.address import Address
@@ -68,11 +69,8 @@ class Servers:
             raise StateError(f"{self.where}: {error}") from error
 
     def _told_by(self, server: Address) -> Slots:
-        connection = Connection(server, self.where)
-        try:
+        with closing(Connection(server, self.where)) as connection:
             info = demand(connection.ask(command(b"INFO"))[0], self.where, server)
             if parse_info(info).get("cluster_enabled") != "1":
                 return Slots.alone(server)
             return Slots.told(demand(connection.ask(command(b"CLUSTER", b"SLOTS"))[0], self.where, server), server)
-        finally:
-            connection.close()

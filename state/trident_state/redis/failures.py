@@ -27,8 +27,7 @@ def demand(reply: Reply, where: str, address: Address) -> Reply:
 def demand_all(replies: Iterable[Reply], where: str, address: Address) -> None:
     """None of these replies may be an error."""
     for reply in replies:
-        if isinstance(reply, redis.RedisError):
-            raise failure(where, address, reply)
+        demand(reply, where, address)
 
 
 def unavailable(where: str, address: Address, reason: object) -> StateUnavailableError:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from trident.base.errors import StateOwnedError, StateShapeError
+from trident_state.demands import demand_as_created
 from trident_state.redis.layout import Layout
 from trident_state.redis.link import Links, Reply
 from trident_state.redis.meta import FORMAT, Meta, parse_meta, read_meta
@@ -36,8 +37,8 @@ class Findings:
         metas = self._metas(names, kinds, read)
         found = [meta for meta in metas if meta is not None]
         for meta in found:
-            self._demand("values", meta.values, self._form)
-            self._demand("groups", meta.groups, str(layout.groups))
+            demand_as_created(self._where, "values", meta.values, self._form)
+            demand_as_created(self._where, "groups", meta.groups, str(layout.groups))
         if found:
             self.layout = layout.with_buckets(found[0].bucket_count(self._where))
         if self.layout is not layout:
@@ -108,21 +109,13 @@ class Findings:
             raise self._foreign(name, f"belongs to state {meta.state!r} of topology {meta.topology!r}")
         return meta
 
-    def _demand(self, option: str, stored: str | None, declared: str) -> None:
-        if stored != declared:
-            raise StateShapeError(
-                f"{self._where} was created with {option}={stored}, and is declared with {option}={declared}; "
-                f"declare it as it was, or give the new one another name=, or let it begin anew (dropState), or reset "
-                f"the topology; to keep its values, export them first"
-            )
-
     def _demand_empty(self, there: set[bytes]) -> None:
         """No meta hash: then no bucket either, and none of the same state in another number of groups. Nobody else is
         to ask for that one: a cluster keeps it in another slot, which may be on its way or gone."""
         if there:
             raise self._foreign(min(there), "is there without the state's meta hash")
         for other in self._found([self.layout.other_meta()]):
-            self._demand("groups", other.groups, str(self.layout.groups))
+            demand_as_created(self._where, "groups", other.groups, str(self.layout.groups))
 
     def _foreign(self, name: bytes, what: str) -> StateOwnedError:
         return StateOwnedError(

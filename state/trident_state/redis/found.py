@@ -1,6 +1,7 @@
 """States on a server that are found by their names, with no topology at hand: their meta hashes tell everything."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from trident.base.errors import StateCorruptError, StateOwnedError, StateShapeError, StateUnavailableError
@@ -47,8 +48,8 @@ def find_state(address: Address, prefix: str, topology: str, state: str) -> Foun
     """The state of this name, None where there is none. Raises StateError and its kinds."""
     where = f"state {state!r}"
     servers = Servers(address, where)
-    links, failed = Links(servers, address.socket_timeout), None
-    try:
+    failed: StateUnavailableError | None = None
+    with closing(Links(servers, address.socket_timeout)) as links:
         for groups in (1, 2):  # one by one: a cluster may keep them on two servers, and it is needed in one place only
             name = Layout(prefix, StateIdentity(topology, state, ""), 2, groups).meta(0)
             try:
@@ -60,8 +61,6 @@ def find_state(address: Address, prefix: str, topology: str, state: str) -> Foun
                 continue
             if not meta.absent:
                 return _read(address, prefix, name, meta)
-    finally:
-        links.close()
     if failed is not None:
         raise failed
     return None
@@ -71,14 +70,11 @@ def find_rest(address: Address, prefix: str, topology: str, state: str) -> Found
     """The same of a state whose first group is gone: any other one tells as much. The server's user needs the right to
     SCAN."""
     where = f"state {state!r}"
-    links = Links(Servers(address, where), address.socket_timeout)
-    try:
+    with closing(Links(Servers(address, where), address.socket_timeout)) as links:
         for name in _scan(Servers(address, where), where, f"{prefix}:{{{topology}/{state}/*}}:m"):
             meta = parse_meta(links.exchange([read_meta(bulks([name]))])[0])
             if not meta.absent:
                 return _read(address, prefix, name, meta)
-    finally:
-        links.close()
     return None
 
 
@@ -86,12 +82,9 @@ def find_states(address: Address, prefix: str, topology: str | None = None) -> I
     """All states under a prefix (of one topology), in no order. The server's user needs the right to SCAN."""
     where = f"the states under {prefix!r}"
     Layout(prefix, StateIdentity(topology or "any", "any", ""), 1, 1)  # refuses a prefix that is none
-    links = Links(Servers(address, where), address.socket_timeout)
-    try:
+    with closing(Links(Servers(address, where), address.socket_timeout)) as links:
         names = sorted(set(_scan(Servers(address, where), where, f"{prefix}:{{{topology or '*'}/*}}:m")))
         replies = links.exchange([read_meta(bulks([name])) for name in names])
-    finally:
-        links.close()
     for name, meta in zip(names, map(parse_meta, replies), strict=True):
         first = name.endswith((b"/0}:m",)) or meta.groups == "1"
         if not meta.absent and meta.identity is not None and first:
@@ -100,8 +93,7 @@ def find_states(address: Address, prefix: str, topology: str | None = None) -> I
 
 def _scan(servers: Servers, where: str, pattern: str) -> Iterator[bytes]:
     for server in servers.slots().servers:
-        connection = Connection(server, where)
-        try:
+        with closing(Connection(server, where)) as connection:
             cursor = b"0"
             while True:
                 asked = command(b"SCAN", cursor, b"MATCH", pattern.encode(), b"COUNT", b"%d" % _SCAN_COUNT)
@@ -109,8 +101,6 @@ def _scan(servers: Servers, where: str, pattern: str) -> Iterator[bytes]:
                 yield from names
                 if cursor == b"0":
                     break
-        finally:
-            connection.close()
 
 
 def _read(address: Address, prefix: str, name: bytes, meta: Meta) -> FoundState:

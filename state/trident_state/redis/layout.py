@@ -43,7 +43,8 @@ class Layout:
 
     def base(self, group: int) -> str:
         """What all keys of a group begin with."""
-        return f"{self.prefix}:{{{self._tag(group)}}}"
+        tag = f"{self.identity.topology}/{self.identity.name}{'' if self.groups == 1 else f'/{group}'}"
+        return f"{self.prefix}:{{{tag}}}"
 
     def meta(self, group: int) -> bytes:
         """The meta hash of a group."""
@@ -84,13 +85,8 @@ class Layout:
 
     def other_meta(self) -> bytes:
         """Where the first meta hash would be if the state had been created in one group, or in several."""
-        tag = f"{self.identity.topology}/{self.identity.name}{'/0' if self.groups == 1 else ''}"
-        return f"{self.prefix}:{{{tag}}}:m".encode()
+        return replace(self, groups=2 if self.groups == 1 else 1).meta(0)
 
     def with_buckets(self, buckets: int) -> "Layout":
         """The same state with another number of buckets."""
         return self if buckets == self.buckets else replace(self, buckets=buckets)
-
-    def _tag(self, group: int) -> str:
-        tag = f"{self.identity.topology}/{self.identity.name}"
-        return tag if self.groups == 1 else f"{tag}/{group}"

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
+import redis
+
 from trident.base.errors import StateUnavailableError
 from trident_state.redis.address import Address
 from trident_state.redis.cluster import Servers
@@ -109,6 +111,14 @@ class Link:
     def demand(self, reply: Reply) -> Reply:
         """The reply, unless it is an error."""
         return demand(reply, self._servers.where, self._servers.address)
+
+    def consents(self, reply: Reply) -> bool:
+        """Whether a script has done what is only worth trying: not where the server had forgotten it, and is told the
+        scripts again, nor where it refused, which whoever writes next is told."""
+        if isinstance(reply, redis.exceptions.NoScriptError):
+            self.load()
+            return False
+        return bool(self.demand(reply)[0] == b"OK")
 
     def close(self) -> None:
         """Let go of all connections."""

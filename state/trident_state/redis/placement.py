@@ -11,11 +11,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trident.base.errors import StateValueError
 from trident_state.binary import lengths_of
-from trident_state.demands import named_twice
+from trident_state.demands import demand_named_once
 from trident_state.keys import hash_keys
 from trident_state.redis.layout import Layout
 
@@ -131,9 +130,7 @@ def place(encoded: pa.Array, layout: Layout) -> Placement:
 def place_distinct(encoded: pa.Array, layout: Layout, where: str, txid: int) -> Placement:
     """The same; StateValueError where a key comes twice or is too long for the server."""
     hashes = hash_keys(encoded)
-    ordered = np.sort(hashes)
-    if np.any(ordered[1:] == ordered[:-1]) and pc.count_distinct(encoded).as_py() < len(encoded):
-        raise named_twice(where, txid)
+    demand_named_once(where, encoded, hashes, txid)
     if int(lengths_of(encoded).max(initial=0)) > _MAX_FIELD:
         raise StateValueError(f"{where}: a key of batch {txid} has more than {_MAX_FIELD} bytes; nothing was applied")
     return Placement(encoded, hashes, layout)

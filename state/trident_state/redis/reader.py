@@ -92,7 +92,7 @@ class Reader:
             metas, replies = self._snapshot(keys.layout, reads)
             as_ofs.append(self._check(keys.layout, metas, asOf, lease))
             found = [record for reply in replies for record in reply]
-            sizes = [(bucket // keys.layout.per_group, n) for bucket, n in _counted(runs)]
+            sizes = [(bucket // keys.layout.per_group, rows.stop - rows.start) for bucket, rows in runs]
             gone = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
             parts.append(self._values(unpacked(self._records, found, self._where), asOf, gone))
         return pa.concat_arrays(parts), min(as_ofs)
@@ -209,10 +209,6 @@ class Reader:
         if found is None or found.epoch < ours.epoch:
             raise StateRecoveringError(f"{self._where}: the server has lost our fence (epoch {ours.epoch})")
         raise SnapshotMovedError(f"{self._where}: another driver has taken it over (epoch {found.epoch})")
-
-
-def _counted(runs: list[tuple[int, slice]]) -> list[tuple[int, int]]:
-    return [(bucket, rows.stop - rows.start) for bucket, rows in runs]
 
 
 def _hscan(name: bytes, cursor: bytes) -> bytes:

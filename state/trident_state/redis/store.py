@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateUnavailableError
-from trident_state.binary import in_halves, together
+from trident_state.binary import in_halves, spread, together
 from trident_state.demands import demand_fitting, encoded_keys
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types
@@ -30,7 +30,7 @@ from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.sweep import AT_ONCE, Sweeper
 from trident_state.redis.verdicts import Answer, refusal
 from trident_state.redis.wire import bulks, call, command
-from trident_state.redis.writer import Task, Writer, spread
+from trident_state.redis.writer import Task, Writer
 from trident_state.store import (
     Applied,
     Found,
@@ -271,21 +271,27 @@ class RedisStore:
         return None if before is None else before.after(txid, time, self._ttl, self._where).cutoff
 
     def scan(self, asOf: int | None, pageRows: int = 10_000, cutoff: int | None = None) -> Iterator[pa.Table]:
-        layout, metas = self._with_layout(self._reader.current)
-        try:
-            yield from self._reader.scan(layout, metas, asOf, self._lease, pageRows, cutoff=cutoff)
-        except LayoutChanged:
-            self._known = None
-            raise SnapshotMovedError(f"{self._where} was dropped and created again while it was scanned") from None
+        yield from self._pages(asOf, self._lease, pageRows, cutoff=cutoff)
 
     def scan_by_page(self, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
         """Like `scan`, for readers who cannot hold commits back: each page is as of the last txid that all groups had
         committed when it was read, and that comes with it."""
         turns = list[int]()
+        for page in self._pages(None, None, pageRows, turns):
+            yield turns[-1], page
+
+    def _pages(
+        self,
+        asOf: int | None,
+        lease: Lease | None,
+        rows: int,
+        turns: list[int] | None = None,
+        cutoff: int | None = None,
+    ) -> Iterator[pa.Table]:
+        """See `Reader.scan`."""
         layout, metas = self._with_layout(self._reader.current)
         try:
-            for page in self._reader.scan(layout, metas, None, None, pageRows, turns):
-                yield turns[-1], page
+            yield from self._reader.scan(layout, metas, asOf, lease, rows, turns, cutoff)
         except LayoutChanged:
             self._known = None
             raise SnapshotMovedError(f"{self._where} was dropped and created again while it was scanned") from None
@@ -310,7 +316,7 @@ class RedisStore:
         (reply,) = self._link.exchange([call(DROP, [bulks([name]) for name in names], *fence)])
         self._link.demand(reply)
         if reply[0] != b"OK":
-            raise refusal(Answer.of(reply), lease, None, self._where)
+            raise refusal(Answer.of(reply), lease, 0, self._where)
 
     def close(self) -> None:
         self._links.close()

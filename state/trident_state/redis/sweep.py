@@ -2,8 +2,6 @@
 
 import math
 
-import redis
-
 from trident.base.attempt import Lease
 from trident_state.redis.layout import Layout
 from trident_state.redis.link import Link
@@ -43,11 +41,7 @@ class Sweeper:
             requests.append(call(SWEEP, names, *fence, cursor, b"%d" % FIELDS, self._form))
         gone = 0
         for bucket, reply in zip(buckets, self._link.exchange(requests), strict=True):
-            if isinstance(reply, redis.exceptions.NoScriptError):
-                self._link.load()
-                break
-            self._link.demand(reply)
-            if reply[0] != b"OK":  # whoever writes next is told why
+            if not self._link.consents(reply):
                 break
             self._cursors[bucket] = reply[1]
             gone += int(reply[2])
@@ -57,7 +51,5 @@ class Sweeper:
         """The bucket whose turn it is: the same as long as it is not done with."""
         if self._cursors.get(self._bucket, b"0") == b"0":
             self._cursors.pop(self._bucket, None)
-            self._bucket = (self._bucket + 1) % layout.buckets
-            return self._bucket
         self._bucket = (self._bucket + 1) % layout.buckets
         return self._bucket

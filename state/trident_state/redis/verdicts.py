@@ -32,7 +32,7 @@ class Answer:
         return cls(*[part.decode("utf-8", "replace") for part in reply])
 
 
-def refusal(answer: Answer, lease: Lease, txid: int | None, where: str) -> StateError | FencedError | LogMismatchError:
+def refusal(answer: Answer, lease: Lease, txid: int, where: str) -> StateError | FencedError | LogMismatchError:
     """The error that a refused script call is."""
     marker = int(answer.marker) if answer.marker.lstrip("-").isdigit() else -1
     match answer.status:
@@ -53,7 +53,7 @@ def refusal(answer: Answer, lease: Lease, txid: int | None, where: str) -> State
             )
         case "BEHIND":
             return StateBehindError(
-                f"{where}: it stands at txid {marker}, before txid {txid} it needs {_prior(txid)}", marker
+                f"{where}: it stands at txid {marker}, before txid {txid} it needs {txid - 1}", marker
             )
         case "SHAPE":
             return StateShapeError(f"{where}: it was created again with another number of buckets")
@@ -79,7 +79,3 @@ def refusal(answer: Answer, lease: Lease, txid: int | None, where: str) -> State
                 f"repeating the commit opens it again"
             )
     return StateCorruptError(f"{where}: a script answered {answer.status!r}")
-
-
-def _prior(txid: int | None) -> int | None:
-    return None if txid is None else txid - 1

@@ -42,18 +42,6 @@ def hmget(name: bytes, fields: bytes, count: int) -> bytes:
     return b"".join([b"*%d\r\n$5\r\nHMGET\r\n" % (2 + count), name, fields])
 
 
-class Arguments:
-    """A column of arguments, packed once, of which commands take slices."""
-
-    def __init__(self, values: pa.Array) -> None:
-        lengths = pa.array(lengths_of(values)).cast(pa.string()).cast(pa.binary())
-        data, self._cuts = buffers_of(joined(b"$", lengths, b"\r\n", values, b"\r\n"))
-        self._data = data.tobytes()
-
-    def __getitem__(self, rows: slice) -> bytes:
-        return self._data[self._cuts[rows.start] : self._cuts[rows.stop]]
-
-
 class Blob:
     """A column of values as scripts read many at once, each with its length before it; slices of it are arguments."""
 
@@ -68,3 +56,11 @@ class Blob:
 
     def __getitem__(self, rows: slice) -> bytes:
         return self._data[self._cuts[rows.start] : self._cuts[rows.stop]]
+
+
+class Arguments(Blob):
+    """A column of arguments, packed once, of which commands take slices."""
+
+    def __init__(self, values: pa.Array) -> None:
+        lengths = pa.array(lengths_of(values)).cast(pa.string()).cast(pa.binary())
+        super().__init__(joined(b"$", lengths, b"\r\n", values, b"\r\n"))

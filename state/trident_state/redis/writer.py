@@ -17,7 +17,7 @@ import redis
 from trident.base.attempt import Lease
 from trident.base.errors import StateUnavailableError, StateValueError
 from trident.base.values import type_name
-from trident_state.binary import lengths_of, with_lengths
+from trident_state.binary import lengths_of, spread, with_lengths
 from trident_state.demands import demand_none_later
 from trident_state.expiry import Expiry, kept
 from trident_state.records.documents import Documents
@@ -293,8 +293,3 @@ class _ScriptsGone(Exception):
 def _names(task: Task, group: int, chunk: Chunk) -> list[bytes]:
     layout = task.keys.layout
     return [layout.packed_metas[group], *[layout.packed_buckets[bucket] for bucket in chunk.buckets]]
-
-
-def spread(there: Flags, values: pa.Array) -> pa.Array:
-    """These values at the rows that are there, null between them."""
-    return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))

@@ -92,9 +92,9 @@ class SparkFrames:
         except Exception as error:
             raise _ours(error) from error
         parts = [Part(**row) for row in told.to_pylist()]
-        rows, written = sum(file.rows for file in frozen.files), sum(part.rows for part in parts)
-        if written != rows:
-            raise OutputError(f"the workers wrote {written} rows of a batch of {rows} to {folder}")
+        written = sum(part.rows for part in parts)
+        if written != frozen.num_rows:
+            raise OutputError(f"the workers wrote {written} rows of a batch of {frozen.num_rows} to {folder}")
         return parts
 
     def cancel(self) -> None:

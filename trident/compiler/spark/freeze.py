@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import LogCorruptError
+from trident.base.files import Summed, fsync_folder
 from trident.base.values import conform
-from trident.compiler.engine import FrozenFile, FrozenFiles
+from trident.compiler.engine import FrozenFile, FrozenFiles, Result
 from trident.compiler.spark.worker import Batches, OnWorker
 
 MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.int64()), ("checksum", pa.int64())])
@@ -47,33 +47,7 @@ class FileFolder:
         folder = self.path
         while folder != self.checkpoint:
             folder = folder.parent
-            sync_folder(folder)
-
-
-class _Summed:
-    """A file that counts and sums what is written to it."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.bytes = 0
-        self.checksum = 0
-        self.closed = False
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data)
-        self.checksum = zlib.crc32(view, self.checksum)
-        self.bytes += view.nbytes
-        self._file.write(view)
-        return view.nbytes
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def writable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self.closed = True
+            fsync_folder(folder)
 
 
 def write_frozen(batches: Iterator[pa.RecordBatch], folder: Path, part: str, schema: pa.Schema) -> FrozenFile | None:
@@ -85,7 +59,7 @@ def write_frozen(batches: Iterator[pa.RecordBatch], folder: Path, part: str, sch
     name = f"{part}-{secrets.token_hex(8)}.arrow"
     rows = 0
     with open(folder / f".{name}", "xb") as file:
-        summed = _Summed(file)
+        summed = Summed(file)
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_stream(pa.PythonFile(summed, mode="w"), schema, options=options) as writer:
             for batch in chain([first], batches):
@@ -94,17 +68,8 @@ def write_frozen(batches: Iterator[pa.RecordBatch], folder: Path, part: str, sch
         file.flush()
         os.fsync(file.fileno())
     os.rename(folder / f".{name}", folder / name)
-    sync_folder(folder)
+    fsync_folder(folder)
     return FrozenFile(name, summed.bytes, rows, summed.checksum)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    at = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-    try:
-        os.fsync(at)
-    finally:
-        os.close(at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +112,13 @@ def read_frozen(folder: Path, frozen: FrozenFiles) -> Iterator[pa.Table]:
             )
         with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
             yield reader.read_all()
+
+
+def read_whole(folder: Path, result: Result) -> pa.Table:
+    """All rows of a result, from its files where it has some."""
+    if isinstance(result, pa.Table):
+        return result
+    return pa.concat_tables([result.schema.empty_table(), *read_frozen(folder, result)])
 
 
 def reachable(spark: SparkSession, folder: Path, tasks: int = 4) -> bool:

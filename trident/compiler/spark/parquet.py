@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from trident.base.errors import OutputError, OutputUnavailableError
+from trident.base.files import fsync_folder
 from trident.base.values import to_python
 from trident.compiler.engine import FrozenFiles
-from trident.compiler.spark.freeze import read_frozen, sync_folder
+from trident.compiler.spark.freeze import read_frozen
 from trident.compiler.spark.worker import Batches, OnWorker
 from trident_spouts.workers import numbers_of
 
@@ -73,7 +74,7 @@ def _write(rows: pa.Table, folder: Path, place: str) -> Part:
         where = where / name
         if not where.exists():
             where.mkdir(exist_ok=True)
-            sync_folder(where.parent)
+            fsync_folder(where.parent)
     name = os.path.join(place, f"part-{secrets.token_hex(8)}.parquet")
     path = folder / Part(name, 0, 0).hidden
     with open(path, "xb") as file:

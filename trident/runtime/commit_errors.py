@@ -1,0 +1,24 @@
+"""Which errors of a commit are answered by another try; after any other one the group stops, with the batch frozen."""
+
+from trident.base.errors import (
+    BatchTimeoutError,
+    FailedException,
+    OutputError,
+    OutputUnavailableError,
+    SnapshotMovedError,
+    SparkFailedError,
+    StateBehindError,
+    StateFullError,
+    StateRecoveringError,
+    StateUnavailableError,
+    UserFunctionError,
+)
+
+PASSING = (
+    *(StateUnavailableError, StateFullError, StateRecoveringError, StateBehindError, OutputUnavailableError),
+    SnapshotMovedError,  # of another topology's state, which was written while it was read
+)
+"""Commit errors that may go away by themselves."""
+
+REPEATED = (FailedException, BatchTimeoutError, OutputError, UserFunctionError, SparkFailedError)
+"""Commit errors after which the commit is repeated `maxAttempts` times: code or work that failed, as in an attempt."""
