@@ -103,6 +103,11 @@ class StoreReport(msgspec.Struct, frozen=True):
         return self.identity is None and all(g.marker is None and g.lease is None for g in self.groups)
 
     @property
+    def leases(self) -> tuple[Lease, ...]:
+        """Those under which its groups are held."""
+        return tuple(group.lease for group in self.groups if group.lease is not None)
+
+    @property
     def reached(self) -> int:
         """The last batch that is in it, or was begun; 0 for none."""
         return max((txid for g in self.groups for txid in (g.marker, g.opened) if txid is not None), default=0)

@@ -13,6 +13,8 @@ from tests.support.server import RedisServer
 from trident import Count, TridentTopology, dropState
 from trident.base.errors import FencedError, LogMismatchError, StateAheadError, StateLostError
 from trident.runtime import registry
+from trident.runtime.sqlite_log import SqliteLog
+from trident.runtime.start import LOG_FILE
 from trident.spouts import FeederBatchSpout
 from trident.state import RedisMapState
 from trident.testing.local import start_local
@@ -196,7 +198,9 @@ def test_an_old_copy_of_the_log_is_told_by_what_a_later_driver_founded_in_parts(
     counting.once()
     server.client.delete(*server.client.keys("*/0}:*"))
     copy = Counting(server.url, tmp_path / "copy", groups=2)
-    with pytest.raises(StateAheadError, match=r"held by the driver of epoch 3, .* gave out no epoch after 1: .* copy"):
+    with pytest.raises(
+        StateAheadError, match=r"held by a driver of epoch 3 that .* did not start .its own epochs go up to 1.: .* copy"
+    ):
         copy.start()
     assert counting.once("word") == {"word": 1}
 
@@ -217,10 +221,27 @@ def test_a_batch_that_another_copy_of_the_log_made_is_not_taken_for_ours(server:
     second.stop()
     for _ in range(3):  # as often as a supervisor tries
         with pytest.raises(
-            StateAheadError, match=r"held by the driver of epoch 2, .* gave out no epoch after 1: .* copy"
+            StateAheadError,
+            match=r"held by a driver of epoch 2 that .* did not start .its own epochs go up to 1.: .* copy",
         ):
             here.start()
     assert there.once("there") == {"both": 1, "there": 2}
+
+
+def test_a_log_whose_epochs_have_passed_those_of_its_copy_is_still_refused(server: RedisServer, tmp_path: Path) -> None:
+    """Starts of another program, or drops of other states, count its epoch up."""
+    here = Counting(server.url, tmp_path / "here")
+    here.once("both")
+    shutil.copytree(here.checkpoint, tmp_path / "there")
+    there = Counting(server.url, tmp_path / "there")
+    there.once()
+    log = SqliteLog(here.checkpoint / "wc" / LOG_FILE, "wc")
+    for _ in range(3):
+        log.give_back(log.take())
+    log.close()
+    with pytest.raises(StateAheadError, match=r"of epoch 2 that this log, .*, did not start"):
+        here.start()
+    assert there.once("there") == {"both": 1, "there": 1}
 
 
 def test_a_part_that_went_is_healed_though_what_is_left_of_the_state_holds_no_keys(

@@ -1,5 +1,6 @@
 """A changed program over batches that wait to be committed: it goes on exactly, or is refused with a way out."""
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from tests.support.server import RedisServer
 from trident import Count, MapGet, TridentTopology, dropState
 from trident.base.errors import CodeChangedError, StateUnavailableError
+from trident.runtime import registry
 from trident.runtime.committer import Committer
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
@@ -100,6 +102,31 @@ def test_what_is_new_over_waiting_batches_is_refused_until_the_former_program_ha
         run(topology, tmp_path)
     assert run(counting(state, BATCHES)[0], tmp_path, "counts") == [COUNTS]
     assert run(topology, tmp_path, "counts") == [COUNTS]
+
+
+def test_a_start_that_is_refused_leaves_the_driver_alone_that_has_what_waits(
+    state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That driver can commit it, and nobody else."""
+    topology, words, _ = counting(state, BATCHES)
+    held, frozen = threading.Event(), threading.Event()
+
+    def hold(table: Any, txid: int, attempt: int) -> None:
+        frozen.set()
+        assert held.wait(20)
+
+    words.foreachArrow(hold, name="out")
+    with start_local(topology, name="t", checkpointLocation=tmp_path, messageTimeoutSecs=30, maxSpoutPending=1) as run:
+        assert frozen.wait(20)
+        registry.release("t", run)  # the next one starts as if in another process
+        other, words, _ = counting(state, BATCHES)
+        words.foreachArrow(hold, name="out")
+        words.groupBy("word").persistentAggregate(state, Count(), "n", name="other")
+        with pytest.raises(CodeChangedError, match="this program has 'other'"):
+            start_local(other, name="t", checkpointLocation=tmp_path)
+        held.set()
+        run.processAllAvailable(timeout=20)
+        assert dict(run.state("counts").items()) == COUNTS
 
 
 @pytest.mark.parametrize("new", NEW)

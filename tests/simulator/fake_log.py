@@ -39,6 +39,7 @@ class LogDisk:
     epoch: int = 0
     token: str = ""
     takes: int = 0
+    leases: dict[int, str] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     members: Members = Members()
     attempts: dict[tuple[str, int], AttemptRecord] = field(default_factory=dict)
@@ -92,6 +93,7 @@ class FakeLog:
             disk.epoch += 1
             disk.takes += 1
             disk.token = f"token{disk.takes}"
+            disk.leases = {**disk.leases, disk.epoch: disk.token}
             taken.append(Lease(disk.epoch, disk.token))
             return _nothing
 
@@ -100,6 +102,9 @@ class FakeLog:
 
     def lease(self) -> Lease | None:
         return Lease(self._disk.epoch, self._disk.token) if self._disk.epoch else None
+
+    def gave(self, lease: Lease) -> bool:
+        return self._disk.leases.get(lease.epoch) == lease.token
 
     def give_back(self, lease: Lease) -> None:
         def write(disk: LogDisk) -> Undo:

@@ -326,7 +326,10 @@ class FakeRedis:
         if at.get(b"token") == argv[0]:
             return [b"OK", at[b"epoch"]]
         self._add(undo, keys[0], b"epoch", 1)
-        self._set(undo, keys[0], {b"token": argv[0], b"last": b"0"})
+        epoch = self.data[keys[0]][b"epoch"]
+        self._set(undo, keys[0], {b"token": argv[0], b"last": b"0", b"lease:" + epoch: argv[0]})
+        if b"since" not in self.data[keys[0]]:
+            self._set(undo, keys[0], {b"since": epoch})
         return [b"OK", self.data[keys[0]][b"epoch"]]
 
     def _log_write(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:

@@ -64,6 +64,7 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
                 report = store.report()
                 _demand_ours(name, report, _step(joined.program, name), joined.program, log, settings)
                 _demand_our_drivers(name, report, before, log, settings)
+            _check_waiting(joined, log, settings)
         lease = log.take()
         reach("start.log.taken")
         with explaining(log, lease):
@@ -79,6 +80,51 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
         raise
 
 
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """How far the groups of a program came, and when its states were born: `noted` is what the log says of all states,
+    `births` has those of this program that were founded, and new ones."""
+
+    histories: dict[str, History]
+    noted: Mapping[str, Birth]
+    births: dict[str, Birth]
+
+    @classmethod
+    def read(cls, joined: Membership, log: TransactionLog, epoch: int) -> "_Standing":
+        there, new = {*log.groups()}, joined.members.founded
+        groups = joined.program.groups
+        histories = {g.name: log.history(g.name) if g.name in there else History(new[g.name]) for g in groups}
+        noted = log.births()
+        births = dict[str, Birth]()
+        for group in groups:
+            for name in (step.state.name for step in group.states):
+                birth = noted.get(name)
+                if birth is None or not birth.founded:
+                    birth = Birth(group.name, histories[group.name].last_frozen, epoch)
+                births[name] = birth
+        return cls(histories, noted, births)
+
+    def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
+        """Refuse a program that cannot commit what waits."""
+        _demand_groups_known(program, log)
+        founded = {name: birth for name, birth in self.noted.items() if birth.founded}
+        return waiting_names(program, self.histories, log, founded | self.births, settings.way_out)
+
+
+def _check_waiting(joined: Membership, log: TransactionLog, settings: Settings) -> None:
+    """Refuse a program that cannot commit what waits, before its start fences out a driver that can.
+
+    Beside a driver that runs on, what is read here is of several moments: a refusal counts only where the log stood
+    still meanwhile, and whoever takes the log checks again.
+    """
+    before = log.lease(), _Standing.read(joined, log, 0)
+    try:
+        before[1].waiting(joined.program, log, settings)
+    except (CodeChangedError, LogError):
+        if (log.lease(), _Standing.read(joined, log, 0)) == before:
+            raise
+
+
 def _begun(
     joined: Membership,
     log: TransactionLog,
@@ -89,19 +135,11 @@ def _begun(
 ) -> Begun:
     """Take every state, now that the log is ours."""
     program = joined.program
-    histories = {group.name: log.history(group.name) for group in program.groups}
-    histories |= {name: History(txid) for name, txid in joined.members.founded.items()}
-    begun = log.births()
-    known = {name: birth for name, birth in begun.items() if birth.founded}
-    births = {
-        step.state.name: known.get(step.state.name, Birth(group.name, histories[group.name].last_frozen, lease.epoch))
-        for group in program.groups
-        for step in group.states
-    }
-    _demand_groups_known(program, log)
-    waiting = waiting_names(program, histories, log, known | births, settings.way_out)
+    standing = _Standing.read(joined, log, lease.epoch)
+    histories, births = standing.histories, standing.births
+    waiting = standing.waiting(program, log, settings)
     for group in program.groups:
-        _check_states(group, stores, histories[group.name], log, begun, settings)
+        _check_states(group, stores, histories[group.name], log, standing.noted, settings)
     if joined.changed:
         log.enroll(lease, joined.members)
         reach("start.enrolled")
@@ -151,20 +189,20 @@ def _step(program: Program, state: str) -> StateWriter:
 def _demand_our_drivers(
     name: str, report: StoreReport, last: Lease | None, log: TransactionLog, settings: Settings
 ) -> None:
-    """No driver may have held the state that this log knows nothing of: it had a copy of the log, or what came after
-    this copy, and its batches are not this log's, though their txids are. `last`: the lease that the log gave last."""
-    held = max((group.lease.epoch for group in report.groups if group.lease is not None), default=0)
+    """No driver may have held the state that this log did not start: it had a copy of the log, and its batches are not
+    this log's, though their txids are. `last`: the lease that the log gave last."""
     given = 0 if last is None else last.epoch
-    if held <= given:
+    foreign = [held for held in report.leases if held.epoch > given or not log.gave(held)]
+    if not foreign:
         return
     birth = log.births().get(name)
     if birth is not None:  # the txids say it more plainly, where they do
         history = log.history(birth.group)
         _demand_not_ahead(name, report, history.last_frozen, settings)
     raise StateAheadError(
-        f"state {name!r} was held by the driver of epoch {held}, and the log {settings.log_at} gave out no epoch "
-        f"after {given}: it is an old copy, or a copy of it was started elsewhere. Start with the newest log, or "
-        f"{settings.way_out}"
+        f"state {name!r} was held by a driver of epoch {foreign[0].epoch} that this log, {settings.log_at}, did not "
+        f"start (its own epochs go up to {given}): it is an old copy, or a copy of it was started elsewhere. Start "
+        f"with the newest log, or {settings.way_out}"
     )
 
 

@@ -71,6 +71,11 @@ class LogReading(Protocol):
         """The lease in force. Without a token: it was given back, and no driver has this log."""
         ...
 
+    def gave(self, lease: Lease) -> bool:
+        """Whether this log gave out this lease: a copy that was started elsewhere gives others, of the same epochs.
+        True for those that version 0.1.0 gave, which kept none."""
+        ...
+
     def groups(self) -> list[str]:
         """The groups there are: each one a sequence of txids."""
         ...

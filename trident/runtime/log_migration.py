@@ -44,7 +44,7 @@ def migrate(db: sqlite3.Connection, where: str, tables: str, format: str) -> Non
         db.execute(f"DROP TABLE {table}")
     for statement in tables.split(";"):
         name = statement.partition("CREATE TABLE ")[2].partition(" ")[0]
-        if name in ("groups", "batches", "streams", "outputs", "attempts"):
+        if name in ("groups", "batches", "streams", "outputs", "attempts", "leases"):
             db.execute(statement)
     db.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", [(row[0], row[1], row[2], row[4]) for row in groups])
     db.executemany("INSERT OR REPLACE INTO streams VALUES (?, ?, ?, '', 1)", _streams(groups))

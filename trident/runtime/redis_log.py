@@ -2,7 +2,8 @@
 
 Under one hash tag, so that a cluster keeps all of it on one server::
 
-    prefix:{topology}:log:m                 format, uuid, lease, the last write's number, the groups
+    prefix:{topology}:log:m                 format, uuid, lease, the last write's number, the groups, every lease given
+                                            (lease:<epoch>) since an epoch (since)
     prefix:{topology}:log:t                 streams (stream:<name>, position:<name>) and outputs (output:<name>)
     prefix:{topology}:log:g:<group>         committed, frozen, kept, batches (b:<txid>), attempts (a:<txid>),
                                             sizes (s:<txid>:<stage>)
@@ -129,6 +130,12 @@ class RedisTransactionLog(LogBase):
         if found[0] is None:
             raise self._gone()
         return Lease(int(found[0]), found[1].decode()) if int(found[0]) else None
+
+    def gave(self, lease: Lease) -> bool:
+        (found,) = self._server.ask(command(b"HMGET", self._meta, b"lease:%d" % lease.epoch, b"since"))
+        if found[0] is not None:
+            return bool(found[0] == lease.token.encode())
+        return found[1] is None or lease.epoch < int(found[1])
 
     def give_back(self, lease: Lease) -> None:
         self._server.patience = 0.0  # an end waits for no server

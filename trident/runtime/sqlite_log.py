@@ -34,6 +34,7 @@ _NO_OUTPUT = ""
 TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
   token TEXT NOT NULL);
+CREATE TABLE leases (epoch INTEGER PRIMARY KEY, token TEXT NOT NULL);
 CREATE TABLE groups (name TEXT PRIMARY KEY, committed INTEGER NOT NULL, frozen INTEGER NOT NULL, kept INTEGER NOT NULL);
 CREATE TABLE streams (name TEXT PRIMARY KEY, grp TEXT NOT NULL, position TEXT NOT NULL, source TEXT NOT NULL,
   active INTEGER NOT NULL);
@@ -122,6 +123,7 @@ class SqliteLog(LogBase):
         token = secrets.token_hex(8)
         with self._write(None, durable=True) as db:
             epoch = db.execute("UPDATE meta SET epoch = epoch + 1, token = ? RETURNING epoch", (token,)).fetchone()[0]
+            db.execute("INSERT INTO leases VALUES (?, ?)", (epoch, token))
         self._taken = Lease(epoch, token)
         return self._taken
 
@@ -131,6 +133,13 @@ class SqliteLog(LogBase):
         if not self._reading and found == self._taken:  # who took it over has more to say
             self._demand_file()
         return found
+
+    def gave(self, lease: Lease) -> bool:
+        rows = self._rows("SELECT token FROM leases WHERE epoch = ?", lease.epoch)
+        if rows:
+            return bool(rows[0][0] == lease.token)
+        first = self._rows("SELECT min(epoch) FROM leases")[0][0]
+        return first is None or lease.epoch < first
 
     def give_back(self, lease: Lease) -> None:
         with self._write(lease) as db:

@@ -1,7 +1,8 @@
--- A new lease, one epoch later. ARGV: token, uuid. Taken again under the same token it is the same one.
+-- A new lease, one epoch later. The log keeps each token, and the first epoch whose token it has. ARGV: token, uuid. Taken again under the same token it is the same one.
 local meta = redis.call('HMGET', KEYS[1], 'uuid', 'token', 'epoch')
 if meta[1] ~= ARGV[2] then return {'GONE', meta[1] or ''} end
 if meta[2] == ARGV[1] then return {'OK', meta[3]} end
 local epoch = redis.call('HINCRBY', KEYS[1], 'epoch', 1)
-redis.call('HSET', KEYS[1], 'token', ARGV[1], 'last', 0)
+redis.call('HSET', KEYS[1], 'token', ARGV[1], 'last', 0, 'lease:' .. epoch, ARGV[1])
+redis.call('HSETNX', KEYS[1], 'since', epoch)
 return {'OK', tostring(epoch)}
