@@ -68,7 +68,7 @@ class ArrowEmission:
         `scratch` and read back."""
         schema = spark_schema(self.table.schema)
         small = self.table.nbytes <= INLINE_BYTES
-        if small or not _fits_parquet(self.table.schema) or not on_this_machine(spark):
+        if small or not all(map(_fits_parquet, self.table.schema.types)) or not on_this_machine(spark):
             return spark.createDataFrame(self.table, schema=schema)
         return spark.read.schema(schema).parquet(*self._write(scratch.absolute(), parallelism(spark)))
 
@@ -84,17 +84,10 @@ class ArrowEmission:
         return paths
 
 
-def _fits_parquet(schema: pa.Schema) -> bool:
-    return not any(pa.types.is_null(kind) or pa.types.is_duration(kind) for kind in map(_leaf, schema.types))
-
-
-def _leaf(kind: pa.DataType) -> pa.DataType:
-    """The first null or duration within a type, else the type."""
-    inner = [kind.field(at).type for at in range(kind.num_fields)]
-    for found in map(_leaf, inner):
-        if pa.types.is_null(found) or pa.types.is_duration(found):
-            return found
-    return kind
+def _fits_parquet(kind: pa.DataType) -> bool:
+    """Whether a file can hold this type: there is no null and no duration in it."""
+    inner = (kind.field(at).type for at in range(kind.num_fields))
+    return not (pa.types.is_null(kind) or pa.types.is_duration(kind)) and all(map(_fits_parquet, inner))
 
 
 @dataclass(frozen=True, slots=True)

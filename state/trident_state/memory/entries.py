@@ -1,13 +1,11 @@
 """All entries of a store, by slot: the key, and the triple (txid, prev, value)."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 
 from trident_state.keys import hash_keys
 from trident_state.memory.columns import Column, Slots
-from trident_state.memory.index import Hashes, KeyIndex, Keys
+from trident_state.memory.index import Hashes, KeyIndex
 from trident_state.memory.keyheap import HEAD_BYTES, heap_bytes_of
 from trident_state.memory.rows import Rows, Triples
 from trident_state.store import StateKind
@@ -42,7 +40,7 @@ class Entries:
     @property
     def bytes(self) -> int:
         """What the entries take, by a reckoning that grows with them evenly (not in the arrays' leaps)."""
-        return len(self) * self._slot_bytes + self.index.heap_bytes + self._object_bytes
+        return len(self) * self._slot_bytes + self.index.keys.stored.heap_bytes + self._object_bytes
 
     def growth(self, encoded: pa.Array, before: Triples, after: Triples) -> int:
         """By how much `bytes` grows when the triples of these keys go from `before` to `after`."""
@@ -112,8 +110,3 @@ class Entries:
     def _object_size(self, triples: Triples) -> int:
         cells = [triples.values] if triples.prevs is None else [triples.values, triples.prevs]
         return sum(int(self.value.unpack(column).nbytes) for column in cells)
-
-
-def pages(keys: Keys, rows: int) -> Iterator[slice]:
-    """The slots of these keys, in pages."""
-    return (slice(at, min(at + rows, keys.count)) for at in range(0, keys.count, rows))

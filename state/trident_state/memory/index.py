@@ -78,11 +78,6 @@ class KeyIndex:
         """The keys as they stand; later ones do not show in it."""
         return self._keys
 
-    @property
-    def heap_bytes(self) -> int:
-        """What the keys take beside their heads."""
-        return self._keys.stored.heap_bytes
-
     def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
         """Slots for keys that have none yet, each given once.
 

@@ -27,7 +27,7 @@ from trident_state.demands import (
 from trident_state.expiry import Expiry, kept
 from trident_state.keys import decode_keys, hash_keys
 from trident_state.memory.columns import Cells, Slots
-from trident_state.memory.entries import Entries, pages
+from trident_state.memory.entries import Entries
 from trident_state.memory.index import Hashes
 from trident_state.memory.rows import Triples
 from trident_state.memory.snapshots import Cut, Snapshots
@@ -314,8 +314,9 @@ class MemoryStore:
                 stored, values = stored.filter(there), values.filter(there)
             return decode_keys(stored, self._shape.keys).append_column("value", values)
 
-        for page in pages(keys, pageRows):
-            yield from (table for table in in_halves(rows, page.start, page.stop) if table.num_rows)
+        for at in range(0, keys.count, pageRows):
+            stop = min(at + pageRows, keys.count)
+            yield from (table for table in in_halves(rows, at, stop) if table.num_rows)
 
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
         encoded, hashes = self._encoded(keys)

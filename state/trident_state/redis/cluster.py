@@ -36,7 +36,7 @@ class Servers:
         with self._lock:
             if (known := self._slots) is None:
                 known = self._slots = self._learn()
-                self._known = known.everyone if known.cluster else []
+                self._known = [*known.servers, *known.replicas] if known.cluster else []
             return known
 
     def forget(self, slots: Slots | None = None) -> None:

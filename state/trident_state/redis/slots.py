@@ -80,8 +80,3 @@ class Slots:
     def servers(self) -> list[Address]:
         """Every master once."""
         return list(dict.fromkeys(master for master in self.masters if master is not None))
-
-    @property
-    def everyone(self) -> list[Address]:
-        """Every master, then every replica, once."""
-        return list(dict.fromkeys([*self.servers, *self.replicas]))

@@ -35,7 +35,9 @@ def test_keys_keep_the_slots_they_got(batches: list[set[bytes]]) -> None:
     everything = [*expected, b"never there"]
     assert _find(index, everything) == [*expected.values(), -1]
     assert index.keys.stored.take(slice(None)).to_pylist() == list(expected)
-    assert len(index) == len(expected) and index.heap_bytes == sum(len(key) + 8 for key in expected if len(key) > 12)
+    assert len(index) == len(expected) and index.keys.stored.heap_bytes == sum(
+        len(key) + 8 for key in expected if len(key) > 12
+    )
 
 
 @pytest.mark.parametrize("size", [1, 500, 5_000])
