@@ -13,7 +13,7 @@ from trident import Count, MapGet, TridentTopology, dropState
 from trident.base.errors import CodeChangedError, StateUnavailableError
 from trident.runtime import registry
 from trident.runtime.committer import Committer
-from trident.spouts import FixedBatchSpout
+from trident.spouts import FixedBatchSpout, PollingSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
 
@@ -279,3 +279,25 @@ def test_a_dropped_state_begins_anew_after_the_batches_that_wait_though_they_hol
     assert run(declared(batches), tmp_path, "counts", "seen") == [{}, {}]
     assert out.rows == {txid + 1: [] for txid in range(waiting)}
     assert run(declared([*batches, ["a", "z"]]), tmp_path, "counts", "seen") == [{"a": 1, "z": 1}, {1: 2}]
+
+
+def test_a_start_that_is_refused_for_what_a_state_missed_has_written_nothing(tmp_path: Path) -> None:
+    """The rename that it brings is not noted: the former program goes on as it is."""
+    rows = list[str]()
+
+    def program(*states: str, renamed: bool = False) -> TridentTopology:
+        topology = TridentTopology()
+        spout = PollingSpout("word string", {"p": rows})
+        stream = topology.newStream("b", spout, formerly="a") if renamed else topology.newStream("a", spout)
+        for name in states:
+            stream.groupBy("word").persistentAggregate(MemoryMapState.transactional(), Count(), "n", name=name)
+        return topology
+
+    rows.append("x")
+    run(program("kept", "missing"), tmp_path)
+    rows.append("y")
+    run(program("kept"), tmp_path)
+    with pytest.raises(CodeChangedError, match="'missing' stands before batch 2"):
+        run(program("kept", "missing", renamed=True), tmp_path)
+    rows.append("z")
+    assert run(program("kept"), tmp_path, "kept") == [{"x": 1, "y": 1, "z": 1}]

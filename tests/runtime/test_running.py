@@ -156,7 +156,7 @@ def test_work_that_takes_too_long_is_cancelled_and_tried_again() -> None:
             time.sleep(0.5)
         yield from line.split()
 
-    with start_local(word_count(function=hang), name="wc", messageTimeoutSecs=0.2) as running:
+    with start_local(word_count(function=hang), name="wc", messageTimeoutSecs=0.2, maxSpoutPending=1) as running:
         running.processAllAvailable(timeout=10)
         assert running.state("counts")["the"] == 4
     failed = [e for e in running.recentProgress if e["event"] == "failed"]

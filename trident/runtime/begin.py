@@ -29,6 +29,7 @@ from trident.runtime.alone import explaining
 from trident.runtime.coordinator import History
 from trident.runtime.crash import reach
 from trident.runtime.events import AttemptRecord
+from trident.runtime.frozen_batches import FrozenBatches
 from trident.runtime.home import LogHome
 from trident.runtime.lives import demand_this_life, of_another_life
 from trident.runtime.log import Birth, TransactionLog
@@ -140,6 +141,8 @@ def _begun(
     waiting = standing.waiting(program, log, settings)
     for group in program.groups:
         _check_states(group, stores, histories[group.name], log, standing.noted, settings)
+        if joined.changed:
+            _check_none_missed(group, stores, histories[group.name], births, log, settings)
     if joined.changed:
         log.enroll(lease, joined.members)
         reach("start.enrolled")
@@ -264,6 +267,25 @@ def _check_states(
                 f"stage of batch {furthest}: it is an old copy, or that stage is new in this topology. Restore the "
                 f"newest log, or start the former code once, or {settings.way_out}"
             )
+
+
+def _check_none_missed(
+    group: Group,
+    stores: Mapping[str, Store],
+    history: History,
+    births: Mapping[str, Birth],
+    log: TransactionLog,
+    settings: Settings,
+) -> None:
+    """Refuse states that batches were made without, before the log learns of the new program: healing would find it too
+    late."""
+    frozen = FrozenBatches(log, group.name, settings.folder)
+    for step in group.states:
+        name = step.state.name
+        markers = [g.marker for g in stores[name].report().groups]
+        behind = min(births[name].txid if marker is None else marker for marker in markers)
+        for txid in range(behind + 1, history.committed + 1):
+            frozen.demand_state(txid, name)
 
 
 def _furthest(group: Group, history: History, log: TransactionLog) -> int:

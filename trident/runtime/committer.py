@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.errors import (
-    CodeChangedError,
     FencedError,
     LogCorruptError,
     StateBehindError,
@@ -42,7 +41,7 @@ from trident.plan.nodes import (
 )
 from trident.runtime.crash import reach
 from trident.runtime.frozen import FrozenOutput, freeze, with_life, with_skipped, without_skipped
-from trident.runtime.frozen_batches import FrozenBatches
+from trident.runtime.frozen_batches import FrozenBatches, missed
 from trident.runtime.hottest import Hottest, hottest_of
 from trident.runtime.lives import demand_this_log, of_another_life
 from trident.runtime.log import Birth, TransactionLog
@@ -168,12 +167,7 @@ class Committer:
             raise self._lacking(txid) from None
         if found is not None:
             return found
-        raise CodeChangedError(
-            f"state {state!r} stands before batch {txid} of group {self.group.name!r}, which was made by a topology "
-            f"without it: what it missed cannot be known. Give it another name=, let it begin anew from the next batch "
-            f"with dropState(name, {state!r}, ...), or give up log and states with topology.reset(name, "
-            f"checkpointLocation)"
-        )
+        raise missed(state, txid, self.group.name)
 
     # --- the stages ------------------------------------------------------------------------------------------
 

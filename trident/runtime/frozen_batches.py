@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from trident.base.errors import LogCorruptError
+from trident.base.errors import CodeChangedError, LogCorruptError
 from trident.compiler.engine import Result
 from trident.compiler.spark.freeze import read_whole
 from trident.runtime.frozen import life_of, thaw
@@ -44,6 +44,16 @@ class FrozenBatches:
             raise LookupError(f"batch {txid} of group {self.group!r}")
         return None
 
+    def demand_state(self, txid: int, state: str) -> None:
+        """Raise CodeChangedError where the topology that made a batch had no such state."""
+        number = 1
+        while (frozen := self.log.frozen(self.group, txid, number)) is not None:
+            if state in frozen:
+                return
+            number += 1
+        if number > 1:
+            raise missed(state, txid, self.group)
+
     def update(self, txid: int, result: Result) -> Update:
         """What a store is given of it: with the batch's own time where its values pass away."""
         life, (keys, values) = life_of(result), keys_and_values(self.whole(result))
@@ -59,6 +69,15 @@ class FrozenBatches:
     def whole(self, result: Result) -> pa.Table:
         """All rows of a result, from its files where it has some."""
         return read_whole(self.folder, result)
+
+
+def missed(state: str, txid: int, group: str) -> CodeChangedError:
+    """Return the error of a state that stands before a batch which a program without it made."""
+    return CodeChangedError(
+        f"state {state!r} stands before batch {txid} of group {group!r}, which was made by a topology without it: what "
+        f"it missed cannot be known. Give it another name=, let it begin anew from the next batch with "
+        f"dropState(name, {state!r}, ...), or give up log and states with topology.reset(name, checkpointLocation)"
+    )
 
 
 def keys_and_values(table: pa.Table) -> tuple[pa.Table, pa.Array | pa.ChunkedArray]:
