@@ -84,24 +84,29 @@ def find(place: Place) -> list[Found]:
     return files if len(once) == len(files) else sorted(once.values())
 
 
-def _found(place: Place) -> Iterator[Found]:
+def hidden_in(place: Place) -> str | None:
+    """Return the name of a file that is left out because it is hidden; None where there is none."""
+    return next((file.name for file in _found(place, hidden=True)), None)
+
+
+def _found(place: Place, hidden: bool = False) -> Iterator[Found]:
     try:
         if not place.pattern:
-            yield from _in_folder(place.root)
+            yield from _in_folder(place.root, hidden)
             return
         for name in glob.iglob(place.pattern, root_dir=place.root, recursive=True):
-            status = None if _is_hidden(name) else _status(place.path(name))
+            status = _status(place.path(name)) if _is_hidden(name) == hidden else None
             if status is not None:
                 yield Found.of(name, status)
     except OSError as error:
         raise SourceUnreadableError(f"FileSpout: cannot list {place}: {error.strerror or error}") from error
 
 
-def _in_folder(root: str) -> Iterator[Found]:
+def _in_folder(root: str, hidden: bool) -> Iterator[Found]:
     with os.scandir(root) as entries:
         for entry in entries:
             try:
-                if not _is_hidden(entry.name) and entry.is_file():
+                if _is_hidden(entry.name) == hidden and entry.is_file():
                     yield Found.of(entry.name, os.stat(entry.path))
             except FileNotFoundError:  # deleted since the folder was opened
                 continue

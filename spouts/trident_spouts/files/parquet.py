@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from trident_spouts.files.parquet_reader import (
     read_groups,
     shares,
 )
+from trident_spouts.files.ranges import PlannedFile
 from trident_spouts.workers import conf, parallelism
 
 if TYPE_CHECKING:
@@ -36,19 +37,20 @@ _UNCUT = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class FilesEmission:
-    """Whole Parquet files, read by the workers. `paths` are local and absolute."""
+    """Whole Parquet files, read by the workers. `paths` are local and absolute. `planned` says which files these must
+    be, in the same order; empty where nobody planned them."""
 
     paths: tuple[str, ...]
     schema: StructType
     rows: int | None = None
     after: Metadata = None
     digest: None = None
+    planned: tuple[PlannedFile, ...] = ()
 
     def arrow(self) -> pa.Table:
         """The files' tuples in the driver's memory."""
-        return pa.concat_tables(
-            [arrow_schema(self.schema).empty_table(), *(read_parquet(path, self.schema) for path in self.paths)]
-        )
+        tables = (read_parquet(path, self.schema, self._planned.get(path)) for path in self.paths)
+        return pa.concat_tables([arrow_schema(self.schema).empty_table(), *tables])
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """One scan of exactly these files; nothing is listed, no row passes the driver."""
@@ -72,9 +74,16 @@ class FilesEmission:
         footers = [footer(path) for path in self.paths]
         if any(map(only_spark_reads, footers)) or conf(spark, "spark.sql.caseSensitive") == "true":
             return None
-        cut = shares(self.paths, footers, parallelism(spark))
+        cut = tuple(
+            tuple(replace(groups, planned=self._planned.get(groups.path)) for groups in share)
+            for share in shares(self.paths, footers, parallelism(spark))
+        )
         fields = StructType([self.schema[name] for name in names])
         return spark.range(0, len(cut), 1, len(cut)), GroupReader(cut, fields)
+
+    @property
+    def _planned(self) -> dict[str, PlannedFile]:
+        return {file.path: file for file in self.planned}
 
 
 def footer_schema(path: str) -> StructType:
@@ -105,9 +114,9 @@ def count_rows(path: str, schema: StructType) -> int:
     return int(found.num_rows)
 
 
-def read_parquet(path: str, schema: StructType) -> pa.Table:
+def read_parquet(path: str, schema: StructType, planned: PlannedFile | None = None) -> pa.Table:
     """The file's tuples as declared, as Spark's own scan would give them."""
-    groups = RowGroups(path, tuple(range(footer(path).num_row_groups)))
+    groups = RowGroups(path, tuple(range(footer(path).num_row_groups)), planned)
     return pa.Table.from_batches(read_groups(groups, schema), arrow_schema(schema))
 
 

@@ -16,6 +16,7 @@ from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import arrow_schema
 from trident_spouts.casting import NotCast, cast_column
 from trident_spouts.emission import PART_BYTES
+from trident_spouts.files.ranges import PlannedFile
 from trident_spouts.workers import numbers_of, settle
 
 _ROWS = 10_000
@@ -28,6 +29,8 @@ class RowGroups:
 
     path: str
     numbers: tuple[int, ...]
+    planned: PlannedFile | None = None
+    """The file that the path must lead to; None where nobody planned it."""
 
 
 @contextmanager
@@ -35,6 +38,8 @@ def _readable(path: str) -> Iterator[None]:
     """SourceUnreadableError for what is no Parquet file."""
     try:
         yield
+    except SourceUnreadableError:
+        raise
     except (OSError, pa.ArrowException) as error:
         raise SourceUnreadableError(f"FileSpout: {path} is no readable Parquet file: {error}") from error
 
@@ -100,6 +105,9 @@ def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatc
     """Their tuples as declared, as Spark's own scan would give them, some thousands at a time."""
     target = arrow_schema(schema)
     with _readable(groups.path), pq.ParquetFile(groups.path, coerce_int96_timestamp_unit="us") as file:
+        if groups.planned is not None:
+            with open(groups.path, "rb") as opened:  # Arrow does not tell which file it has: behind its opening, this
+                groups.planned.check_opened(opened)
         theirs = [column_of(name, file.schema_arrow.names) for name in target.names]
         columns = [name for name in theirs if name is not None]
         for batch in file.iter_batches(_ROWS, row_groups=groups.numbers, columns=columns, use_threads=False):

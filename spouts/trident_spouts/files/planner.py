@@ -1,13 +1,15 @@
 """From a listing to the next batch: which files, and of long text files which bytes."""
 
 import os
+import shlex
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
+from trident_spouts.files.births import birth_of
 from trident_spouts.files.lines import line_start, whole_lines_end
 from trident_spouts.files.listing import Found, Place
-from trident_spouts.files.ranges import FileRange, checksum
+from trident_spouts.files.ranges import FileRange, checksum, iso_time
 from trident_spouts.files.seen import Entry, Seen
 
 MOST_FILES = 1_000
@@ -45,20 +47,47 @@ class Planner:
         """
         root = os.path.realpath(self.place.root)
         moved = seen.root not in (None, root)
-        if moved and not any(file.name in seen.entries for file in listing):
-            if not listing:
-                return seen
-            raise SpoutContractError(
-                f"FileSpout: this stream has read {seen.root}, and {root} has none of the files that it read last. "
-                f"Where the folder was moved, bring one of them back. To read another folder from its beginning, give "
-                f"the stream another name"
-            )
+        if moved and not listing:
+            return seen
+        if moved:
+            seen = self._moved(seen, root, listing)
         entries = self._renamed(seen.entries, listing)
         for file in listing:
             entry = entries.get(file.name)
             if entry is not None and (moved or entry.check is None or not entry.fits(file)):
                 entries[file.name] = self._verified(file, entry)
         return replace(seen, entries=entries, root=root)
+
+    def _moved(self, seen: Seen, root: str, listing: list[Found]) -> Seen:
+        """Return what is seen with its names below another root: the path names more folders now, or fewer, or the
+        folder was moved. Raise where it is simply another folder."""
+        stayed = seen.below(root)
+        if self._knows(stayed, listing):
+            self._check_folders(seen, stayed, listing)
+            return stayed
+        if self._knows(seen, listing):
+            return seen
+        raise SpoutContractError(
+            f"FileSpout: this stream has read {seen.root}, and {root} is another folder: it has none of the files that "
+            f"were read last. Where the folder was moved, bring one of these back. To read {root} from its beginning "
+            f"besides, keep this stream as it was and add a second one; in its place, give the stream another name, "
+            f"with newStream(..., anew=True)"
+        )
+
+    def _knows(self, seen: Seen, listing: list[Found]) -> bool:
+        """Whether a file that was read is there, under its name and with its content."""
+        return any(file.name in seen.entries and self._same(file, seen.entries[file.name]) for file in listing)
+
+    def _check_folders(self, seen: Seen, stayed: Seen, listing: list[Found]) -> None:
+        """Raise where files of folders that were not read before would be taken for those read long ago."""
+        for file in listing:
+            inside = os.path.relpath(os.path.join(stayed.root or "", file.name), seen.root)
+            if stayed.is_past(file) and inside.startswith(os.pardir + os.sep):
+                raise SpoutContractError(
+                    f"FileSpout: this stream has read {seen.root}, of which only the files that were read last are "
+                    f"remembered by name; {file.name} in {stayed.root} is older than these, and would be taken for "
+                    f"read. Keep this stream as it was, and read the other folders by a second one"
+                )
 
     def _renamed(self, entries: dict[str, Entry], listing: list[Found]) -> dict[str, Entry]:
         names = {entry.inode: name for name, entry in entries.items() if entry.inode}
@@ -68,7 +97,8 @@ class Planner:
             name = names.get(file.inode, file.name)
             if name != file.name and here.get(name) != file.inode:
                 entry = entries[name]  # a new file may have got the inode of one that was deleted
-                if (file.size > entry.end or file.mtime == entry.mtime) and self._same(file, entry):
+                unlike = file.size == entry.end and file.mtime != entry.mtime
+                if not unlike and self._born(file, entry) and self._same(file, entry):
                     moves[name] = file.name
         kept = {name: entry for name, entry in entries.items() if name not in moves}
         return {**kept, **{new: entries[name] for name, new in moves.items()}}
@@ -81,6 +111,15 @@ class Planner:
             return file.size > entry.end or entry.fits(file)
         return self._checksum(file, entry.end) == entry.check
 
+    def _born(self, file: Found, entry: Entry) -> bool:
+        """Whether the file was made when the one was that was read, as far as the file system tells."""
+        born = self._birth(file)
+        return born == entry.born or not (born and entry.born)
+
+    def _birth(self, file: Found) -> int:
+        with self._open(file) as opened:
+            return birth_of(opened.fileno())
+
     def _checksum(self, file: Found, end: int) -> int:
         with self._open(file) as opened:
             return checksum(opened, end)
@@ -89,15 +128,15 @@ class Planner:
         """Return the entry with what identifies the file now."""
         if not self._same(file, entry):
             raise SpoutContractError(
-                f"FileSpout: {file.name} was read to byte {entry.end} (modified {entry.mtime}) and is another file "
-                f"now, or was written anew ({file.size} bytes, modified {file.mtime}); a file must not change after it "
-                f"was read{', only grow by whole lines' if self.by_lines else ''}. Give the new content another name "
-                f"to have it read, or take the file away: it was read. Logs that are rotated by renaming are followed "
-                f"where the path matches the new names too, such as app.log*"
+                f"FileSpout: {file.name} was read to byte {entry.end} (modified {iso_time(entry.mtime)}) and is "
+                f"another file now, or was written anew ({file.size} bytes, modified {iso_time(file.mtime)}); a file "
+                f"must not change after it was read{', only grow by whole lines' if self.by_lines else ''}. Give the "
+                f"new content another name to have it read, or take it away to leave it out. Logs that are rotated by "
+                f"renaming are followed where the path matches the new names too, such as app.log*"
             )
         mtime = file.mtime if file.size == entry.end else entry.mtime
         check = self._checksum(file, entry.end) if entry.check is None else entry.check
-        return Entry(entry.end, mtime, entry.more and file.size > entry.end, file.inode, check)
+        return Entry(entry.end, mtime, entry.more and file.size > entry.end, file.inode, check, self._birth(file))
 
     # --- the next batch -------------------------------------------------------------------------------------------
 
@@ -113,45 +152,65 @@ class Planner:
             if listed.size <= (0 if entry is None else entry.end) or seen.is_past(listed):
                 continue
             full = bool(ranges) and (left <= 0 or len(ranges) >= (self.limits.files or MOST_FILES))
-            range_ = None if full else self._range(listed, entry, time, left, first=not ranges)
-            if range_ is None or range_.end < range_.size:
+            found = None if full else self._range(listed, entry, time, left, first=not ranges)
+            if found is None or found[1].more:
                 waiting = waiting or (listed.mtime, listed.name)
-            if range_ is None:
+            if found is None:
                 break
+            range_, after = found
+            if entry is not None or range_.end > range_.start:  # also where nothing is read of it: it grows
+                read.append((range_.name, after))
             if range_.end > range_.start:
                 ranges.append(range_)
-                more = range_.end < range_.size
-                read.append((range_.name, Entry(range_.end, range_.mtime, more, listed.inode, range_.check)))
                 left -= range_.end - range_.start
         return ranges, seen.after(read, waiting) if ranges else seen
 
-    def _range(self, listed: Found, entry: Entry | None, time: float, left: int, *, first: bool) -> FileRange | None:
-        """Return what this batch reads of a file, which may have grown since it was listed. Empty where the file must
-        ripen first; None where the batch has no room for it."""
-        start = 0 if entry is None else entry.end
+    def _range(
+        self, listed: Found, entry: Entry | None, time: float, left: int, *, first: bool
+    ) -> tuple[FileRange, Entry] | None:
+        """Return what this batch reads of a file, which may have grown since it was listed, and its entry after that.
+        Empty where the file must ripen first; None where the batch has no room for it."""
         with self._open(listed) as file:
             now = Found.of(listed.name, os.fstat(file.fileno()))
             if now.inode != listed.inode or now.size < listed.size:
                 raise StaleListingError(listed.name)
+            start = 0 if entry is None else self._next_line(file, now, entry.end)
             end = self._readable_end(file, now, start, time)
             stop = end if end - start <= left else self._cut(file, start, end, left, first)
-            return None if stop is None else FileRange(now.name, now.size, now.mtime, start, stop, checksum(file, stop))
+            if stop is None:
+                return None
+            check = checksum(file, stop)
+            after = Entry(stop, now.mtime, stop < now.size, now.inode, check, birth_of(file.fileno()))
+            return FileRange(now.name, now.size, now.mtime, start, stop, check, now.inode), after
 
     def _readable_end(self, file: BinaryIO, now: Found, start: int, time: float) -> int:
         if self.limits.complete_after <= 0 or time - now.mtime / 1e9 >= self.limits.complete_after:
-            self._check_line_start(file, now.name, start)
             return now.size
         return whole_lines_end(file, start, now.size) if self.by_lines else start
 
-    def _check_line_start(self, file: BinaryIO, name: str, start: int) -> None:
-        """Going on in a file that grew is right only where its last line was whole."""
-        file.seek(max(0, start - 1))
-        if start and file.read(1) != b"\n":
-            raise SpoutContractError(
-                f"FileSpout: {self.place.path(name)} grew after byte {start}, in the middle of a line that "
-                f"was read as its last one; for files that are appended to, set completeAfterSecs to longer than "
-                f"their writers pause"
-            )
+    def _next_line(self, file: BinaryIO, now: Found, end: int) -> int:
+        """Return where to go on in a file that grew: behind the end of its last line, where that had none when it was
+        read. Raise where the line itself went on: a part of it was read as a whole line."""
+        file.seek(max(0, end - 1))
+        last, more = file.read(1), file.read(2)
+        if not end or last == b"\n":
+            return end
+        if more.startswith(b"\n"):
+            return end + 1
+        if more == b"\r\n" or (more == b"\r" and now.size == end + 1):
+            return end + len(more)
+        rest = line_start(file, end + 1, now.size)
+        path = self.place.path(now.name)
+        old, new = (
+            shlex.quote(os.path.join(os.path.dirname(path), mark + os.path.basename(path))) for mark in ("", "_")
+        )
+        raise SpoutContractError(
+            f"FileSpout: {path} grew after byte {end}, in the middle of a line whose beginning was read as a whole "
+            f"line and counts as one; the rest is no line of its own. To read on behind it, take the rest out while "
+            f"nobody writes to the file: {{ head -c {end} {old}; echo; tail -c +{rest + 1} {old}; }} > {new} && "
+            f"mv {new} {old}. So that it does not happen again, let the writer end its lines, or give "
+            f"completeAfterSecs a time longer than it pauses within one"
+        )
 
     def _cut(self, file: BinaryIO, start: int, end: int, left: int, first: bool) -> int | None:
         """Return how far the batch reads a file that is longer than the room left."""

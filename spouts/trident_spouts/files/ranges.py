@@ -1,9 +1,12 @@
 """The part of a file that belongs to one batch, and how its content is known again."""
 
 import os
+import platform
 import zlib
 from dataclasses import dataclass
 from typing import Any, BinaryIO
+
+import numpy
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
 
@@ -22,6 +25,64 @@ def checksum(file: BinaryIO, end: int) -> int:
     return found
 
 
+def iso_time(time_ns: int) -> str:
+    """Return a file's modification time as errors name it.
+
+    >>> iso_time(1_700_000_000_000_000_000)
+    '2023-11-14T22:13:20.000000Z'
+    """
+    return f"{numpy.datetime64(time_ns // 1_000, 'us')}Z"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """The file that a batch reads, as it was when the batch was emitted. Picklable: it travels to the workers.
+
+    A path may lead to another file by the time at which its bytes are read: a log that is rotated by renaming leaves
+    its name to a new one. So whoever reads checks the file that it opened.
+    """
+
+    path: str
+    device: int
+    inode: int
+    size: int
+    mtime: int
+    end: int
+    check: int | None
+    grows: bool
+    host: str
+
+    def check_opened(self, file: BinaryIO) -> None:
+        """Raise SourceUnreadableError unless this opened file is the planned one. The attempt fails then, and the next
+        one looks for the planned file anew.
+
+        On other machines devices and inodes may be others: there the content alone tells.
+        """
+        status = os.fstat(file.fileno())
+        here = (self.host, self.device) == (platform.node(), status.st_dev)
+        long_enough = status.st_size >= self.end if self.grows else status.st_size == self.size
+        same = long_enough and (not here or status.st_ino == self.inode)
+        if not same or (self.check is not None and checksum(file, self.end) != self.check):
+            raise self._replaced()
+
+    def check_scanned(self) -> None:
+        """Raise SourceUnreadableError unless the path leads to the planned file still, untouched: of what Spark opens
+        itself, nobody sees more."""
+        try:
+            status = os.stat(self.path)
+        except OSError as error:
+            raise self._replaced() from error
+        now = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        if now != (self.device, self.inode, self.size, self.mtime):
+            raise self._replaced()
+
+    def _replaced(self) -> SourceUnreadableError:
+        return SourceUnreadableError(
+            f"FileSpout: {self.path} was renamed, replaced or changed while the batch was read; nothing of this "
+            f"attempt counts"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class FileRange:
     """Bytes `start` (inclusive) to `end` (exclusive) of a file that had `size` bytes and `mtime` (ns) when planned."""
@@ -33,28 +94,31 @@ class FileRange:
     end: int
     check: int | None = None
     """The checksum of what lies before `end`."""
+    inode: int = 0
 
     def to_json(self) -> list[Any]:
         """As metadata."""
-        return [self.name, self.size, self.mtime, self.start, self.end, self.check]
+        return [self.name, self.size, self.mtime, self.start, self.end, self.check, self.inode]
 
 
-def check_unchanged(range_: FileRange, path: str, txid: int, *, grows: bool) -> None:
-    """Raise unless the file at `path` still holds what txid was planned to read."""
-    planned = f"FileSpout: txid {txid} was planned to read {path} ({range_.size} bytes, modified {range_.mtime})"
+def check_unchanged(range_: FileRange, path: str, txid: int, *, grows: bool) -> PlannedFile:
+    """Return the file at `path`. Raise unless it still holds what txid was planned to read."""
+    planned = f"FileSpout: txid {txid} was planned to read {path} ({range_.size} bytes, modified "
+    planned += f"{iso_time(range_.mtime)})"
     way_out = "bring the old file back, or start the topology anew: it then plans the batch anew"
     try:
-        status = os.stat(path)
-        if (status.st_size, status.st_mtime_ns) == (range_.size, range_.mtime):
-            return
         with open(path, "rb") as file:
-            same = checksum(file, range_.end) == range_.check
+            now = os.fstat(file.fileno())
+            untouched = (now.st_size, now.st_mtime_ns) == (range_.size, range_.mtime)
+            same = (untouched and range_.inode in (0, now.st_ino)) or checksum(file, range_.end) == range_.check
     except OSError as error:
         raise SourceUnreadableError(
             f"{planned}, which cannot be read now: {error.strerror or error}; {way_out}"
         ) from error
-    if not same or status.st_size < range_.end or (status.st_size > range_.size and not grows):
+    if not same or now.st_size < range_.end or (now.st_size > range_.size and not grows):
         raise SpoutContractError(
-            f"{planned}, and it has changed since ({status.st_size} bytes, modified {status.st_mtime_ns}); "
+            f"{planned}, and it has changed since ({now.st_size} bytes, modified {iso_time(now.st_mtime_ns)}); "
             f"a replay must read the same: {way_out}"
         )
+    identity = now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
+    return PlannedFile(path, *identity, range_.end, range_.check, grows, platform.node())

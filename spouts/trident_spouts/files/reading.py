@@ -1,7 +1,7 @@
 """Stretches of text and JSON files read where they are: on the workers, one Spark partition a share."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +13,7 @@ from trident.base.types import arrow_schema
 from trident_spouts.emission import INLINE_BYTES, PART_BYTES, ArrowEmission
 from trident_spouts.executor import Metadata
 from trident_spouts.files.lines import line_start, read_whole_lines
+from trident_spouts.files.ranges import PlannedFile
 from trident_spouts.workers import numbers_of, on_this_machine, parallelism, settle
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Stretch:
     end: int
     first: int
     last: int
+    planned: PlannedFile | None = None
+    """The file that the path must lead to; None where nobody planned it."""
 
 
 def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
@@ -64,7 +67,7 @@ def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
                 found.append([])
                 room = size
             last = min(stretch.last, first + room)
-            found[-1].append(Stretch(stretch.path, stretch.start, stretch.end, first, last))
+            found[-1].append(replace(stretch, first=first, last=last))
             room -= last - first
             first = last
     return found
@@ -80,16 +83,22 @@ def _lines_of(stretch: Stretch) -> Iterator[tuple[int, bytes]]:
     """The stretch's bytes in chunks of whole lines, each with the place in the file where it begins."""
     try:
         with open(stretch.path, "rb") as file:
+            if stretch.planned is not None:
+                stretch.planned.check_opened(file)
             first, last = (
                 edge if edge in (stretch.start, stretch.end) else line_start(file, edge, stretch.end)
                 for edge in (stretch.first, stretch.last)
             )
             yield from read_whole_lines(file, first, last)
+            if stretch.planned is not None:  # written anew in its place meanwhile
+                stretch.planned.check_opened(file)
     except EOFError as error:
         raise SpoutContractError(
             f"FileSpout: {stretch.path} ends at byte {error}, the batch was planned to byte {stretch.end}; "
             f"a file must not change after it was listed, only grow"
         ) from None
+    except SourceUnreadableError:
+        raise
     except OSError as error:
         raise SourceUnreadableError(f"FileSpout: cannot read {stretch.path}: {error.strerror or error}") from error
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,8 +17,9 @@ REMEMBERED = 1_000
 class Entry:
     """How far a file was read, and its modification time then; `more`: it was longer than that.
 
-    `inode` follows the file under another name, `check` (the checksum of what was read) knows its content again. What
-    an earlier version of this library wrote has neither.
+    `inode` follows the file under another name, unless it was made at another time than `born` (ms; 0: not known).
+    `check` (the checksum of what was read) knows its content again. What an earlier version of this library wrote has
+    none of these.
     """
 
     end: int
@@ -25,6 +27,7 @@ class Entry:
     more: bool = False
     inode: int = 0
     check: int | None = None
+    born: int = 0
 
     def fits(self, file: Found) -> bool:
         """Return whether the file is as it was when it was read, as far as its listing tells."""
@@ -58,6 +61,19 @@ class Seen:
         cutoffs = [key for key in (self.cutoff, *dropped[-1:]) if key is not None]
         return Seen(max(cutoffs, default=None), entries, self.root)
 
+    def below(self, root: str) -> "Seen":
+        """Return the same with names relative to another root, where nothing was moved.
+
+        >>> Seen(entries={"a": Entry(5, 2)}, root="/data/x").below("/data").entries
+        {'x/a': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0)}
+        """
+
+        def renamed(name: str) -> str:
+            return os.path.relpath(os.path.join(self.root or root, name), root)
+
+        cutoff = None if self.cutoff is None else (self.cutoff[0], renamed(self.cutoff[1]))
+        return Seen(cutoff, {renamed(name): entry for name, entry in self.entries.items()}, root)
+
     # --- as metadata ----------------------------------------------------------------------------------------------
 
     def encode(self) -> str:
@@ -65,24 +81,27 @@ class Seen:
         carries it.
 
         >>> Seen.decode(Seen((1, "a"), {"b": Entry(5, 2)}).encode())
-        Seen(cutoff=(1, 'a'), entries={'b': Entry(end=5, mtime=2, more=False, inode=0, check=None)}, root=None)
+        Seen(cutoff=(1, 'a'), entries={'b': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0)}, root=None)
         """
         files = []
         last = Entry(0, 0)
         for name, entry in sorted(self.entries.items(), key=lambda item: (item[1].mtime, item[0])):
             steps = entry.mtime - last.mtime, int(entry.more), entry.inode - last.inode
-            files.append([name, entry.end, *steps, entry.check])
+            age = entry.mtime // 1_000_000 - entry.born if entry.born else None
+            files.append([name, entry.end, *steps, entry.check, age])
             last = entry
         text = json.dumps([self.cutoff, files, self.root], separators=(",", ":"))
         return base64.b64encode(zlib.compress(text.encode(), 1)).decode()
 
     @staticmethod
     def decode(text: str) -> "Seen":
-        """Return what ``encode`` wrote, in this version or before inodes, checksums and roots."""
+        """Return what ``encode`` wrote, in this version or before inodes, checksums, roots and births."""
         cutoff, files, *root = json.loads(zlib.decompress(base64.b64decode(text)))
         entries = {}
         last = Entry(0, 0)
         for name, end, step, more, *identity in files:
-            inode, check = identity or (0, None)
-            last = entries[name] = Entry(end, last.mtime + step, bool(more), last.inode + inode, check)
+            inode, check, age = (*identity, None) if len(identity) == 2 else identity or (0, None, None)
+            mtime = last.mtime + step
+            born = 0 if age is None else mtime // 1_000_000 - age
+            last = entries[name] = Entry(end, mtime, bool(more), last.inode + inode, check, born)
         return Seen(None if cutoff is None else (cutoff[0], cutoff[1]), entries, *root)

@@ -3,6 +3,7 @@
 import logging
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from time import monotonic
@@ -11,15 +12,15 @@ from typing import Any, Literal, TypeVar, get_args
 from pyspark.sql.types import StringType, StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import SourceUnreadableError, TopologyError, TypeDeclarationError
+from trident.base.errors import SourceUnreadableError, SpoutError, TopologyError, TypeDeclarationError
 from trident.base.types import ddl, parse_schema
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_field
 from trident_spouts.files.lines import EncodingErrors
-from trident_spouts.files.listing import Found, Place, absolute, find, place_of, refuse_compressed
+from trident_spouts.files.listing import Found, Place, absolute, find, hidden_in, place_of, refuse_compressed
 from trident_spouts.files.parquet import FilesEmission, count_rows, footer_schema
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
-from trident_spouts.files.ranges import FileRange, check_unchanged
+from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
 from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
 from trident_spouts.files.seen import Seen
 from trident_spouts.files.text import TextFormat
@@ -79,7 +80,8 @@ class FileSpout:
     SourceUnreadableError
         No such file or folder, or one that cannot be read; a planned file that has vanished; a compressed file.
     SpoutContractError
-        A file that changed between plan and replay, or after it was read; another folder than the one that was read.
+        A file that changed between plan and replay, or after it was read; a line that went on after it was read;
+        another folder than the one that was read.
     MalformedInputError
         Invalid UTF-8; a malformed line of JSON.
 
@@ -236,8 +238,17 @@ class _FileExecutor(SpoutExecutor):
         before = {file.name for file in self._listing}
         self._listing = find(self._place)
         if not self._listing and not self._warned:
-            _log.warning("FileSpout: there is no file at %s", self._place)
             self._warned = True
+            hidden = hidden_in(self._place)
+            _log.warning(
+                "FileSpout: there is no file at %s%s",
+                self._place,
+                ""
+                if hidden is None
+                else f" that is not hidden: files and folders whose names begin with _ or ., or end "
+                f"in ._COPYING_, are left out, because writers hide so what is not complete. {hidden} is one; rename "
+                f"it to have it read",
+            )
         if self._by_lines:
             refuse_compressed(self._listing, self._place)
         for file in self._listing if before else ():
@@ -250,14 +261,26 @@ class _FileExecutor(SpoutExecutor):
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         ranges = _read(metadata, "files", lambda files: [FileRange(*each) for each in files])
-        for each in ranges:
-            check_unchanged(each, self._place.path(each.name), attempt.txid, grows=self._by_lines)
+        files = [self._planned_file(each, attempt.txid) for each in ranges]
         if self._by_lines:
-            cut = ((self._place.path(each.name), each.start, each.end) for each in ranges)
-            stretches = (Stretch(path, start, end, start, end) for path, start, end in cut)
+            cut = ((file, each.start, each.end) for file, each in zip(files, ranges, strict=True))
+            stretches = (Stretch(file.path, start, end, start, end, file) for file, start, end in cut)
             return LinesEmission(tuple(stretches), self._line_format())
-        paths, schema = tuple(self._place.path(each.name) for each in ranges), self._spout.schema
-        return FilesEmission(paths, schema, sum(count_rows(path, schema) for path in paths))
+        paths, schema = tuple(file.path for file in files), self._spout.schema
+        rows = sum(count_rows(path, schema) for path in paths)
+        return FilesEmission(paths, schema, rows, planned=tuple(files))
+
+    def _planned_file(self, range_: FileRange, txid: int) -> PlannedFile:
+        """Return the planned file, under its own name or, where it was renamed since, under the one that it has now.
+        Raise where it is gone or has changed."""
+        try:
+            return check_unchanged(range_, self._place.path(range_.name), txid, grows=self._by_lines)
+        except SpoutError:
+            for file in find(self._place):
+                if file.inode == range_.inode and file.name != range_.name:
+                    with suppress(SpoutError):  # it only has the inode: told is what is wrong under the planned name
+                        return check_unchanged(range_, self._place.path(file.name), txid, grows=self._by_lines)
+            raise
 
     def _line_format(self) -> LineFormat:
         spout = self._spout

@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import re
+import subprocess
 import zlib
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,7 @@ def drain(spout: FileSpout, previous: Metadata = None) -> list[list[Any]]:
 
 
 def ranges(metadata: Any) -> list[tuple[str, int, int]]:
-    return [(name, start, end) for name, _, _, start, end, _ in metadata["files"]]
+    return [(name, start, end) for name, _, _, start, end, *_ in metadata["files"]]
 
 
 # --- plans --------------------------------------------------------------------------------------------------------
@@ -76,6 +78,17 @@ def test_a_place_without_any_file_is_told_once(tmp_path: Path, caplog: pytest.Lo
     assert [record.getMessage() for record in caplog.records] == [f"FileSpout: there is no file at {tmp_path}/*.txt"]
 
 
+@pytest.mark.parametrize(("path", "hidden"), [("_t.txt", "_t.txt"), ("", ".h"), ("_*.txt", "_t.txt"), ("**", "_x/y")])
+def test_a_place_where_all_files_are_hidden_is_told_as_that(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, path: str, hidden: str
+) -> None:
+    write(tmp_path / hidden, "1\n")
+    assert FileSpout(tmp_path / path).open().plan(TransactionAttempt(1, 0), None, T0) is None
+    [record] = caplog.records
+    assert "that is not hidden: files and folders whose names begin with _ or ." in record.getMessage()
+    assert f"{hidden} is one; rename it" in record.getMessage()
+
+
 def test_several_files_share_a_batch_up_to_its_bytes(tmp_path: Path) -> None:
     for at, name in enumerate("abcd"):
         write(tmp_path / name, f"{name}{name}\n", at)
@@ -83,9 +96,9 @@ def test_several_files_share_a_batch_up_to_its_bytes(tmp_path: Path) -> None:
 
 
 def test_the_plan_names_every_file_with_size_time_and_bytes(tmp_path: Path) -> None:
-    write(tmp_path / "a.txt", "the\ncow\n", 7)
+    inode = write(tmp_path / "a.txt", "the\ncow\n", 7).stat().st_ino
     [plan] = planned(FileSpout(tmp_path))
-    assert plan["files"] == [["a.txt", 8, 7_000_000_000, 0, 8, zlib.crc32(b"the\ncow\n" * 2)]]
+    assert plan["files"] == [["a.txt", 8, 7_000_000_000, 0, 8, zlib.crc32(b"the\ncow\n" * 2), inode]]
 
 
 def test_a_long_file_is_cut_at_line_starts(tmp_path: Path) -> None:
@@ -168,8 +181,9 @@ def test_a_planned_file_that_vanished_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceUnreadableError) as caught:
         read(spout, plan, txid=7)
     assert str(caught.value) == (
-        f"FileSpout: txid 7 was planned to read {path} (2 bytes, modified 1000000000), which cannot be read now: "
-        "No such file or directory; bring the old file back, or start the topology anew: it then plans the batch anew"
+        f"FileSpout: txid 7 was planned to read {path} (2 bytes, modified 1970-01-01T00:00:01.000000Z), which cannot "
+        "be read now: No such file or directory; bring the old file back, or start the topology anew: it then plans "
+        "the batch anew"
     )
 
 
@@ -182,9 +196,9 @@ def test_a_planned_file_that_changed_is_named_with_both(tmp_path: Path, content:
     with pytest.raises(SpoutContractError) as caught:
         read(spout, plan, txid=7)
     assert str(caught.value) == (
-        f"FileSpout: txid 7 was planned to read {path} (2 bytes, modified 1000000000), and it has changed since "
-        f"({len(content)} bytes, modified 2000000000); a replay must read the same: bring the old file back, or start "
-        "the topology anew: it then plans the batch anew"
+        f"FileSpout: txid 7 was planned to read {path} (2 bytes, modified 1970-01-01T00:00:01.000000Z), and it has "
+        f"changed since ({len(content)} bytes, modified 1970-01-01T00:00:02.000000Z); a replay must read the same: "
+        "bring the old file back, or start the topology anew: it then plans the batch anew"
     )
 
 
@@ -294,14 +308,67 @@ def test_a_file_that_grows_by_whole_lines_is_read_on(tmp_path: Path) -> None:
     assert read(spout, second) == ["3"]
 
 
-def test_growth_in_the_middle_of_a_line_that_was_read_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("age", [5, 100], ids=["young", "complete"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_end_of_a_line_that_was_read_without_one_is_no_line(tmp_path: Path, age: float, end: str) -> None:
     path = write(tmp_path / "log", "1\n2", 1)
-    spout = FileSpout(tmp_path)
-    [first] = planned(spout)
-    assert read(spout, first) == ["1", "2"]
-    write(path, "1\n23\n", 2)
-    with pytest.raises(SpoutContractError, match="log grew after byte 3, in the middle of a line .* completeAfterSecs"):
-        planned(spout, previous=first)
+    [first] = planned(FileSpout(tmp_path))
+    assert read(FileSpout(tmp_path), first) == ["1", "2"]
+    executor = FileSpout(tmp_path, completeAfterSecs=10).open()
+    write(path, f"1\n2{end}", T0)
+    assert executor.plan(TransactionAttempt(2, 0), first, T0 + age) is None
+    write(path, f"1\n2{end}3\n", T0)
+    executor = FileSpout(tmp_path, completeAfterSecs=10).open()
+    second = logged(executor.plan(TransactionAttempt(2, 0), first, T0 + age))
+    assert read(FileSpout(tmp_path), second, 2) == ["3"]
+
+
+def test_the_two_signs_of_a_lines_end_may_come_one_by_one(tmp_path: Path) -> None:
+    path, other = write(tmp_path / "log", "1", 1), tmp_path / "other"
+    previous, lines = None, []
+    for at, content in enumerate(["1", "1\r", "1\r\n", "1\r\n2\n"], 2):
+        write(path, content, at)
+        write(other, "".join(f"o{each}\n" for each in range(at)), at)  # has the position move
+        for plan in planned(FileSpout(tmp_path), previous=previous):
+            lines += [line for line in read(FileSpout(tmp_path), plan) if not line.startswith("o")]
+            previous = plan
+    assert lines == ["1", "2"]
+
+
+@pytest.mark.parametrize("seconds", [0, 10, 1e6], ids=["at once", "complete", "young"])
+@pytest.mark.parametrize("after", ["3\nnext\nlast\n", "3\r\nnext\nlast\n", "\rx\nnext\nlast\n"])
+def test_a_line_that_goes_on_after_it_was_read_is_refused_with_a_way_out(
+    tmp_path: Path, seconds: float, after: str
+) -> None:
+    path = write(tmp_path / "some logs" / "log", "1\n2", 1)
+    [first] = planned(FileSpout(path.parent))
+    assert read(FileSpout(path.parent), first) == ["1", "2"]
+    write(path, f"1\n2{after}", T0)
+    spout = FileSpout(path.parent, completeAfterSecs=seconds)
+    with pytest.raises(SpoutContractError, match="log grew after byte 3, in the middle of a line whose") as caught:
+        spout.open().plan(TransactionAttempt(2, 0), first, T0 + 100)
+    way_out = re.search(r"\{ head .*?; \} > .*? && mv [^.]*", str(caught.value))
+    assert way_out is not None
+    subprocess.run(["/bin/sh", "-ec", way_out[0]], check=True, timeout=30)
+    os.utime(path, (T0, T0))
+    second = logged(spout.open().plan(TransactionAttempt(2, 0), first, T0 + 100))
+    assert read(spout, second, 2) == ["next", "last"]
+
+
+def test_a_file_that_grows_by_half_a_line_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen_module, "REMEMBERED", 1)
+    log = write(tmp_path / "log", "1\n", T0 - 50)
+    executor = FileSpout(tmp_path, completeAfterSecs=40).open()
+    plans = [logged(executor.plan(TransactionAttempt(1, 0), None, T0))]
+    write(log, "1\n2", T0)
+    for at in (1, 2, 3):
+        write(tmp_path / f"{at}", f"{at}\n", T0 + at)
+        executor = FileSpout(tmp_path, completeAfterSecs=40).open()
+        plans.append(logged(executor.plan(TransactionAttempt(1 + at, 0), plans[-1], T0 + 4)))
+    assert [ranges(plan) for plan in plans] == [[("log", 0, 2)], [("1", 0, 2)], [("2", 0, 2)], [("3", 0, 2)]]
+    write(log, "1\n2\n", T0 + 9)
+    [last] = planned(FileSpout(tmp_path), previous=plans[-1])
+    assert ranges(last) == [("log", 2, 4)]
 
 
 def test_a_young_file_is_read_to_its_last_whole_line_until_it_is_complete(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import shutil
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +22,9 @@ from trident.errors import BatchFailedError, SpoutContractError
 from trident.spouts import FileSpout, TransactionAttempt
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
+from trident_spouts.files import planner
+from trident_spouts.files import seen as seen_module
+from trident_spouts.files.births import birth_of
 from trident_spouts.files.seen import Entry, Seen
 
 
@@ -108,16 +112,19 @@ def test_a_folder_that_was_read_is_not_taken_for_another_of_equal_names(reader: 
             (tmp_path / year / name).write_text(lines(year + name, count))
             os.utime(tmp_path / year / name, (5, 5))
     assert reader(tmp_path / "2024").total() == 200
-    reader.refused(tmp_path / "2025", "a was read to byte 1000 .* and is another file now")
+    reader.refused(tmp_path / "2025", "this stream has read .*/2024, and .*/2025 is another folder")
 
 
 def test_equal_sizes_and_times_do_not_make_another_folder_the_same(reader: Reader, tmp_path: Path) -> None:
     for year in ("2024", "2025"):
         (tmp_path / year).mkdir()
-        (tmp_path / year / "a").write_text(lines(year, 100))
-        os.utime(tmp_path / year / "a", (5, 5))
+        for name, content in (("a", year), ("b", "both")):
+            (tmp_path / year / name).write_text(lines(content, 100))
+            os.utime(tmp_path / year / name, (5, 5))
     reader(tmp_path / "2024")
-    reader.refused(tmp_path / "2025", "a was read to byte .* and is another file now")
+    reader.refused(tmp_path / "2025", "a was read to byte 900 .* and is another file now")
+    (tmp_path / "2025" / "b").unlink()
+    reader.refused(tmp_path / "2025", "this stream has read .*/2024, and .*/2025 is another folder")
 
 
 def test_another_folder_is_told_with_the_way_out(reader: Reader, tmp_path: Path) -> None:
@@ -129,8 +136,65 @@ def test_another_folder_is_told_with_the_way_out(reader: Reader, tmp_path: Path)
     (tmp_path / "current").unlink()
     (tmp_path / "current").symlink_to(tmp_path / "2025")
     reader.refused(
-        tmp_path / "current", "this stream has read .*/2024, and .*/2025 has none .* give the stream another"
+        tmp_path / "current", "this stream has read .*/2024, and .*/2025 is another .*: it has none of the files"
     )
+
+
+def test_a_path_may_come_to_name_more_folders_or_fewer(reader: Reader, folder: Path) -> None:
+    for at, name in enumerate(["x/a", "x/b", "y/a"]):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(lines(f"{at}", 10))
+    expected = once(lines("0", 10), lines("1", 10))
+    assert reader(folder / "x") == expected
+    expected += once(lines("2", 10))
+    assert reader(folder / "*" / "*") == expected
+    for name in ("x/a", "y/a"):
+        with (folder / name).open("a") as file:
+            file.write("more\n")
+    expected["more"] += 1
+    assert reader(folder / "x" / "*") == expected
+    expected["more"] += 1
+    (folder / "a").write_text("top\n")  # named as the files below were, when the path was narrower
+    assert reader(folder / "**") == expected + once("top\n")
+    assert reader(folder / "y") == expected + once("top\n")
+
+
+def test_a_wider_path_never_takes_a_file_for_one_of_those_read_long_ago(
+    reader: Reader, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seen_module, "REMEMBERED", 1)
+    for at, name in enumerate(["y/0", "x/1", "x/2", "x/3"]):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(lines(name, 10))
+        os.utime(folder / name, (at, at))
+    assert reader(folder / "x" / "*").total() == 30
+    reader.refused(folder / "*" / "*", r"y/0 in .* is older than these, .* read the other folders by a second one")
+    os.utime(folder / "y" / "0", (9, 9))
+    assert reader(folder / "*" / "*").total() == 40
+
+
+def test_another_folder_is_read_as_its_refusal_says(tmp_path: Path) -> None:
+    for year in ("2024", "2025"):
+        (tmp_path / year).mkdir()
+        (tmp_path / year / "a").write_text(lines(year, 3))
+
+    def counted(**streams: Any) -> Counter[str]:
+        topology = TridentTopology()
+        options = {"anew": True} if "anew" in streams.pop("how", "") else {}
+        news = [topology.newStream(name, FileSpout(tmp_path / year), **options) for name, year in streams.items()]
+        merged = topology.merge(*news) if len(news) > 1 else news[0]
+        merged.groupBy("line").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+        with start_local(topology, name="t", checkpointLocation=tmp_path / "checkpoint") as running:
+            running.processAllAvailable(timeout=60)
+            return Counter(dict(running.state("counts").items()))
+
+    assert counted(one="2024") == once(lines("2024", 3))
+    with pytest.raises(BatchFailedError, match=r"add a second one; in its place, .* newStream\(\.\.\., anew=True\)"):
+        counted(one="2025")
+    assert counted(one="2024", two="2025") == once(lines("2024", 3), lines("2025", 3))
+    (tmp_path / "2026").mkdir()
+    (tmp_path / "2026" / "a").write_text(lines("2026", 3))
+    assert counted(three="2026", how="anew") == once(lines("2024", 3), lines("2025", 3), lines("2026", 3))
 
 
 def test_a_replaced_parquet_file_is_refused_and_a_copied_one_is_not(tmp_path: Path) -> None:
@@ -190,8 +254,8 @@ def test_a_folder_moves_with_its_checkpoint(reader: Reader, folder: Path, tmp_pa
 
 def test_a_file_that_is_touched_is_not_read_again(reader: Reader, folder: Path) -> None:
     (folder / "a").write_text(lines("a", 10))
-    for time in (5, 6):
-        os.utime(folder / "a", (time, time))
+    for at in (5, 6):
+        os.utime(folder / "a", (at, at))
         assert reader(folder) == once(lines("a", 10))
 
 
@@ -235,6 +299,37 @@ def test_a_new_file_with_the_inode_of_a_deleted_one_is_read(reader: Reader, fold
         os.utime(path, (at, at))
         assert reader(folder)["nothing to report"] == at + 1
         path.unlink()
+
+
+@pytest.mark.parametrize(("born", "read"), [(7, [["a", "a", "a"]]), (5, [["a", "a"]]), (0, [["a", "a"]])])
+def test_a_new_file_with_inode_and_beginning_of_a_deleted_one_is_told_by_its_birth(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, born: int, read: list[list[str]]
+) -> None:
+    monkeypatch.setattr(planner, "birth_of", lambda descriptor: 5)
+    (folder / "monday").write_text("a\n")
+    [plan] = planned(FileSpout(folder))
+    monkeypatch.setattr(planner, "birth_of", lambda descriptor: born)
+    (folder / "monday").rename(folder / "tuesday")
+    (folder / "tuesday").write_text("a\na\na\n")
+    spout = FileSpout(folder)
+    emitted = [spout.open().emit(TransactionAttempt(2, 0), each).arrow() for each in planned(spout, previous=plan)]
+    assert [table.column(0).to_pylist() for table in emitted] == read
+
+
+def test_a_files_birth_stays_when_it_is_renamed_and_grows(folder: Path) -> None:
+    def birth(name: str) -> int:
+        with (folder / name).open("rb") as file:
+            return birth_of(file.fileno())
+
+    (folder / "a").write_text("a\n")
+    os.utime(folder / "a", (5, 5))
+    born, now = birth("a"), time.time() * 1000
+    if not born:
+        pytest.skip(f"the file system of {folder} does not tell when a file was made")
+    assert abs(born - now) < 60_000
+    (folder / "a").rename(folder / "b")
+    (folder / "b").write_text("a\nb\n")
+    assert birth("b") == born
 
 
 def test_a_log_that_is_truncated_after_it_was_copied_is_refused(reader: Reader, folder: Path) -> None:
@@ -326,6 +421,8 @@ def test_an_entry_remembers_inode_and_checksum(folder: Path) -> None:
     (folder / "a").write_text("1\n")
     [plan] = planned(FileSpout(folder))
     status = (folder / "a").stat()
+    with (folder / "a").open("rb") as file:
+        born = birth_of(file.fileno())
     assert seen_in(plan).entries == {
-        "a": Entry(2, status.st_mtime_ns, False, status.st_ino, zlib.crc32(b"1\n1\n")),
+        "a": Entry(2, status.st_mtime_ns, False, status.st_ino, zlib.crc32(b"1\n1\n"), born),
     }

@@ -63,7 +63,9 @@ def test_it_stays_small_over_many_files() -> None:
     seen, chance = Seen(root="/data/in"), random.Random(5)
     for at in range(50):
         for i in range(100):
-            entry = Entry(i, at * 10**12 + i, inode=2**22 + chance.randint(0, 10**6), check=chance.getrandbits(32))
+            mtime = at * 10**12 + i
+            born = mtime // 10**6 - chance.randint(1, 1000)
+            entry = Entry(i, mtime, inode=2**22 + chance.randint(0, 10**6), check=chance.getrandbits(32), born=born)
             seen = Seen(seen.cutoff, {**seen.entries, f"part-{at:05}-{i:05}.txt": entry}, seen.root)
         seen = seen.after([], None)
     assert len(seen.entries) == module.REMEMBERED
@@ -71,7 +73,7 @@ def test_it_stays_small_over_many_files() -> None:
 
 
 def test_it_survives_as_text() -> None:
-    seen = Seen((1, "\u00e9"), {"b": Entry(5, 9, inode=3, check=4), "a b": Entry(7, 8, True, 9, 0)}, "/data/in")
+    seen = Seen((1, "\u00e9"), {"b": Entry(5, 9, inode=3, check=4), "a b": Entry(7, 8, True, 9, 0, 10**12)}, "/data/in")
     assert Seen.decode(seen.encode()) == seen
     assert Seen.decode(Seen().encode()) == Seen()
 
@@ -79,3 +81,9 @@ def test_it_survives_as_text() -> None:
 def test_what_was_written_before_inodes_and_checksums_is_read() -> None:
     old = base64.b64encode(zlib.compress(json.dumps([[1, "a"], [["b", 5, 9, 0], ["c", 7, 2, 1]]]).encode())).decode()
     assert Seen.decode(old) == Seen((1, "a"), {"b": Entry(5, 9), "c": Entry(7, 11, True)})
+
+
+def test_what_was_written_before_births_is_read() -> None:
+    text = json.dumps([None, [["b", 5, 9, 0, 3, 4], ["c", 7, 2, 1, 5, None]], "/in"])
+    old = base64.b64encode(zlib.compress(text.encode())).decode()
+    assert Seen.decode(old) == Seen(None, {"b": Entry(5, 9, False, 3, 4), "c": Entry(7, 11, True, 8)}, "/in")

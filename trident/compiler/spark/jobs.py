@@ -21,7 +21,7 @@ from trident.compiler.spark.expressions import Learned, analysed
 from trident.compiler.spark.freeze import MANIFEST, FileFolder, FreezeWriter, manifest_of
 from trident.compiler.spark.lower import Lowering
 from trident.compiler.spark.sessions import Profile
-from trident.compiler.spark.starts import Start, cheap, counting, start_of
+from trident.compiler.spark.starts import Start, cheap, check_scanned, counting, start_of
 from trident.compiler.spark.tails import Tail
 from trident.compiler.spark.worker import CAUGHT, Chain, Drain
 from trident.compiler.tuples.letters import Letters
@@ -53,6 +53,7 @@ class StageJob:
         self._layout = layout
         self._starts: dict[int, Start] = {}
         self._counts: list[Branch] = []
+        self._inputs: list[Emission | pa.Table] = []
         self._learned = learned
         self._files = files
         self._large = large
@@ -65,6 +66,7 @@ class StageJob:
     def read(self, inputs: Mapping[Node, Emission | pa.Table], session: SparkSession, scratch: Path) -> None:
         """Make the DataFrames that the stage starts from."""
         names = self._layout.names
+        self._inputs = list(inputs.values())
         self._starts = {
             id(node): start_of(node, names(node), given, session, scratch) for node, given in inputs.items()
         }
@@ -93,6 +95,8 @@ class StageJob:
         """Run them as one job."""
         if branches:
             collect(branches)
+        for given in self._inputs:
+            check_scanned(given)
         if self._files is not None and any(not isinstance(r, pa.Table) for r in self._results.values()):
             self._files.sync()
         return StageResult(self._results, None, self._debug)

@@ -111,6 +111,17 @@ def _check_rows(given: Emission | pa.Table) -> None:
         )
 
 
+def check_scanned(given: Emission | pa.Table) -> None:
+    """Refuse what was read where Spark may have opened other files than the planned ones: Spark opens them by their
+    names, whenever its tasks run. Raises SourceUnreadableError."""
+    if isinstance(given, UnionEmission):
+        for part in given.parts:
+            check_scanned(part)
+    if isinstance(given, FilesEmission):
+        for file in given.planned:
+            file.check_scanned()
+
+
 def cheap(given: Emission | pa.Table) -> bool:
     """Whether reading it twice costs less than keeping it."""
     if isinstance(given, UnionEmission):

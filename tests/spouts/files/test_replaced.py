@@ -1,0 +1,210 @@
+"""Files that are renamed, replaced or written anew while a batch of them is under way: each line counts once."""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.plans import planned
+from trident import Count, TridentTopology
+from trident.base.types import parse_schema
+from trident.compiler.spark.engine import SparkEngine
+from trident.errors import SourceUnreadableError, SpoutContractError
+from trident.runtime import crash
+from trident.runtime.start import start_on
+from trident.spouts import FileSpout, TransactionAttempt
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
+from trident_spouts.emission import UnionEmission
+from trident_spouts.files import reading
+from trident_spouts.files.parquet import FilesEmission
+from trident_spouts.files.parquet_reader import GroupReader, RowGroups
+from trident_spouts.files.reading import LinesEmission, ShareReader
+
+OLD, NEW = [f"old{at:03}" for at in range(100)], [f"new{at:03}" for at in range(150)]
+REPLACED = "was renamed, replaced or changed while the batch was read; nothing of this attempt counts"
+
+
+def write(path: Path, lines: list[str]) -> None:
+    """A file in the format that its name says, there at once."""
+    hidden = path.with_name(f"_{path.name}")
+    if ".parquet" in path.name:
+        pq.write_table(pa.table({"line": lines}), hidden)
+    else:
+        hidden.write_text("".join(f"{line}\n" for line in lines))
+    hidden.rename(path)
+
+
+def spout_over(folder: Path, name: str) -> FileSpout:
+    return FileSpout(folder / f"{name}*", "parquet" if "parquet" in name else "text", "line string")
+
+
+def counting(spout: FileSpout, native: bool = True) -> TridentTopology:
+    topology = TridentTopology()
+    lines = topology.newStream("lines", spout)
+    if not native:
+        lines = lines.map(lambda line: line, "line string")
+    lines.groupBy("line").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    return topology
+
+
+def counted(running: Any) -> Counter[str]:
+    with running:
+        running.processAllAvailable(timeout=120)
+        return Counter(dict(running.state("counts").items()))
+
+
+@pytest.fixture
+def at_point() -> Iterator[Callable[[str, Callable[[], None]], None]]:
+    """Have something done once, when a batch reaches a point of its life."""
+
+    def arrange(point: str, do: Callable[[], None]) -> None:
+        def heard(reached: str) -> None:
+            if reached == point:
+                crash.listen(None)
+                do()
+
+        crash.listen(heard)
+
+    yield arrange
+    crash.listen(None)
+
+
+def rotated(folder: Path, name: str, new: list[str] | None) -> None:
+    (folder / name).rename(folder / f"{name}.1")
+    if new is not None:
+        write(folder / name, new)
+
+
+@pytest.mark.parametrize("new", [NEW, NEW[:3], None], ids=["longer", "shorter", "none"])
+@pytest.mark.parametrize("name", ["app.log", "facts.parquet"])
+@pytest.mark.parametrize("point", ["plan.made", "emit.after"])
+def test_a_file_that_is_rotated_under_a_batch_is_read_under_its_new_name(
+    tmp_path: Path, at_point: Any, point: str, name: str, new: list[str] | None
+) -> None:
+    write(tmp_path / name, OLD)
+    at_point(point, lambda: rotated(tmp_path, name, new))
+    for _ in range(2):
+        running = start_local(counting(spout_over(tmp_path, name)), name="t", checkpointLocation=tmp_path / "_log")
+        assert counted(running) == Counter(OLD + (new or []))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("native", [True, False], ids=["Spark scans", "Python reads"])
+@pytest.mark.parametrize("name", ["app.log", "facts.parquet"])
+def test_a_file_that_is_rotated_under_a_batch_counts_once_on_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_point: Any, name: str, native: bool
+) -> None:
+    monkeypatch.setattr(reading, "INLINE_BYTES", -1)
+    monkeypatch.setattr(reading, "on_this_machine", lambda session: False)  # the workers read, however little it is
+    write(tmp_path / name, OLD)
+    at_point("emit.after", lambda: rotated(tmp_path, name, NEW[:100]))
+    topology = counting(spout_over(tmp_path, name), native)
+    for _ in range(2):
+        running = start_on(
+            lambda settings: SparkEngine(spark, settings.files),
+            topology,
+            name="t",
+            checkpointLocation=tmp_path / "_log",
+        )
+        assert counted(running) == Counter(OLD + NEW[:100])
+
+
+# --- what a reader checks -----------------------------------------------------------------------------------------
+
+
+def emitted(folder: Path, name: str) -> Any:
+    spout = spout_over(folder, name)
+    [plan] = planned(spout)
+    return spout.open().emit(TransactionAttempt(1, 0), plan)
+
+
+def in_the_worker(emission: LinesEmission | FilesEmission) -> list[str]:
+    """The lines as a worker's process reads them."""
+    reader: ShareReader | GroupReader
+    if isinstance(emission, LinesEmission):
+        reader = ShareReader((emission.stretches,), emission.form)
+    else:
+        groups = (RowGroups(file.path, (0,), file) for file in emission.planned)
+        reader = GroupReader((tuple(groups),), parse_schema("line string"))
+    numbers = pa.RecordBatch.from_pydict({"id": [0]})
+    return [line for batch in reader(iter([numbers])) for line in batch.column(0).to_pylist()]
+
+
+@pytest.mark.parametrize("read", [in_the_worker, lambda emission: emission.arrow()], ids=["worker", "driver"])
+@pytest.mark.parametrize("name", ["app.log", "facts.parquet"])
+def test_a_reader_refuses_another_file_under_the_planned_name(tmp_path: Path, name: str, read: Any) -> None:
+    write(tmp_path / name, OLD)
+    emission = emitted(tmp_path, name)
+    write(tmp_path / name, NEW[:100])
+    with pytest.raises(SourceUnreadableError, match=REPLACED):
+        read(emission)
+
+
+@pytest.mark.parametrize("name", ["app.log", "facts.parquet"])
+def test_on_this_machine_the_inode_tells_and_elsewhere_the_content(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name, OLD)
+    emission = emitted(tmp_path, name)
+    shutil.copy(tmp_path / name, tmp_path / "_copy")
+    (tmp_path / "_copy").rename(tmp_path / name)
+    with pytest.raises(SourceUnreadableError, match=REPLACED):
+        in_the_worker(emission)
+    if isinstance(emission, FilesEmission):
+        elsewhere: Any = replace(emission, planned=tuple(replace(file, host="other") for file in emission.planned))
+    else:
+        [part] = emission.stretches
+        elsewhere = LinesEmission((replace(part, planned=replace(part.planned, host="other")),), emission.form)
+    assert in_the_worker(elsewhere) == OLD
+    write(tmp_path / name, NEW[:100])
+    with pytest.raises(SourceUnreadableError, match=REPLACED):
+        in_the_worker(elsewhere)
+
+
+def test_a_log_that_is_written_anew_while_it_is_read_is_noticed(tmp_path: Path) -> None:
+    write(tmp_path / "app.log", OLD)
+    emission = emitted(tmp_path, "app.log")
+    [part] = emission.stretches
+    tables = reading.read_stretch(part, emission.form)
+    next(tables)
+    (tmp_path / "app.log").write_text("".join(f"{line}\n" for line in NEW))
+    with pytest.raises(SourceUnreadableError, match=REPLACED):
+        next(tables)
+
+
+def test_a_log_that_grows_while_it_is_read_is_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "app.log", OLD)
+    emission = emitted(tmp_path, "app.log")
+    with (tmp_path / "app.log").open("a") as log:
+        log.write("more\n")
+    assert in_the_worker(emission) == OLD
+
+
+def test_what_spark_scanned_is_checked_by_all_that_a_stat_tells(tmp_path: Path) -> None:
+    write(tmp_path / "facts.parquet", OLD)
+    emission = emitted(tmp_path, "facts.parquet")
+    emission.planned[0].check_scanned()
+    os.utime(tmp_path / "facts.parquet", (5, 5))
+    with pytest.raises(SourceUnreadableError, match=REPLACED):
+        emission.planned[0].check_scanned()
+    (tmp_path / "facts.parquet").unlink()
+    with pytest.raises(SourceUnreadableError, match=REPLACED):
+        emission.planned[0].check_scanned()
+    assert UnionEmission((emission,)).rows == 100
+
+
+def test_a_planned_file_that_is_found_nowhere_is_told_under_its_planned_name(tmp_path: Path) -> None:
+    write(tmp_path / "app.log", OLD)
+    spout = FileSpout(tmp_path / "app.log")
+    [plan] = planned(spout)
+    executor = spout.open()
+    rotated(tmp_path, "app.log", NEW)
+    with pytest.raises(SpoutContractError, match=r"read .*/app\.log \(700 bytes, .* and it has changed since"):
+        executor.emit(TransactionAttempt(1, 0), plan)
