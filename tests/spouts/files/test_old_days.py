@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 
 from trident import Count, TridentTopology
 from trident.compiler.spark.sessions import released
+from trident.errors import BatchFailedError
 from trident.spouts import FileSpout, FixedBatchSpout
 from trident.state import MemoryMapState
+from trident.testing.local import start_local
 
 UTC = datetime.UTC
 DAYS = [datetime.date(1200, 1, 1), datetime.date(1582, 10, 4), datetime.date(1582, 10, 15), datetime.date(2020, 2, 29)]
@@ -125,3 +127,46 @@ def test_what_an_output_writes_holds_the_same_days(given: SparkSession, tmp_path
     written = pa.concat_tables(pq.read_table(path, coerce_int96_timestamp_unit="us") for path in files)
     days, times = written["day"].to_pylist(), written["at"].cast(pa.timestamp("us", "UTC")).to_pylist()
     assert dict.fromkeys(zip(days, times, strict=True), 1) == expected()
+
+
+def by_an_old_version(folder: Path, version: str, table: pa.Table = TABLE) -> None:
+    """Write two files as Spark did before 3.0, or with 96-bit timestamps before 3.1: only the version that they name
+    says which calendar they follow."""
+    said = table.replace_schema_metadata({"org.apache.spark.version": version})
+    by_arrow(folder, said)
+    by_arrow(folder, said, use_deprecated_int96_timestamps=True)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("version", ["2.4.8", "3.0.3"])
+def test_files_of_old_versions_hold_the_same_days_for_spark_and_for_python(
+    spark: SparkSession, tmp_path: Path, version: str
+) -> None:
+    by_an_old_version(tmp_path / "in", version)
+    with both_ways(tmp_path / "in").start(spark, name="t", checkpointLocation=tmp_path / "checkpoint") as running:
+        running.processAllAvailable(timeout=120)
+        assert found(running, "read") == found(running, "scanned") != expected(2)
+
+
+@pytest.mark.parametrize("field", ["day date", "at timestamp", "days array<date>", "pair struct<day: date>"])
+def test_without_spark_days_by_another_calendar_are_refused(tmp_path: Path, field: str) -> None:
+    nested = TABLE.append_column("days", pa.array([[day] for day in DAYS])).append_column(
+        "pair", pa.array([{"day": day} for day in DAYS])
+    )
+    folder = tmp_path / "in"
+    by_an_old_version(folder, "2.4.8", nested.slice(3))
+    assert len(handed(folder, field)) == 2, "days that both calendars count alike"
+    by_an_old_version(folder, "2.4.8", nested)
+    with pytest.raises(BatchFailedError, match=r"2\.parquet has days before 1582-10-15 or times before 1900-01-01 by"):
+        handed(folder, field)
+
+
+def handed(folder: Path, field: str) -> list[Any]:
+    """Return the rows that the local engine reads from the files."""
+    rows: list[Any] = []
+    topology = TridentTopology()
+    stream = topology.newStream("rows", FileSpout(folder, "parquet", schema=field))
+    stream.foreachArrow(lambda table, txid, attempt: rows.extend(table.to_pylist()), name="out")
+    with start_local(topology, name="t", maxAttempts=1) as running:
+        running.processAllAvailable(timeout=60)
+    return rows
