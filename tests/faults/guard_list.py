@@ -895,6 +895,14 @@ GUARDS = [
         "tests/spouts/test_one_reader.py -k refused",
     ),
     Guard(
+        "reader, late",
+        "a spout that opens after its start was given up holds its source for ever",
+        "trident/runtime/sources.py",
+        "            late = self._given_up\n",
+        "            late = False\n",
+        "tests/spouts/test_one_reader.py -k given_up",
+    ),
+    Guard(
         "digest",
         "a replay of other tuples passes for the same",
         "spouts/trident_spouts/digests.py",
