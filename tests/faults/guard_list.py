@@ -887,6 +887,14 @@ GUARDS = [
         "tests/spouts/files/test_parquet_fields.py -k 'declared_fields and driver'",
     ),
     Guard(
+        "spout, calendar",
+        "days of an old version's file are read by the calendar of today",
+        "spouts/trident_spouts/files/parquet_reader.py",
+        'return said or version < "3.1.0"',
+        "return said",
+        "tests/spouts/files/test_old_days.py -k refused",
+    ),
+    Guard(
         "one reader",
         "two streams take rows from each other",
         "spouts/trident_spouts/readers.py",
