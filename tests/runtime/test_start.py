@@ -1,6 +1,10 @@
 """What a start refuses, and what it warns of because it would surprise later."""
 
+import os
+import shutil
+import sqlite3
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +13,15 @@ import pytest
 from tests.runtime.test_running import word_count
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
-from trident.base.errors import BatchFailedError, GuaranteeError, SpoutContractError, TopologyError, UserFunctionError
-from trident.spouts import FixedBatchSpout
+from trident.base.errors import (
+    BatchFailedError,
+    GuaranteeError,
+    SpoutContractError,
+    TopologyError,
+    TridentError,
+    UserFunctionError,
+)
+from trident.spouts import BatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
 
@@ -65,6 +76,61 @@ def test_without_a_checkpoint_a_start_says_what_ends_with_it(tmp_path: Path) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         start_local(word_count(), name="wc", checkpointLocation=tmp_path, requireExactlyOnce=True).stop()
+
+
+def another_topologys(checkpoint: Path) -> TridentTopology:
+    """Let the checkpoint hold the log of a topology of another name."""
+    with start_local(counting("counts"), name="another", checkpointLocation=checkpoint) as running:
+        running.processAllAvailable(timeout=10)
+    shutil.copytree(checkpoint / "another", checkpoint / "wc", ignore=shutil.ignore_patterns("log.uuid"))
+    return counting("counts")
+
+
+def no_log(checkpoint: Path) -> TridentTopology:
+    """Let the checkpoint hold a file of SQLite that is no log."""
+    (checkpoint / "wc").mkdir(parents=True)
+    db = sqlite3.connect(checkpoint / "wc" / "log.sqlite")
+    db.execute("CREATE TABLE something (n INTEGER)")
+    db.close()
+    return counting("counts")
+
+
+def another_source(checkpoint: Path) -> TridentTopology:
+    """Let the checkpoint hold a log whose stream this program does not have."""
+    with start_local(counting("counts"), name="wc", checkpointLocation=checkpoint) as running:
+        running.processAllAvailable(timeout=10)
+    topology = TridentTopology()
+    lines = topology.newStream("lines", FixedBatchSpout("word string", [["a"]])).groupBy("word")
+    lines.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    return topology
+
+
+def a_spout_that_does_not_open(checkpoint: Path) -> TridentTopology:
+    class Closed(BatchSpout):
+        outputFields = "word string"
+
+        def open(self) -> None:
+            raise ConnectionError("refused")
+
+        def emitBatch(self, batchId: int) -> None: ...
+
+    topology = TridentTopology()
+    words = topology.newStream("words", Closed()).groupBy("word")
+    words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    return topology
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="asks /proc which files are open")
+@pytest.mark.parametrize("refused", [another_topologys, no_log, another_source, a_spout_that_does_not_open])
+def test_a_start_that_is_refused_leaves_no_file_open(
+    refused: Callable[[Path], TridentTopology], tmp_path: Path
+) -> None:
+    """As long as its error is kept, nothing is closed by being forgotten."""
+    topology = refused(tmp_path)
+    with pytest.raises(TridentError) as kept:
+        start_local(topology, name="wc", checkpointLocation=tmp_path)
+    files = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.exists(entry.path)]
+    assert [file for file in files if file.startswith(str(tmp_path))] == [], kept.value
 
 
 @pytest.mark.parametrize("home", ["memory", "redis"])

@@ -1,5 +1,6 @@
 """Sources that hand out each row once have one reader at a time."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -108,5 +109,27 @@ def test_a_spout_that_cannot_open_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(TridentError, match="ConnectionError: refused"):
         start_local(counting(spout), name="t", checkpointLocation=str(tmp_path))
     spout.broken = False
+    with start_local(counting(spout), name="t", checkpointLocation=str(tmp_path)) as running:
+        assert counts(running) == {"a": 2, "b": 1}
+
+
+def test_a_spout_that_opens_when_its_start_was_given_up_is_closed_and_not_read(tmp_path: Path) -> None:
+    class Late(Letters):
+        def __init__(self, letters: str) -> None:
+            super().__init__(letters)
+            self.goes_on, self.closed = threading.Event(), threading.Event()
+
+        def open(self) -> None:
+            assert self.goes_on.wait(60)
+
+        def close(self) -> None:
+            self.closed.set()
+
+    spout = Late("aba")
+    with pytest.raises(TridentError, match=r"spout 's0', open\(\) ran longer than 0.2 s"):
+        start_local(counting(spout), name="t", checkpointLocation=str(tmp_path), messageTimeoutSecs=0.2)
+    assert not spout.closed.is_set()
+    spout.goes_on.set()
+    assert spout.closed.wait(30)
     with start_local(counting(spout), name="t", checkpointLocation=str(tmp_path)) as running:
         assert counts(running) == {"a": 2, "b": 1}

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -33,16 +34,37 @@ class Sources:
         self._nodes = {node.stream: node for node in spouts}
         self._sites = {node.stream: _sites(node.spout) for node in spouts}
         self._executors: dict[str, SpoutExecutor] = {}
-        opening = {stream: self._call(stream, node.spout.open) for stream, node in self._nodes.items()}
+        self._lock = threading.Lock()
+        """Guards `_given_up`, and whether an executor is among those that `close` closes."""
+        self._given_up = False
+        opened: dict[str, SpoutExecutor] = {}
+        opening = {
+            stream: self._submit(stream, "open()", partial(self._open, opened, stream, node.spout), 0)
+            for stream, node in self._nodes.items()
+        }
         failures = []
-        for stream, opened in opening.items():
+        for each in opening.values():
             try:
-                self._executors[stream] = calls.wait(opened)
+                calls.wait(each)
             except BaseException as error:
                 failures.append(error)
+        with self._lock:
+            self._given_up = bool(failures)
+            self._executors = {stream: opened[stream] for stream in self._nodes if stream in opened}
         if failures:
             self.close()
             raise failures[0]
+
+    def _open(self, opened: dict[str, SpoutExecutor], stream: str, spout: Spout) -> None:
+        """Open a spout in its lane. One that takes so long that the start was given up is closed there as well: it
+        would hold its source for ever, and nobody else knows of it."""
+        executor = spout.open()
+        with self._lock:
+            late = self._given_up
+            if not late:
+                opened[stream] = executor
+        if late:
+            self._try(stream, executor.close)
 
     @property
     def ahead(self) -> bool:
@@ -109,15 +131,14 @@ class Sources:
 
     def _tell(self, stream: str, method: Callable[..., None], *args: Any) -> "Future[None]":
         """Call a method on whose failure nothing depends."""
+        return self._submit(stream, _shown(method, args), partial(self._try, stream, method, *args), 0)
 
-        def tell() -> None:
-            try:
-                method(*args)
-            except Exception:
-                what = _shown(method, args)
-                logger.warning("spout %r failed in %s", stream, what, exc_info=True)
-
-        return self._submit(stream, _shown(method, args), tell, 0)
+    def _try(self, stream: str, method: Callable[..., None], *args: Any) -> None:
+        """Call a method, and log a warning where it raises."""
+        try:
+            method(*args)
+        except Exception:
+            logger.warning("spout %r failed in %s", stream, _shown(method, args), exc_info=True)
 
     def _call(self, stream: str, method: Callable[..., T], *args: Any, tries: int = 0) -> "Future[T]":
         return self._submit(stream, _shown(method, args), partial(method, *args), tries)

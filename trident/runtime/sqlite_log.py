@@ -68,13 +68,15 @@ class SqliteLog(LogBase):
         if fresh:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        with self._translated():
+        with self._translated(), contextlib.ExitStack() as undo:
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            undo.callback(self._db.close)  # a log that is refused stays open else, as long as the error is kept
             self._db.execute("PRAGMA trusted_schema = OFF")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._sync_full = True
             self._found(topology)
+            undo.pop_all()
         self._file = _file_identity(path)
         self._taken: Lease | None = None
 

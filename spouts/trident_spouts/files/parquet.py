@@ -1,5 +1,6 @@
 """Parquet: whole files, read by Spark itself, or by Python operations where they run."""
 
+import datetime
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
@@ -115,9 +117,36 @@ def count_rows(path: str, schema: StructType) -> int:
 
 
 def read_parquet(path: str, schema: StructType, planned: PlannedFile | None = None) -> pa.Table:
-    """The file's tuples as declared, as Spark's own scan would give them."""
-    groups = RowGroups(path, tuple(range(footer(path).num_row_groups)), planned)
-    return pa.Table.from_batches(read_groups(groups, schema), arrow_schema(schema))
+    """Return the file's tuples as declared, as Spark's own scan would give them. Raises SourceUnreadableError where
+    only Spark knows the calendar of its days."""
+    found = footer(path)
+    groups = RowGroups(path, tuple(range(found.num_row_groups)), planned)
+    table = pa.Table.from_batches(read_groups(groups, schema), arrow_schema(schema))
+    if only_spark_reads(found) and any(_has_old_days(chunk) for column in table.columns for chunk in column.chunks):
+        raise SourceUnreadableError(
+            f"FileSpout: {path} has days before {_NEW_DAYS} or times before {_NEW_TIMES.date()} by the calendar of "
+            f"Spark 2: only Spark reads them; start the topology on Spark"
+        )
+    return table
+
+
+_NEW_DAYS = datetime.date(1582, 10, 15)
+_NEW_TIMES = datetime.datetime(1900, 1, 1, tzinfo=datetime.UTC)
+"""From here on both calendars agree."""
+
+
+def _has_old_days(values: pa.Array) -> bool:
+    """Return whether a day or a time in these values, or within them, is one that the two calendars count otherwise."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        return any(map(_has_old_days, values.flatten()))
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        return _has_old_days(values.flatten())
+    if pa.types.is_date(kind):
+        return bool(pc.any(pc.less(values, pa.scalar(_NEW_DAYS, kind))).as_py())
+    if pa.types.is_timestamp(kind):
+        return bool(pc.any(pc.less(values, pa.scalar(_NEW_TIMES, pa.timestamp("us", "UTC")).cast(kind))).as_py())
+    return False
 
 
 def _arrow_fields(found: pq.FileMetaData) -> pa.Schema:

@@ -51,10 +51,13 @@ def footer(path: str) -> pq.FileMetaData:
 
 
 def only_spark_reads(found: pq.FileMetaData) -> bool:
-    """Whether the file says that its days or times before 1900 count as Spark 2 did, which Arrow does not know."""
-    return any(
-        key in (found.metadata or {}) for key in (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-    )
+    """Return whether Spark counts the file's days before 1582 and its times before 1900 by the calendar of Spark 2,
+    which Arrow does not know: the file says so, or a version wrote it that knew no other one (96-bit timestamps: before
+    3.1)."""
+    about = found.metadata or {}
+    version = about.get(b"org.apache.spark.version", b"9").decode()
+    said = any(f"org.apache.spark.legacy{kind}".encode() in about for kind in ("DateTime", "INT96"))
+    return said or version < "3.1.0"  # as text, which is how Spark compares it
 
 
 def shares(

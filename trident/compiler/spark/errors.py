@@ -37,6 +37,7 @@ _SAME_PYTHON = (
     f"for a local session that is {sys.executable}"
 )
 _LOST = "Checkpoint block"
+_OTHER_OUTPUT = "A shuffle map stage with indeterminate output was failed and retried"
 _DIED = "Python worker exited unexpectedly"
 _STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was shut down", "SparkContext was stopped")
 _GONE = ("Error while sending or receiving", "Answer from Java side is empty", "does not exist in the JVM")
@@ -89,6 +90,11 @@ def _house_trouble(text: str) -> SparkFailedError | None:
         return SparkFailedError(
             "tuples that several steps read were lost, with the executor that held them; what these steps made of them "
             "is given up"
+        )
+    if _OTHER_OUTPUT in text:
+        return SparkFailedError(
+            "shuffled tuples were lost, and a function gave other ones when Spark made them again; what was made of "
+            "the lost ones is given up"
         )
     if any(sign in text for sign in _STOPPED):
         return SparkSetupError(
