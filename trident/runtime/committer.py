@@ -303,7 +303,7 @@ class Committer:
         given |= {step: o.schema.empty_table() for o, step in steps if o.name in unborn}
         asking_values = {step for step in awaited if not isinstance(step, StateUpdate)}  # those of one are known
         futures = [
-            (o, self.code.write(step, txid, partial(self._write, o, txid, tables[o.name], step in asking_values)))
+            (o, self.code.write(partial(self._write, o, txid, tables[o.name], step in asking_values)))
             for o, step in steps
             if o.name not in unborn
         ]

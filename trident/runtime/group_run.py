@@ -39,8 +39,8 @@ from trident.runtime.sources import Sources
 from trident.runtime.threads import MakeThreads, Threads
 from trident.runtime.trace import Trace
 from trident.runtime.trimming import Trimming
-from trident.runtime.user_code import STATE_LANE
 from trident.runtime.watched_calls import PATIENCE
+from trident.runtime.watched_store import STATE_LANE
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission
 
@@ -410,10 +410,14 @@ class GroupRun:
     def _heal(self, state: str) -> None:
         try:
             self._committer.heal(state, self.committed)
-        except PASSING as error:
-            self.waiting_for = error
+            self.waiting_for = None
+            self._code.tries = 0
+        except AttemptCancelledError:
+            logger.debug("group %r: state %r is not healed: the run ends", self.group.name, state)
         except BaseException as error:
-            self._break(error)
+            self.waiting_for = error  # the watch asks again, as long as it finds the store behind
+            if not self._passing(error):
+                self._break(error)
 
     # --- waiting and ending ------------------------------------------------------------------------------------
 

@@ -62,15 +62,11 @@ class _Call:
     lane: str | None
     seconds: float
     since: float
+    """When it began; before that, since when it waits for the one call that has its lane."""
     fail: Callable[[BaseException], None]
     thread: int | None = None
     """The thread that runs it; None until it begins."""
     abandoned: bool = False
-
-    @property
-    def deadline(self) -> float:
-        """When it is given up. One that waits for its lane has not had its time yet: the call before it has overrun."""
-        return self.since + (self.seconds if self.thread is not None else max(self.seconds, PATIENCE))
 
 
 class WatchedCalls:
@@ -160,6 +156,9 @@ class WatchedCalls:
         finally:
             with self._lock:
                 self._calls.discard(call)
+                for next_one in self._calls:
+                    if call.lane is not None and next_one.lane == call.lane:
+                        next_one.since = self._clock.monotonic()
             if call.abandoned:
                 seconds = self._clock.monotonic() - call.since
                 logger.info("group %r: %s has come back after %.1f s", self._group, call.subject, seconds)
@@ -172,12 +171,23 @@ class WatchedCalls:
     def next(self, otherwise: float) -> float:
         """When the first limit is reached."""
         with self._lock:
-            return min([call.deadline for call in self._calls if not call.abandoned], default=otherwise)
+            return min([self._deadline(call) for call in self._calls if not call.abandoned], default=otherwise)
+
+    def _deadline(self, call: _Call) -> float:
+        """When it is given up. One that waits for its lane has not had its time yet: the call before it has overrun."""
+        if call.thread is not None:
+            return call.since + call.seconds
+        before, patience = self._before(call), max(call.seconds, PATIENCE)
+        return max(call.since + patience, before.since + before.seconds + PATIENCE if before else 0)
+
+    def _before(self, call: _Call) -> _Call | None:
+        """The call that has its lane."""
+        return next((c for c in self._calls if c.lane == call.lane and c.thread is not None), None)
 
     def expire(self, now: float) -> None:
         """Give up the calls whose time is over."""
         with self._lock:
-            over = [call for call in self._calls if not call.abandoned and now >= call.deadline]
+            over = [call for call in self._calls if not call.abandoned and now >= self._deadline(call)]
             for call in over:
                 self._give_up(call)
         for call in over:
@@ -209,7 +219,7 @@ class WatchedCalls:
             limit = f"{call.seconds:g} s (messageTimeoutSecs, doubled at each retry)"
             return BatchTimeoutError(f"{what} ran longer than {limit}{f': {told}' if told else ''}")
         with self._lock:
-            before = next((each for each in self._calls if each.lane == call.lane and each.thread is not None), None)
+            before = self._before(call)
         if before is None:
             return BatchTimeoutError(f"{what} was not begun within {call.seconds:g} s")
         at = self._place(before)
