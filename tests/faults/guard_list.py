@@ -706,7 +706,7 @@ GUARDS = [
         "limit",
         "a call that does not come back is waited for for ever, without a word",
         "trident/runtime/watched_calls.py",
-        "if not call.abandoned and now >= call.deadline]",
+        "if not call.abandoned and now >= self._deadline(call)]",
         "if False]",
         "tests/runtime/test_limits.py -k named_and_the_batch",
     ),

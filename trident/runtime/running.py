@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -232,7 +233,9 @@ class RunningTopology:
             Where no letters come back into this stream, or a letter's tuple lacks a field that it has now.
         """
         spout = place_of(stream, (node for run in self._runs.values() for node in run.group.spouts))
-        found = spout.ask(looking(self.state(state), stream, where))
+        view = self.state(state)
+        committed = partial(self._commits.committed, self._commits.group_of(state))
+        found = spout.ask(looking(view, committed, stream, where))
         for run in self._runs.values():
             run.post(on.Woken())
         return found
