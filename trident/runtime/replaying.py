@@ -27,8 +27,9 @@ def place_of(stream: str, nodes: Iterable[Node]) -> ReplaySpout:
 
 
 def looking(view: StateView, committed: Callable[[], int], stream: str, where: Where | None) -> Look:
-    """Looks for the letters of a stream that the user wants back; `committed` is the state's last committed txid. The first look, in the user's thread, chooses them;
-    later ones tell which of these are still there, and call no code of the user's: it must not fail a batch."""
+    """Looks for the letters of a stream that the user wants back. The first look, in the user's thread, chooses them;
+    later ones tell which of these are still there, and call no code of the user's: it must not fail a batch.
+    `committed` gives the last committed txid of the letters' state."""
     chosen: set[str] | None = None
 
     def look() -> tuple[int, list[Letter]]:
