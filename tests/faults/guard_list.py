@@ -160,7 +160,7 @@ GUARDS = [
         "rows that come once",
         "a batch that is planned anew asks a source again that gives its rows once",
         "spouts/trident_spouts/adapters/batch.py",
-        "if txid not in self._kept:",
+        "if number not in self._kept:",
         "if True:",
         "tests/runtime/test_misbehaviour.py -k once",
     ),
