@@ -25,6 +25,7 @@ from trident.runtime.running import RunningTopology
 from trident.spouts import BatchSpout, FeederBatchSpout, FixedBatchSpout
 from trident.state import BackingMapState, MemoryMapState
 from trident.testing.local import start_local
+from trident_state.memory.store import MemoryStore
 
 LIMIT = 0.3
 SOON = 15.0
@@ -119,7 +120,9 @@ def test_an_output_that_never_comes_back_is_named_and_the_batch_is_kept(
     (told,) = running.status["groups"]["words"]["hanging"]
     assert told["call"].startswith("words/") and "send (test_limits.py:" in told["call"] and "batch 1" in told["call"]
     assert told["at"].startswith("test_limits.py:") and "T" in told["since"]
-    with pytest.raises(CallHangsError, match=r"send \(test_limits.py:\d+\), for [\d.]+ s, now at test_limits.py:\d+"):
+    with pytest.raises(
+        CallHangsError, match=r"send \(test_limits.py:\d+\), for .*now at test_limits.py:\d+; mend it and start"
+    ):
         running.awaitTermination(timeout=SOON)
     assert "ran longer than 0.3 s (messageTimeoutSecs" in caplog.text and hanging.most == 1
     heard: list[Any] = []
@@ -449,7 +452,10 @@ def test_a_function_behind_a_state_that_always_raises_stops_the_group_and_a_rest
 
     options: dict[str, Any] = {"name": "t", "checkpointLocation": tmp_path}
     running = start_local(with_later_stage(broken), maxAttempts=3, **options)
-    with pytest.raises(UserFunctionError, match=r"broken \(test_limits.py:\d+\) raised ValueError: never"):
+    with pytest.raises(
+        UserFunctionError,
+        match=r"broken \(test_limits.py:\d+\) raised ValueError: never.*batch 1 is frozen and kept: mend",
+    ):
         running.awaitTermination(timeout=SOON)
     assert len(calls) == 3
     with start_local(with_later_stage(abs), **options) as running:
@@ -515,6 +521,29 @@ def test_what_was_left_behind_writes_nothing_when_it_comes_back(tmp_path: Path) 
         until(lambda: not hang.inside)
         assert dict(running.state("n").items()) == {"a": 3}
     assert running._runs["words"].committed == 3
+
+
+# --- a store that is away ----------------------------------------------------------------------------------------
+
+
+def test_a_commit_that_takes_long_is_told_with_the_state_that_does_not_answer(
+    hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(self: Any, *args: Any) -> Any:
+        hanging()
+        return apply(self, *args)
+
+    apply = MemoryStore.apply
+    monkeypatch.setattr(MemoryStore, "apply", slow)
+    topology = TridentTopology()
+    words_ = topology.newStream("words", words(["a"]))
+    words_.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    running = start_local(topology, name="t")
+    assert hanging.begun.wait(SOON)
+    says = r"the commit of batch 1, for [\d.]+ s: state 'counts' \(MemoryMapState.opaque\(\)\) is being written"
+    with pytest.raises(TimeoutError, match=says):
+        running.processAllAvailable(timeout=1.5)
+    hanging.release.set()
 
 
 # --- requests ----------------------------------------------------------------------------------------------------

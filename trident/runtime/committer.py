@@ -96,6 +96,8 @@ class Committer:
     files: Path | None = None
     """Where large results go; None where no folder lives as long as the log."""
     healed: list[tuple[str, int, int]] = field(default_factory=list)
+    writing: set[str] = field(default_factory=set)
+    """The states that a commit turn writes just now."""
 
     def __post_init__(self) -> None:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
@@ -347,6 +349,7 @@ class Committer:
         store = self.stores[output.name]
         update = self._frozen.update(txid, table)
         reach("commit.state.before")
+        self.writing.add(output.name)
         try:
             applied = store.apply(self.lease, update, values)
         except StateBehindError:
@@ -355,6 +358,8 @@ class Committer:
         except FencedError:
             demand_this_log(output.name, store.report(), self.log.uuid)  # epochs begin anew with a reset
             raise
+        finally:
+            self.writing.discard(output.name)
         reach("commit.state.after")
         return applied
 

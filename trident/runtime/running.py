@@ -90,7 +90,8 @@ class RunningTopology:
     @property
     def status(self) -> dict[str, Any]:
         """What each batch group is doing: committed txid, batches in flight, what it waits for, and the calls of your
-        code that are over their limit and do not come back (``hanging``: which, since when, and at which line)."""
+        code that are over their limit and do not come back (``hanging``: which, since when, and at which line).
+        The same of DRPC requests, which belong to no group, is ``status["hanging"]``."""
         groups = {}
         for name, run in self._runs.items():
             flight = {str(a): status.value for a, status in list(run.coordinator.in_flight.values())}
@@ -101,7 +102,7 @@ class RunningTopology:
                 "waitingFor": run.waits_for,
                 "hanging": run.hanging,
             }
-        return {"name": self.name, "isActive": self.isActive, "groups": groups}
+        return {"name": self.name, "isActive": self.isActive, "groups": groups, "hanging": self.drpc.hanging}
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ reaches nobody, and no second call of it begins meanwhile: the next one waits in
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _TICK = 0.1
 _MOST_DOUBLINGS = 10
 """Attempt numbers go on over restarts; a limit of years is none, and a float overflows."""
 
-_WORTH_TELLING = 1.0
+WORTH_TELLING = 1.0
 """Seconds after which a call is told as what a batch waits for."""
 
 
@@ -225,7 +225,8 @@ class WatchedCalls:
         at = self._place(before)
         return CallHangsError(
             f"{what} cannot be called: the call before it does not come back, {before.subject}, for "
-            f"{self._clock.monotonic() - before.since:.1f} s{f', now at {at}' if at else ''}"
+            f"{self._clock.monotonic() - before.since:.1f} s{f', now at {at}' if at else ''}; mend it and start again: "
+            f"what is frozen is kept, and committed then"
         )
 
     # --- how it stands -----------------------------------------------------------------------------------------
@@ -251,7 +252,7 @@ class WatchedCalls:
         """The call that has run longest, if for more than a second."""
         now = self._clock.monotonic()
         with self._lock:
-            calls = [c for c in self._calls if c.thread is not None and now - c.since > _WORTH_TELLING]
+            calls = [c for c in self._calls if c.thread is not None and now - c.since > WORTH_TELLING]
         if not calls:
             return None
         call = min(calls, key=lambda call: call.since)
@@ -259,12 +260,7 @@ class WatchedCalls:
         return f"{call.subject}, for {now - call.since:.1f} s{f', now at {at}' if at else ''}"
 
     def _place(self, call: _Call) -> str | None:
-        """The innermost line of the user's files that the call's thread is at."""
-        files = {site.file for site in call.subject.sites if site.file}
-        frame = sys._current_frames().get(call.thread) if call.thread is not None else None
-        while frame is not None and frame.f_code.co_filename not in files:
-            frame = frame.f_back
-        return None if frame is None else CallSite("", frame.f_code.co_filename, frame.f_lineno).place
+        return place_in(call.thread, call.subject.sites)
 
     def mine(self) -> bool:
         """Whether the calling thread is a lane's."""
@@ -288,6 +284,15 @@ class WatchedCalls:
         for subject in left:
             logger.warning("group %r: %s does not come back; it is left behind", self._group, subject)
         return behind
+
+
+def place_in(thread: int | None, sites: Iterable[CallSite]) -> str | None:
+    """The innermost line of these functions' files that a thread is at."""
+    files = {site.file for site in sites if site.file}
+    frame = sys._current_frames().get(thread) if thread is not None else None
+    while frame is not None and frame.f_code.co_filename not in files:
+        frame = frame.f_back
+    return None if frame is None else CallSite("", frame.f_code.co_filename, frame.f_lineno).place
 
 
 def _nothing(_: BaseException) -> None: ...
