@@ -21,8 +21,11 @@ class BatchSpout(ABC):
     restart ``emitBatch`` is asked again for a batch that was under way. A spout that then gives the same rows may say
     so: ``kind = SpoutKind.TRANSACTIONAL``. Any other one has one reader at a time.
 
-    Meaning: ``org.apache.storm.trident.spout.IBatchSpout``; here a batch is asked for once per process, and one without
-    rows is no batch.
+    `batchId` is the stream's own count of its batches: 1, 2, 3 and so on without a gap, over restarts too, and whatever
+    streams it is merged with.
+
+    Meaning: ``org.apache.storm.trident.spout.IBatchSpout``, where `batchId` is the txid; here a batch is asked for once
+    per process, and one without rows is no batch.
 
     >>> class Dice(BatchSpout):
     ...     outputFields = "eyes int"
@@ -41,7 +44,7 @@ class BatchSpout(ABC):
 
     @abstractmethod
     def emitBatch(self, batchId: int) -> Emitted:
-        """The rows of the batch with this txid; None or no rows: nothing there now, ask again later."""
+        """The rows of the batch with this number; None or no rows: nothing there now, ask for it again later."""
 
     def ack(self, batchId: int) -> None:  # noqa: B027
         """The batch is committed. May come twice for the last one, after a restart."""

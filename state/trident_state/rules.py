@@ -25,6 +25,12 @@ NO_ROOM = (
 )
 """The way on for a batch that can never be applied, because a value does not fit its type."""
 
+NO_ROOM_HERE = (
+    "The batch stays frozen: let this one state begin anew behind it (dropState), or give up log and all states "
+    "(topology.reset); and keep such values out, or cut them into several keys"
+)
+"""The same where a value is too long for its store."""
+
 Merge = Callable[[pa.Array, pa.Array], pa.Array]
 
 

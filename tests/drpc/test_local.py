@@ -189,11 +189,19 @@ def test_a_timeout_frees_the_caller_and_the_function_goes_on(states: States) -> 
     began = time.monotonic()
     with pytest.raises(DRPCTimeoutError) as caught:
         drpc.execute("words", "cat", timeout=0.05)
-    assert str(caught.value) == "DRPC 'words': no answer within 0.05 s"
+    told = str(caught.value)
+    assert told.startswith("DRPC 'words': no answer within 0.05 s: Slow (test_local.py:")
+    assert "now at test_local.py:" in told
+    (hanging,) = drpc.hanging
+    assert hanging["call"].startswith("DRPC 'words': Slow (test") and hanging["at"].startswith("test_local.py:")
     assert isinstance(caught.value, TimeoutError)
     assert time.monotonic() - began < 2
     slow.go.set()
     assert drpc.execute("words", "cat") == [Row(sum=4)]
+    until = time.monotonic() + 5
+    while drpc.hanging:
+        assert time.monotonic() < until
+        time.sleep(0.001)
 
 
 def test_several_reads_of_one_request_are_as_of_one_txid_while_batches_are_committed() -> None:

@@ -80,6 +80,16 @@ def test_so_it_is_with_a_replay_of_an_earlier_run(spout: ReplaySpout) -> None:
     assert ids(executor.plan(TransactionAttempt(6, 0), before, 0.0)) == ["1.b"]
 
 
+def test_a_replay_of_an_earlier_run_in_another_batch_group_holds_no_later_one_back(spout: ReplaySpout) -> None:
+    """Its txid is none of the group that the stream is in now: it came before the first batch of this run."""
+    executor, letters = spout.open(), Letters(2, B)
+    before = {"run": "another", "number": 9, "txid": 32, "letters": [list(A)]}
+    spout.ask(letters)
+    assert executor.plan(TransactionAttempt(4, 0), before, 0.0) is None
+    letters.as_of = 3
+    assert ids(executor.plan(TransactionAttempt(5, 0), before, 0.0)) == ["1.b"]
+
+
 def test_a_state_that_is_away_is_asked_again_by_the_next_batch(spout: ReplaySpout) -> None:
     executor, letters = spout.open(), Letters(1, A)
     spout.ask(letters)

@@ -11,7 +11,7 @@ from trident import Count, TridentTopology, dropState
 from trident.base.errors import CodeChangedError, FencedError, TopologyError
 from trident.runtime import registry
 from trident.runtime.sqlite_log import SqliteLog
-from trident.spouts import FeederBatchSpout, FixedBatchSpout
+from trident.spouts import BatchSpout, FeederBatchSpout, FixedBatchSpout, SpoutKind
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
 
@@ -51,6 +51,35 @@ class Program:
 
 def words(out: Rows) -> dict[str, list[str]]:
     return {name: [word for _, word in rows] for name, rows in out.items()}
+
+
+# --- moved to another batch group ---------------------------------------------------------------------------------
+
+
+class Numbered(BatchSpout):
+    """Rows that follow from the number of the batch."""
+
+    outputFields = "word string"
+    kind = SpoutKind.TRANSACTIONAL
+
+    def __init__(self, batches: int) -> None:
+        self.batches = batches
+
+    def emitBatch(self, batchId: int) -> Any:
+        return [f"b{batchId}"] if batchId <= self.batches else None
+
+
+@pytest.mark.parametrize("others", [1, 8])
+def test_a_batch_spout_that_is_merged_into_another_group_goes_on_with_its_next_batch(
+    others: int, tmp_path: Path
+) -> None:
+    apart = Program()
+    apart.handed(apart.stream("numbered", 0, spout=Numbered(4)), "out")
+    apart.counted(apart.stream("words", others), "counts").run(tmp_path)
+    merged = Program()
+    both = merged.topology.merge(merged.stream("numbered", 0, spout=Numbered(8)), merged.stream("words", others))
+    (counts,) = merged.counted(both, "counts").run(tmp_path, "counts")
+    assert sorted(word for word in counts if word[0] == "b") == ["b5", "b6", "b7", "b8"]
 
 
 # --- renamed ------------------------------------------------------------------------------------------------------

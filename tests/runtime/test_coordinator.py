@@ -252,6 +252,18 @@ def test_a_batch_under_which_drivers_died_often_enough_stops_the_group_and_what_
     assert "the driver died 3 times in a row while batch 2 was under way" in str(finish.error)
 
 
+def test_batches_under_which_drivers_died_run_one_after_the_other() -> None:
+    """Both were under way; only alone does each show whether it ends the process."""
+    history = History(attempts={txid: AttemptRecord(0, 1, deaths=1) for txid in (1, 2)})
+    coordinator = made(pending=4, history=history)
+    assert of(on.Plan, coordinator.start()) == [on.Plan(attempt(1, 1), {}, None, 0.0)]
+    assert of(on.Plan, coordinator.handle(planned(1, 1))) == []
+    assert of(on.Freeze, coordinator.handle(on.Ran(attempt(1, 1)))) == [on.Freeze(attempt(1, 1))]
+    actions = coordinator.handle(on.Frozen(attempt(1, 1), {"s": {"end": 10}}))
+    assert of(on.Plan, actions) == [on.Plan(attempt(2, 1), {"s": {"end": 10}}, None, 0.0)]
+    assert of(on.Plan, coordinator.handle(planned(2, 1))) == []
+
+
 def test_fewer_deaths_leave_a_batch_its_attempts() -> None:
     coordinator = made(maxAttempts=3, history=History(attempts={1: AttemptRecord(4, 3, deaths=2)}))
     assert of(on.Plan, coordinator.start()) == [on.Plan(attempt(1, 5), {}, None, 0.0)]

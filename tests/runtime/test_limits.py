@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from trident.base.errors import (
     DRPCTimeoutError,
     UserFunctionError,
 )
-from trident.runtime import group_run, reading, watched_calls
+from trident.runtime import group_run, reading, trimming, watched_calls
 from trident.runtime.progress import BEHIND, Progress
 from trident.runtime.running import RunningTopology
-from trident.spouts import BatchSpout, FixedBatchSpout
+from trident.spouts import BatchSpout, FeederBatchSpout, FixedBatchSpout
 from trident.state import BackingMapState, MemoryMapState
 from trident.testing.local import start_local
+from trident_state.memory.store import MemoryStore
 
 LIMIT = 0.3
 SOON = 15.0
@@ -118,7 +120,9 @@ def test_an_output_that_never_comes_back_is_named_and_the_batch_is_kept(
     (told,) = running.status["groups"]["words"]["hanging"]
     assert told["call"].startswith("words/") and "send (test_limits.py:" in told["call"] and "batch 1" in told["call"]
     assert told["at"].startswith("test_limits.py:") and "T" in told["since"]
-    with pytest.raises(CallHangsError, match=r"send \(test_limits.py:\d+\), for [\d.]+ s, now at test_limits.py:\d+"):
+    with pytest.raises(
+        CallHangsError, match=r"send \(test_limits.py:\d+\), for .*now at test_limits.py:\d+; mend it and start"
+    ):
         running.awaitTermination(timeout=SOON)
     assert "ran longer than 0.3 s (messageTimeoutSecs" in caplog.text and hanging.most == 1
     heard: list[Any] = []
@@ -211,6 +215,81 @@ def test_a_store_of_the_users_own_that_hangs_has_a_limit(tmp_path: Path) -> None
         running.awaitTermination(timeout=SOON)
     assert hang.most == 1
     hang.release.set()
+
+
+class WaysMap(dict[bytes, bytes]):
+    """A store of the user's that hangs where it is called on behalf of `way`, a method of its store."""
+
+    def __init__(self, hang: Hanging) -> None:
+        super().__init__()
+        self.hang, self.way = hang, ""
+
+    def _called(self) -> None:
+        if any(frame.name == self.way for frame in traceback.extract_stack()):
+            self.hang()
+
+    def multiGet(self, keys: list[bytes]) -> list[bytes | None]:
+        self._called()
+        return [self.get(key) for key in keys]
+
+    def multiPut(self, keys: list[bytes], values: list[bytes]) -> None:
+        self._called()
+        self.update(zip(keys, values, strict=True))
+
+    def close(self) -> None:
+        self._called()
+
+
+def on_own_store(there: Any, feeder: FeederBatchSpout) -> TridentTopology:
+    topology = TridentTopology()
+
+    def make(identity: Any) -> Any:
+        return there
+
+    topology.newStream("words", feeder).groupBy("word").persistentAggregate(
+        BackingMapState.opaque(make), Count(), "count", name="counts"
+    )
+    return topology
+
+
+@pytest.mark.parametrize("way", ["create", "groups_of", "durable"])
+def test_a_store_that_hangs_is_named_and_stops_the_group_on_whatever_way_it_is_called(
+    way: str, hanging: Hanging, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a heal, by the watch, by a trim."""
+    monkeypatch.setattr(trimming, "TRIM_EVERY", 1)
+    there, feeder = WaysMap(hanging), FeederBatchSpout("word string")
+    running = start_local(on_own_store(there, feeder), name="t", checkpointLocation=tmp_path, messageTimeoutSecs=LIMIT)
+    feeder.feed(["a"])
+    running.processAllAvailable(SOON)
+    there.way = way
+    if way == "create":
+        there.clear()  # a restore that is healed
+    feeder.feed(["b"])
+    until(lambda: running.status["groups"]["words"]["hanging"])
+    (told,) = running.status["groups"]["words"]["hanging"]
+    assert told["call"].startswith("state 'counts', ") and "make (test_limits.py:" in told["call"]
+    with pytest.raises(CallHangsError, match=r"state 'counts', .* cannot be called: .*make \(test_limits.py:\d+\)"):
+        running.awaitTermination(timeout=SOON)
+    assert hanging.most == 1 and stopped(running) < SOON
+
+
+def test_a_store_that_hangs_in_a_start_has_a_limit(hanging: Hanging, tmp_path: Path) -> None:
+    there = WaysMap(hanging)
+    there.way = "report"
+    topology = on_own_store(there, FeederBatchSpout("word string"))
+    with pytest.raises(BatchTimeoutError, match=r"state 'counts', report ran longer than 0.3 s.*make \(test_limits.py"):
+        start_local(topology, name="t", checkpointLocation=tmp_path, messageTimeoutSecs=LIMIT)
+    assert not trident.active()
+
+
+def test_a_store_that_hangs_when_it_is_closed_is_left_behind(
+    hanging: Hanging, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    there, feeder = WaysMap(hanging), FeederBatchSpout("word string")
+    running = start_local(on_own_store(there, feeder), name="t", checkpointLocation=tmp_path)
+    there.way = "close"
+    assert stopped(running) < SOON and "state 'counts': close does not come back, make (test_limits.py" in caplog.text
 
 
 # --- spouts ------------------------------------------------------------------------------------------------------
@@ -373,7 +452,10 @@ def test_a_function_behind_a_state_that_always_raises_stops_the_group_and_a_rest
 
     options: dict[str, Any] = {"name": "t", "checkpointLocation": tmp_path}
     running = start_local(with_later_stage(broken), maxAttempts=3, **options)
-    with pytest.raises(UserFunctionError, match=r"broken \(test_limits.py:\d+\) raised ValueError: never"):
+    with pytest.raises(
+        UserFunctionError,
+        match=r"broken \(test_limits.py:\d+\) raised ValueError: never.*batch 1 is frozen and kept: mend",
+    ):
         running.awaitTermination(timeout=SOON)
     assert len(calls) == 3
     with start_local(with_later_stage(abs), **options) as running:
@@ -439,6 +521,29 @@ def test_what_was_left_behind_writes_nothing_when_it_comes_back(tmp_path: Path) 
         until(lambda: not hang.inside)
         assert dict(running.state("n").items()) == {"a": 3}
     assert running._runs["words"].committed == 3
+
+
+# --- a store that is away ----------------------------------------------------------------------------------------
+
+
+def test_a_commit_that_takes_long_is_told_with_the_state_that_does_not_answer(
+    hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(self: Any, *args: Any) -> Any:
+        hanging()
+        return apply(self, *args)
+
+    apply = MemoryStore.apply
+    monkeypatch.setattr(MemoryStore, "apply", slow)
+    topology = TridentTopology()
+    words_ = topology.newStream("words", words(["a"]))
+    words_.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    running = start_local(topology, name="t")
+    assert hanging.begun.wait(SOON)
+    says = r"the commit of batch 1, for [\d.]+ s: state 'counts' \(MemoryMapState.opaque\(\)\) is being written"
+    with pytest.raises(TimeoutError, match=says):
+        running.processAllAvailable(timeout=1.5)
+    hanging.release.set()
 
 
 # --- requests ----------------------------------------------------------------------------------------------------

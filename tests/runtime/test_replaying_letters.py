@@ -31,12 +31,12 @@ def number(line: str) -> int:
     return {"x": 10, "y": 100}.get(line) or int(line)
 
 
-def topology(spout: Any) -> TridentTopology:
+def topology(spout: Any, kept: Any = None) -> TridentTopology:
     made = TridentTopology()
     lines = made.newStream("lines", spout).replayable()
     numbers = lines.each("line", number, "n long", onError=DeadLetter(attempts=0))
     numbers.persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sum")
-    made.deadLetterState(MemoryMapState.opaque())
+    made.deadLetterState(kept or MemoryMapState.opaque())
     return made
 
 
@@ -61,6 +61,22 @@ def test_letters_come_back_once_and_leave_their_state(tmp_path: Path) -> None:
         running.processAllAvailable(timeout=20)
         assert letters(running) == [] and running.state("sum").value == 1111
         assert running.replayDeadLetters("lines") == 0
+
+
+@pytest.mark.parametrize("kind", ["opaque", "transactional", "nonTransactional"])
+def test_letters_come_back_again_and_again_from_a_state_of_any_kind(kind: str, tmp_path: Path) -> None:
+    feeder = FeederBatchSpout("line string")
+    made = topology(feeder, getattr(MemoryMapState, kind)())
+    with start_local(made, name="t", checkpointLocation=tmp_path) as running:
+        for line in ("x", "y"):
+            BROKEN.add(line)
+            feeder.feed([line])
+            running.processAllAvailable(timeout=20)
+            BROKEN.clear()
+            assert running.replayDeadLetters("lines") == 1
+            running.processAllAvailable(timeout=20)
+            assert letters(running) == []
+        assert running.state("sum").value == 110
 
 
 def test_a_tuple_that_dies_again_is_a_new_letter(tmp_path: Path) -> None:

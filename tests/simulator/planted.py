@@ -113,7 +113,7 @@ FAULTS = [
     Fault(
         "calls of user code have no limit",
         "trident/runtime/watched_calls.py",
-        "over = [call for call in self._calls if not call.abandoned and now >= call.deadline]",
+        "over = [call for call in self._calls if not call.abandoned and now >= self._deadline(call)]",
         "over = list[_Call]()",
     ),
     Fault(

@@ -80,6 +80,19 @@ def test_a_batch_spout_is_asked_again_after_a_restart() -> None:
         executor.close()
 
 
+def test_batches_of_a_batch_spout_have_numbers_of_their_own_whatever_the_txid() -> None:
+    """Txids count other streams' batches too, and another batch group has lower or higher ones."""
+    spout = Numbers({n: [n] for n in (1, 2, 3)})
+    executor, position = as_spout(spout).open(), None
+    for txid in (40, 41, 7):
+        position = executor.plan(TransactionAttempt(txid, 0), position, 0.0)
+        assert rows(executor, position, txid=txid) == [position]
+        executor.success(txid, position)
+    assert executor.plan(TransactionAttempt(8, 0), position, 0.0) is None
+    assert executor.plan(TransactionAttempt(9, 0), position, 0.0) is None
+    assert spout.calls[1:] == ["emit 1", "ack 1", "emit 2", "ack 2", "emit 3", "ack 3", "emit 4", "emit 4"]
+
+
 def test_a_batch_spout_says_itself_what_it_promises() -> None:
     class Stable(Numbers):
         kind = SpoutKind.TRANSACTIONAL
@@ -102,7 +115,7 @@ def test_a_spout_that_raises_is_named_with_its_line() -> None:
 
     executor = as_spout(Broken({})).open()
     with pytest.raises(UserFunctionError) as caught:
-        executor.plan(TransactionAttempt(4, 0), None, 0.0)
+        executor.plan(TransactionAttempt(4, 0), 3, 0.0)
     assert "spout Broken: " in str(caught.value)
     assert "emitBatch (test_adapters.py:" in str(caught.value)
     assert "raised KeyError: 'gone'; it was called with (4)" in str(caught.value)

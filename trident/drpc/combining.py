@@ -20,7 +20,11 @@ A = TypeVar("A")
 
 
 class Late(Exception):
-    """The answer did not come within the caller's timeout."""
+    """The answer did not come within the caller's timeout. `thread`: which works on it; None where none has begun."""
+
+    def __init__(self, thread: int | None = None) -> None:
+        super().__init__()
+        self.thread = thread
 
 
 class Audience:
@@ -28,6 +32,8 @@ class Audience:
 
     def __init__(self) -> None:
         self.size = 0
+        self.thread, self.since = threading.get_ident(), time.time()
+        """Which thread answers, and since when."""
         self.whenGone: Callable[[], None] = _nothing
         """Called when the last one has left without an answer."""
 
@@ -94,6 +100,13 @@ class Combining(Generic[Q, A]):
         self._lock = threading.Lock()
         self._queue: deque[_Call[Q, A]] = deque()
         self._leader: _Call[Q, A] | None = None
+        self._at_work: set[Audience] = set()
+
+    @property
+    def hanging(self) -> list[Audience]:
+        """Batches of answers that are still worked on though nobody waits for them any more."""
+        with self._lock:
+            return sorted((each for each in self._at_work if not each.size), key=lambda each: each.since)
 
     def ask(self, question: Q, timeout: float | None = None) -> A:
         """The answer to one question; raises the exception that is its outcome, or Late after `timeout` seconds.
@@ -144,7 +157,7 @@ class Combining(Generic[Q, A]):
         if late:
             if call.audience is not None and not call.audience.size:
                 call.audience.whenGone()
-            raise Late
+            raise Late(call.audience.thread if call.audience is not None else None)
 
     def _lead(self, call: _Call[Q, A]) -> None:
         """Answer this call and those that wait, then hand the work on."""
@@ -156,6 +169,7 @@ class Combining(Generic[Q, A]):
             for each in batch:
                 each.audience = audience
                 audience.size += not each.left
+            self._at_work.add(audience)
         outcomes: Sequence[A | BaseException]
         try:
             outcomes = self._answer([each.question for each in batch], audience)
@@ -171,6 +185,9 @@ class Combining(Generic[Q, A]):
                 self._hand_on(call)
                 call.end(error)
             return
+        finally:
+            with self._lock:
+                self._at_work.discard(audience)
         with self._lock:
             self._hand_on(call)
             for each, outcome in zip(batch, outcomes, strict=True):

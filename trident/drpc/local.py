@@ -1,6 +1,7 @@
 """DRPC inside the driver's process: a request runs through its stream and reads the states, without a Spark job."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +24,10 @@ from trident.compiler.states.queries import Reads
 from trident.drpc.arguments import Arguments
 from trident.drpc.combining import Audience, Combining, Late
 from trident.drpc.result import DRPCResult
-from trident.plan.nodes import HeldState, StaticState
+from trident.plan.nodes import HeldState, StaticState, walk
 from trident.runtime.reading import Commits, Snapshot, consistently
+from trident.runtime.user_code import sites_in
+from trident.runtime.watched_calls import Subject, place_in
 from trident_state.store import StateKind
 
 Compile = Callable[[RequestPlan], Answer]
@@ -59,6 +62,19 @@ class _Function:
         self._schema = pa.schema([REQUEST, *self._arguments.schema])
         self._combining: Combining[list[Any], DRPCResult] = Combining(self._answer)
         self.signature = self._arguments.signature
+        self._sites = sites_in(walk(plan.leaf))
+
+    @property
+    def hanging(self) -> list[dict[str, Any]]:
+        """See `LocalDRPC.hanging`."""
+        return [
+            {
+                "call": str(Subject(f"DRPC {self._plan.function!r}", self._sites)),
+                "since": datetime.fromtimestamp(audience.since, UTC).isoformat(timespec="milliseconds"),
+                "at": place_in(audience.thread, self._sites),
+            }
+            for audience in self._combining.hanging
+        ]
 
     def execute(self, args: Sequence[Any], named: dict[str, Any], timeout: float | None) -> DRPCResult:
         values = self._arguments.bind(args, named)
@@ -67,8 +83,11 @@ class _Function:
         timeout = self._timeout if timeout is None else timeout
         try:
             return self._combining.ask(values, timeout)
-        except Late:
-            raise DRPCTimeoutError(f"DRPC {self._plan.function!r}: no answer within {timeout:g} s") from None
+        except Late as late:
+            at = place_in(late.thread, self._sites)
+            sites = ", ".join(map(str, self._sites))
+            where = f": {sites}, now at {at}" if at else ""
+            raise DRPCTimeoutError(f"DRPC {self._plan.function!r}: no answer within {timeout:g} s{where}") from None
 
     def _answer(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
         """One outcome a request. A failure is looked for by halves, so that it reaches only who caused it."""
@@ -164,6 +183,11 @@ class LocalDRPC:
             return compile_request(plan) if plan.python or spark_request is None else spark_request(plan)
 
         self._functions = {plan.function: _Function(plan, commits, compile, timeout) for plan in requests}
+
+    @property
+    def hanging(self) -> list[dict[str, Any]]:
+        """Requests that are still worked on though their time is over and nobody waits: `call`, `since`, `at`."""
+        return [told for function in self._functions.values() for told in function.hanging]
 
     @property
     def functions(self) -> tuple[str, ...]:

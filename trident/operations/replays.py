@@ -28,7 +28,7 @@ Letter = tuple[str, str]
 """A dead letter's id, and its tuple as JSON."""
 
 Look = Callable[[], tuple[int, list[Letter]]]
-"""Looks for the letters that are to come back, and tells as of which txid."""
+"""Looks for the letters that are to come back, and tells which txid is in what it saw, at least."""
 
 
 class ReplaySpout:
@@ -39,6 +39,9 @@ class ReplaySpout:
         marked = [StructField(f"{_MARK}{field.name}", field.dataType, True) for field in LETTER.fields]
         self.schema = StructType([*marked, *fields.fields])
         self._run = ""
+        self._first: int | None = None
+        """The first txid that this run planned. What an earlier run put back is in a batch before it, in the txids of
+        the group that the stream has now; the position names it in those that the stream had then."""
         self._lock = threading.Lock()
         self._asked: list[tuple[int, Look]] = []
         self._numbers = 0
@@ -56,7 +59,7 @@ class ReplaySpout:
     def open(self) -> SpoutExecutor:
         """Begin to work for one run; what an earlier one was asked for and did not plan is forgotten."""
         with self._lock:
-            self._run, self._asked = uuid.uuid4().hex, []
+            self._run, self._first, self._asked = uuid.uuid4().hex, None, []
         return _Replaying(self)
 
     def ask(self, look: Look) -> int:
@@ -98,15 +101,18 @@ class ReplaySpout:
     def plan(self, txid: int, previous: Metadata) -> Metadata:
         """The letters that were asked for next, behind those that `previous` names."""
         known: dict[str, Any] = previous if isinstance(previous, dict) else {}
-        done = known.get("number", 0) if known.get("run") == self._run else 0
+        ours = known.get("run") == self._run
+        done = known.get("number", 0) if ours else 0
         with self._lock:
+            self._first = txid if self._first is None else self._first
+            last = known["txid"] if ours else self._first - 1
             waiting = [each for each in self._asked if each[0] > done]
         for number, look in waiting:
             try:
                 as_of, letters = look()
             except StateError:  # it is away, or being healed: the next batch asks again
                 return None
-            if as_of < known.get("txid", 0):  # what the last replay takes out is still in there
+            if known and as_of < last:  # what the last replay takes out is still in there
                 return None
             if letters:
                 return {"run": self._run, "number": number, "txid": txid, "letters": [list(each) for each in letters]}

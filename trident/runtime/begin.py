@@ -37,6 +37,8 @@ from trident.runtime.membership import Membership, join_log
 from trident.runtime.program_check import Names, waiting_names
 from trident.runtime.same_shape import demand_same_shape
 from trident.runtime.settings import Settings
+from trident.runtime.watched_calls import WatchedCalls
+from trident.runtime.watched_store import watched
 from trident_state.store import StateFactory, StateIdentity, Store, StoreReport
 
 
@@ -173,7 +175,9 @@ def open_stores(program: Program, log: TransactionLog, settings: Settings) -> di
                 name = step.state.name
                 identity = StateIdentity(settings.name, name, log.uuid, group.name)
                 folder = settings.folder / "states" / name if settings.lasting else None
-                stores[name] = step.state.factory.open(identity, program.shapes[name], LogHome(log, name, folder))
+                store = step.state.factory.open(identity, program.shapes[name], LogHome(log, name, folder))
+                calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs)
+                stores[name] = watched(store, name, step.state.factory, calls)
     except BaseException:
         close_all(stores)
         raise

@@ -95,6 +95,8 @@ class Committer:
     files: Path | None = None
     """Where large results go; None where no folder lives as long as the log."""
     healed: list[tuple[str, int, int]] = field(default_factory=list)
+    writing: set[str] = field(default_factory=set)
+    """The states that a commit turn writes just now."""
 
     def __post_init__(self) -> None:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
@@ -297,7 +299,7 @@ class Committer:
         given |= {step: o.schema.empty_table() for o, step in steps if o.name in unborn}
         asking_values = {step for step in awaited if not isinstance(step, StateUpdate)}  # those of one are known
         futures = [
-            (o, self.code.write(step, txid, partial(self._write, o, txid, tables[o.name], step in asking_values)))
+            (o, self.code.write(partial(self._write, o, txid, tables[o.name], step in asking_values)))
             for o, step in steps
             if o.name not in unborn
         ]
@@ -341,6 +343,7 @@ class Committer:
         store = self.stores[output.name]
         update = self._frozen.update(txid, table)
         reach("commit.state.before")
+        self.writing.add(output.name)
         try:
             applied = store.apply(self.lease, update, values)
         except StateBehindError:
@@ -349,6 +352,8 @@ class Committer:
         except FencedError:
             demand_this_log(output.name, store.report(), self.log.uuid)  # epochs begin anew with a reset
             raise
+        finally:
+            self.writing.discard(output.name)
         reach("commit.state.after")
         return applied
 

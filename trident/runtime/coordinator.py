@@ -287,13 +287,20 @@ class Coordinator:
         previous = self._position_before(txid)
         if previous is None:
             return
-        last = self._history.attempts.get(txid)
-        deaths = 0 if last is None else last.deaths
+        deaths = self._deaths(txid)
+        running = [other for other in self._batches if other > self.frozen]
+        if running and (deaths or any(map(self._deaths, running))):
+            return  # alone, until it is frozen: else nobody could tell which of them ends the process
         if deaths >= self._rules.maxAttempts:
             self._stop(_deadly(txid, deaths))
         else:
             self._batches[txid] = Batch(self._next_attempt(txid), Status.PLANNING, previous)
             self._plan(self._batches[txid])
+
+    def _deaths(self, txid: int) -> int:
+        """How many drivers in a row died while the batch was under way."""
+        last = self._history.attempts.get(txid)
+        return 0 if last is None else last.deaths
 
     def _position_before(self, txid: int) -> Positions | None:
         """Where a new batch starts; None while that cannot be known."""

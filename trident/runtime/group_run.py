@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from trident.base.attempt import Lease, TransactionAttempt
-from trident.base.errors import AttemptCancelledError, FencedError, LogError, TridentError
+from trident.base.errors import AttemptCancelledError, CallHangsError, FencedError, LogError, TridentError
 from trident.base.types import arrow_schema
 from trident.compiler.engine import Result
 from trident.compiler.program import Group
@@ -39,8 +39,8 @@ from trident.runtime.sources import Sources
 from trident.runtime.threads import MakeThreads, Threads
 from trident.runtime.trace import Trace
 from trident.runtime.trimming import Trimming
-from trident.runtime.user_code import STATE_LANE
-from trident.runtime.watched_calls import PATIENCE
+from trident.runtime.watched_calls import PATIENCE, WORTH_TELLING
+from trident.runtime.watched_store import STATE_LANE
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission
 
@@ -119,6 +119,8 @@ class GroupRun:
         self._sleeps = 0
         self._next_tick = self._clock.monotonic()
         self._unsynced_since: float | None = None
+        self._committing: tuple[int, float] | None = None
+        """The batch whose commit turn runs, and since when."""
         self._given_up_at: float | None = None
         """When a stop that was asked for waits no longer for what is under way."""
         name = group.name
@@ -148,7 +150,17 @@ class GroupRun:
     @property
     def waits_for(self) -> str | None:
         """What the group waits for longer than usual: a call of user code, or what a commit failed with."""
-        return self._calls.longest or (str(self.waiting_for) if self.waiting_for else None)
+        return self._calls.longest or (str(self.waiting_for) if self.waiting_for else self._long_commit())
+
+    def _long_commit(self) -> str | None:
+        """What a commit does that takes longer than usual, with states that do not answer yet, perhaps."""
+        committing = self._committing
+        seconds = 0.0 if committing is None else self._clock.monotonic() - committing[1]
+        if committing is None or seconds < WORTH_TELLING:
+            return None
+        states = {step.state.name: step.state.factory for step in self.group.states}
+        writing = [f"state {name!r} ({states[name]!r}) is being written" for name in sorted(self._committer.writing)]
+        return f"the commit of batch {committing[0]}, for {seconds:.1f} s{': ' if writing else ''}{', '.join(writing)}"
 
     def mine(self) -> bool:
         """Whether the calling thread is one of this group's own: it must not wait for the group."""
@@ -341,6 +353,7 @@ class GroupRun:
 
     def _commit(self, txid: int) -> None:
         began = self._clock.monotonic()
+        self._committing = txid, began
         try:
             self.gate.wait(txid)
             turn = self._committer.commit(txid, self._at_hand.get(txid))
@@ -357,8 +370,16 @@ class GroupRun:
             self.waiting_for = error
             attempt = TransactionAttempt(txid, self._code.tries, self._lease.epoch)
             self._trace.failed(self.group.name, attempt, "commit", error)
-            passing, why = self._passing(error), explained(error, self._log, self._lease)
+            passing = self._passing(error)
+            if not passing and isinstance(error, REPEATED) and not isinstance(error, CallHangsError):
+                error.args = (  # the same error, with its cause and its place
+                    f"{error}; batch {txid} is frozen and kept: mend what failed and start again, so that it is "
+                    f"committed",
+                )
+            why = explained(error, self._log, self._lease)
             self.post(on.Broken(why) if isinstance(why, FencedError) else on.CommitFailed(txid, error, passing))
+        finally:
+            self._committing = None
 
     def _break(self, error: BaseException) -> None:
         """The run cannot go on."""
@@ -410,10 +431,14 @@ class GroupRun:
     def _heal(self, state: str) -> None:
         try:
             self._committer.heal(state, self.committed)
-        except PASSING as error:
-            self.waiting_for = error
+            self.waiting_for = None
+            self._code.tries = 0
+        except AttemptCancelledError:
+            logger.debug("group %r: state %r is not healed: the run ends", self.group.name, state)
         except BaseException as error:
-            self._break(error)
+            self.waiting_for = error  # the watch asks again, as long as it finds the store behind
+            if not self._passing(error):
+                self._break(error)
 
     # --- waiting and ending ------------------------------------------------------------------------------------
 

@@ -168,9 +168,11 @@ def _found_house(path: Path, owner: Owner, made: bool) -> Owner:
 
 def _demand_owner(path: Path, found: Owner, owner: Owner) -> None:
     if (found.topology, found.output) != (owner.topology, owner.output):
+        renamed = f"; or, where only its stream was renamed, give it name={found.output!r}: then it goes on there"
+        same = renamed if found.topology == owner.topology else ""
         raise OutputConflictError(
             f"the folder {path} belongs to output {found.output!r} of topology {found.topology!r}; give output "
-            f"{owner.output!r} a path of its own"
+            f"{owner.output!r} a path of its own{same}"
         )
     if found.log != owner.log:
         raise OutputConflictError(

@@ -26,15 +26,17 @@ def place_of(stream: str, nodes: Iterable[Node]) -> ReplaySpout:
     return found
 
 
-def looking(view: StateView, stream: str, where: Where | None) -> Look:
+def looking(view: StateView, committed: Callable[[], int], stream: str, where: Where | None) -> Look:
     """Looks for the letters of a stream that the user wants back. The first look, in the user's thread, chooses them;
-    later ones tell which of these are still there, and call no code of the user's: it must not fail a batch."""
+    later ones tell which of these are still there, and call no code of the user's: it must not fail a batch.
+    `committed` gives the last committed txid of the letters' state."""
     chosen: set[str] | None = None
 
     def look() -> tuple[int, list[Letter]]:
         nonlocal chosen
-        table = view.toArrow()
-        as_of = int((table.schema.metadata or {}).get(b"asOfTxid", b"0"))
+        before = committed()
+        table = view.toArrow()  # the latest values of a non-transactional state hold what was committed before
+        as_of = int((table.schema.metadata or {}).get(b"asOfTxid", before))
         found: list[Letter] = []
         for row in sorted(table.to_pylist(), key=lambda row: str(row["id"])):
             letter = {"id": row["id"], **row[table.column_names[-1]]}

@@ -5,6 +5,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,8 @@ class RunningTopology:
     @property
     def status(self) -> dict[str, Any]:
         """What each batch group is doing: committed txid, batches in flight, what it waits for, and the calls of your
-        code that are over their limit and do not come back (``hanging``: which, since when, and at which line)."""
+        code that are over their limit and do not come back (``hanging``: which, since when, and at which line).
+        The same of DRPC requests, which belong to no group, is ``status["hanging"]``."""
         groups = {}
         for name, run in self._runs.items():
             flight = {str(a): status.value for a, status in list(run.coordinator.in_flight.values())}
@@ -100,7 +102,7 @@ class RunningTopology:
                 "waitingFor": run.waits_for,
                 "hanging": run.hanging,
             }
-        return {"name": self.name, "isActive": self.isActive, "groups": groups}
+        return {"name": self.name, "isActive": self.isActive, "groups": groups, "hanging": self.drpc.hanging}
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
@@ -232,7 +234,9 @@ class RunningTopology:
             Where no letters come back into this stream, or a letter's tuple lacks a field that it has now.
         """
         spout = place_of(stream, (node for run in self._runs.values() for node in run.group.spouts))
-        found = spout.ask(looking(self.state(state), stream, where))
+        view = self.state(state)
+        committed = partial(self._commits.committed, self._commits.group_of(state))
+        found = spout.ask(looking(view, committed, stream, where))
         for run in self._runs.values():
             run.post(on.Woken())
         return found

@@ -47,6 +47,7 @@ from trident.runtime.trace import Trace
 from trident.runtime.user_code import AnswerQuery, UserCode
 from trident.runtime.watch import Watch
 from trident.runtime.watched_calls import WatchedCalls
+from trident.runtime.watched_store import WatchedStore, unwatched
 from trident_state.store import Store
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def _start(
             compile = getattr(engine, "compile_request", None)
             return LocalDRPC(program.requests, commits, compile, settings.messageTimeoutSecs)
 
-        running._compose(runs, begun.stores, watch, trace, drpc, pool, closing, statics)
+        running._compose(runs, unwatched(begun.stores), watch, trace, drpc, pool, closing, statics)
         undo.pop_all()
     registry.enter(settings.name, running)
     watch.start()
@@ -218,6 +219,9 @@ def _group_run(
     slots = Slots(lambda: engine.slot(group), settings.folder / SCRATCH)
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
     code = UserCode(sources.calls, slots, _answers(stores, statics or {}), outlets, pool)
+    for store in stores.values():
+        if isinstance(store, WatchedStore):
+            store.join(sources.calls, lambda: code.tries)
     waiting, files = begun.waiting[group.name], settings.files
     committer = Committer(group, log, begun.lease, stores, begun.births, settings.folder, code, waiting, files)
     history = begun.histories[group.name]

@@ -3,7 +3,7 @@
 import logging
 
 from trident.base.attempt import Lease
-from trident.base.errors import StateError
+from trident.base.errors import AttemptCancelledError, CallHangsError, StateError
 from trident.runtime.committer import Committer
 from trident.runtime.crash import reach
 from trident.runtime.log import TransactionLog
@@ -43,6 +43,10 @@ class Trimming:
         self._frozen_bytes = 0
         try:
             needed = self.secured(committed)
+        except CallHangsError:
+            raise
+        except AttemptCancelledError:  # the run ends
+            return
         except (StateError, OSError) as error:  # a store or its disk is away just now: the log keeps all until then
             logger.warning("group %r: the log is not trimmed: %s", self._group, error)
             self._batches = -1

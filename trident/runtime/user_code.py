@@ -1,5 +1,6 @@
-"""The user's code of a batch group outside its spouts: stages, and in the commit turn queries, updaters, outputs and
-stores of the user's own. Whatever it is, it is called here, watched, and named with its file and line."""
+"""The user's code of a batch group outside its spouts: stages, and in the commit turn queries, updaters and outputs.
+Whatever it is, it is called here, watched, and named with its file and line. For stores of their own: `WatchedStore`.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -10,12 +11,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.callsite import CallSite, site_of
+from trident.base.callsite import CallSite
 from trident.base.step import is_ours
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.layout import stage_ends
 from trident.compiler.program import Stage
-from trident.plan.nodes import Node, Sink, StateQuery, StateWriter, walk
+from trident.plan.nodes import Node, Sink, StateQuery, walk
 from trident.runtime.sinks import HandOver
 from trident.runtime.slots import Slots
 from trident.runtime.threads import Threads
@@ -27,15 +28,12 @@ T = TypeVar("T")
 AnswerQuery = Callable[[StateQuery, pa.Table, int], pa.Table]
 """Answers a query over the tuples that enter it, from the state as of a txid."""
 
-STATE_LANE = "state "
-"""What the lanes of stores begin with."""
-
 _COMMIT = "commit turn"
 """The lane of what a commit turn calls, one after the other."""
 
 
 class UserCode:
-    """Calls the user's code of one group. `stores`: where writes run that no code of the user's takes part in."""
+    """Calls the user's code of one group. `stores`: where writes to states run, or wait for their lanes."""
 
     def __init__(
         self, calls: WatchedCalls, slots: Slots, answer: AnswerQuery, hand_over: HandOver, stores: Threads
@@ -71,13 +69,9 @@ class UserCode:
         """Hand a batch over to an output."""
         self.call(sink, txid, partial(self._hand_over, sink, result, txid), getattr(self._hand_over, "cancel", None))
 
-    def write(self, step: StateWriter, txid: int, work: Callable[[], T]) -> "Future[T]":
-        """Have a state written: in a lane of its own where the store is the user's."""
-        make = getattr(step.state.factory, "makeMap", None)
-        if make is None:
-            return self._stores.submit(work)
-        subject = Subject(f"state {step.state.name!r}, batch {txid}", (site_of(make),))
-        return self._calls.submit(STATE_LANE + step.state.name, subject, work, self.tries)
+    def write(self, work: Callable[[], T]) -> "Future[T]":
+        """Have a state written beside others. A store of the user's own is called in its lane: see `WatchedStore`."""
+        return self._stores.submit(work)
 
     def call(self, step: Node, txid: int, work: Callable[[], T], overrun: Callable[[], None] | None = None) -> T:
         """Call a step's code in the commit turn and wait for it; `overrun` as for `WatchedCalls.submit`."""

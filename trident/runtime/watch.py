@@ -3,13 +3,16 @@
 import logging
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, LogMismatchError, StateError
+from trident.base.errors import AttemptCancelledError, BatchTimeoutError, FencedError, LogMismatchError, StateError
 from trident.runtime import events as on
 from trident.runtime.group_run import GroupRun
 from trident.runtime.lives import demand_this_log
 from trident.runtime.log import TransactionLog
+from trident.runtime.threads import Threads
+from trident.runtime.watched_store import WatchedStore
 from trident_state.store import GroupStatus, Store
 
 logger = logging.getLogger(__name__)
@@ -32,6 +35,9 @@ class Watch:
         self._stores = stores
         self._log = log
         self._lease = lease
+        self._own = Threads("trident-watch-own")
+        self._asked: dict[str, Future[None]] = {}
+        """Looks at stores of the user's own: at most one at a time for each."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="trident-watch", daemon=True)
 
@@ -40,6 +46,7 @@ class Watch:
 
     def stop(self) -> None:
         self._over.set()
+        self._own.close(0)
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=5)
 
@@ -64,7 +71,11 @@ class Watch:
             if run.done.is_set():
                 continue
             for step in run.group.states:
-                self._look_at(run, step.state.name)
+                name = step.state.name
+                if not isinstance(self._stores[name], WatchedStore):
+                    self._look_at(run, name)
+                elif name not in self._asked or self._asked[name].done():  # user code must not hold the watch up
+                    self._asked[name] = self._own.submit(self._look_at, run, name)
 
     def _look_at(self, run: GroupRun, state: str) -> None:
         committed = run.committed
@@ -77,9 +88,16 @@ class Watch:
         except (FencedError, LogMismatchError) as error:
             run.post(on.Broken(error))
             return
-        except StateError as error:
+        except AttemptCancelledError:  # the run ends
+            return
+        except (StateError, BatchTimeoutError) as error:
             run.waiting_for = error
             logger.warning("state %r does not answer: %s", state, error)
+            if error.hopeless:
+                run.post(on.Broken(error))
+            return
+        except Exception as error:
+            run.post(on.Broken(error))
             return
         if any(group.lease != self._lease or (group.marker or 0) < committed for group in groups):
             logger.warning("state %r was rewound (%s); healing it up to txid %d", state, groups, committed)

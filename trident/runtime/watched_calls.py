@@ -11,7 +11,7 @@ reaches nobody, and no second call of it begins meanwhile: the next one waits in
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _TICK = 0.1
 _MOST_DOUBLINGS = 10
 """Attempt numbers go on over restarts; a limit of years is none, and a float overflows."""
 
-_WORTH_TELLING = 1.0
+WORTH_TELLING = 1.0
 """Seconds after which a call is told as what a batch waits for."""
 
 
@@ -62,15 +62,11 @@ class _Call:
     lane: str | None
     seconds: float
     since: float
+    """When it began; before that, since when it waits for the one call that has its lane."""
     fail: Callable[[BaseException], None]
     thread: int | None = None
     """The thread that runs it; None until it begins."""
     abandoned: bool = False
-
-    @property
-    def deadline(self) -> float:
-        """When it is given up. One that waits for its lane has not had its time yet: the call before it has overrun."""
-        return self.since + (self.seconds if self.thread is not None else max(self.seconds, PATIENCE))
 
 
 class WatchedCalls:
@@ -160,6 +156,9 @@ class WatchedCalls:
         finally:
             with self._lock:
                 self._calls.discard(call)
+                for next_one in self._calls:
+                    if call.lane is not None and next_one.lane == call.lane:
+                        next_one.since = self._clock.monotonic()
             if call.abandoned:
                 seconds = self._clock.monotonic() - call.since
                 logger.info("group %r: %s has come back after %.1f s", self._group, call.subject, seconds)
@@ -172,12 +171,23 @@ class WatchedCalls:
     def next(self, otherwise: float) -> float:
         """When the first limit is reached."""
         with self._lock:
-            return min([call.deadline for call in self._calls if not call.abandoned], default=otherwise)
+            return min([self._deadline(call) for call in self._calls if not call.abandoned], default=otherwise)
+
+    def _deadline(self, call: _Call) -> float:
+        """When it is given up. One that waits for its lane has not had its time yet: the call before it has overrun."""
+        if call.thread is not None:
+            return call.since + call.seconds
+        before, patience = self._before(call), max(call.seconds, PATIENCE)
+        return max(call.since + patience, before.since + before.seconds + PATIENCE if before else 0)
+
+    def _before(self, call: _Call) -> _Call | None:
+        """The call that has its lane."""
+        return next((c for c in self._calls if c.lane == call.lane and c.thread is not None), None)
 
     def expire(self, now: float) -> None:
         """Give up the calls whose time is over."""
         with self._lock:
-            over = [call for call in self._calls if not call.abandoned and now >= call.deadline]
+            over = [call for call in self._calls if not call.abandoned and now >= self._deadline(call)]
             for call in over:
                 self._give_up(call)
         for call in over:
@@ -209,13 +219,14 @@ class WatchedCalls:
             limit = f"{call.seconds:g} s (messageTimeoutSecs, doubled at each retry)"
             return BatchTimeoutError(f"{what} ran longer than {limit}{f': {told}' if told else ''}")
         with self._lock:
-            before = next((each for each in self._calls if each.lane == call.lane and each.thread is not None), None)
+            before = self._before(call)
         if before is None:
             return BatchTimeoutError(f"{what} was not begun within {call.seconds:g} s")
         at = self._place(before)
         return CallHangsError(
             f"{what} cannot be called: the call before it does not come back, {before.subject}, for "
-            f"{self._clock.monotonic() - before.since:.1f} s{f', now at {at}' if at else ''}"
+            f"{self._clock.monotonic() - before.since:.1f} s{f', now at {at}' if at else ''}; mend it and start again: "
+            f"what is frozen is kept, and committed then"
         )
 
     # --- how it stands -----------------------------------------------------------------------------------------
@@ -241,7 +252,7 @@ class WatchedCalls:
         """The call that has run longest, if for more than a second."""
         now = self._clock.monotonic()
         with self._lock:
-            calls = [c for c in self._calls if c.thread is not None and now - c.since > _WORTH_TELLING]
+            calls = [c for c in self._calls if c.thread is not None and now - c.since > WORTH_TELLING]
         if not calls:
             return None
         call = min(calls, key=lambda call: call.since)
@@ -249,12 +260,7 @@ class WatchedCalls:
         return f"{call.subject}, for {now - call.since:.1f} s{f', now at {at}' if at else ''}"
 
     def _place(self, call: _Call) -> str | None:
-        """The innermost line of the user's files that the call's thread is at."""
-        files = {site.file for site in call.subject.sites if site.file}
-        frame = sys._current_frames().get(call.thread) if call.thread is not None else None
-        while frame is not None and frame.f_code.co_filename not in files:
-            frame = frame.f_back
-        return None if frame is None else CallSite("", frame.f_code.co_filename, frame.f_lineno).place
+        return place_in(call.thread, call.subject.sites)
 
     def mine(self) -> bool:
         """Whether the calling thread is a lane's."""
@@ -278,6 +284,15 @@ class WatchedCalls:
         for subject in left:
             logger.warning("group %r: %s does not come back; it is left behind", self._group, subject)
         return behind
+
+
+def place_in(thread: int | None, sites: Iterable[CallSite]) -> str | None:
+    """The innermost line of these functions' files that a thread is at."""
+    files = {site.file for site in sites if site.file}
+    frame = sys._current_frames().get(thread) if thread is not None else None
+    while frame is not None and frame.f_code.co_filename not in files:
+        frame = frame.f_back
+    return None if frame is None else CallSite("", frame.f_code.co_filename, frame.f_lineno).place
 
 
 def _nothing(_: BaseException) -> None: ...

@@ -1,10 +1,16 @@
-"""A BatchSpout at work."""
+"""A BatchSpout at work.
+
+Its batches have numbers of their own, 1, 2, 3 and so on: the last one is its stream's position. The txids of a batch
+group count batches of other streams too, and a stream may move to a group that stands elsewhere. (In version 0.1 the
+position was the last txid in which there was a batch; numbers go on from there.)
+"""
 
 from typing import Any
 
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
+from trident.base.errors import SpoutContractError
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.readers import claim, release
 from trident_spouts.usercode import call, emission_of
@@ -33,20 +39,21 @@ class BatchExecutor(SpoutExecutor):
             raise
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
-        txid = attempt.txid
-        if txid not in self._kept:  # a batch that is planned anew has the rows that it had
-            emitted = call(self._spout, "emitBatch", txid)
-            emission = emission_of(emitted, self._schema, f"{self._name}, batch {txid}")
+        number = _number(previous) + 1
+        if number not in self._kept:  # a batch that is planned anew has the rows that it had
+            emitted = call(self._spout, "emitBatch", number)
+            emission = emission_of(emitted, self._schema, f"{self._name}, batch {number}")
             if emission is None or emission.rows == 0:
                 return None
-            self._kept[txid] = emission
-        return txid
+            self._kept[number] = emission
+        return number
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        return self._kept[attempt.txid]
+        return self._kept[_number(metadata)]
 
     def success(self, txid: int, metadata: Metadata) -> None:
-        for done in sorted({txid, *(kept for kept in self._kept if kept < txid)}):
+        number = _number(metadata)
+        for done in sorted({number, *(kept for kept in self._kept if kept < number)}):
             self._kept.pop(done, None)
             call(self._spout, "ack", done)
 
@@ -54,3 +61,12 @@ class BatchExecutor(SpoutExecutor):
         self._kept.clear()
         release(self._source)
         call(self._spout, "close")
+
+
+def _number(metadata: Metadata) -> int:
+    """The batch that metadata names; before the first one 0."""
+    if metadata is None:
+        return 0
+    if not isinstance(metadata, int):
+        raise SpoutContractError(f"{metadata!r} names no batch of a BatchSpout; the log belongs to another spout")
+    return metadata

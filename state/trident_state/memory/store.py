@@ -276,7 +276,8 @@ class MemoryStore:
             return None
         return StateFullError(
             f"{self._where} holds {entries.bytes:,} bytes in {len(entries):,} keys; {growth:,} more for this batch "
-            f"go beyond maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes or use RedisMapState"
+            f"go beyond maxBytes={self._max_bytes:,}. Nothing was changed; raise maxBytes. (A RedisMapState has "
+            f"room too, and begins empty: what is here stays here. Export it first, as long as it fits)"
         )
 
     def _encoded(self, keys: pa.Table) -> tuple[pa.Array, Hashes]:

@@ -20,6 +20,7 @@ from trident.base.values import type_name
 from trident_state.binary import lengths_of, spread, with_lengths
 from trident_state.demands import demand_none_later
 from trident_state.expiry import Expiry, kept
+from trident_state.keys import decode_keys
 from trident_state.records.documents import Documents
 from trident_state.records.forms import FixedRecords, Records, nulls_of, unpacked
 from trident_state.records.triples import Triples
@@ -28,7 +29,7 @@ from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
 from trident_state.redis.verdicts import Answer, refusal
 from trident_state.redis.wire import Arguments, Blob, call, hmget
-from trident_state.rules import NO_ROOM, combined
+from trident_state.rules import NO_ROOM, NO_ROOM_HERE, combined
 from trident_state.store import StateKind, StateShape
 
 _MAX_RECORD = 256 * 1024 * 1024
@@ -183,8 +184,13 @@ class Writer:
         base = kept(before.values, before.txids, expiry.cutoff)
         after = combined(self._shape.combine, base, deltas, self._where)
         records = self._records.pack(task.txid, after, kept(before.values, before.txids, expiry.before))
-        if (longest := int(lengths_of(records).max(initial=0))) > _MAX_RECORD:
-            raise StateValueError(f"{self._where}: a value of {longest} bytes; at most {_MAX_RECORD} are stored")
+        lengths = lengths_of(records)
+        if (longest := int(lengths.max(initial=0))) > _MAX_RECORD:
+            key = decode_keys(keys.keys.slice(int(lengths.argmax()), 1), self._shape.keys).to_pylist()[0]
+            raise StateValueError(
+                f"{self._where}: batch {task.txid} makes a value of {longest} bytes under the key {key!r:.200}, with "
+                f"the one before it; at most {_MAX_RECORD} are stored. Nothing was written. {NO_ROOM_HERE}"
+            )
         moved = self._put(task, groups, keys, before.txids, records)
         if moved is None:
             return None
