@@ -66,6 +66,15 @@ class RedisLog:
 
         return RedisTransactionLog(self._address(), self.prefix, topology, False, 0.0, reading=True)
 
+    def open_to_drop(self, topology: str) -> "RedisTransactionLog | None":
+        """A topology's log on this server, of whatever version, to be taken and dropped; None where there is none."""
+        from trident.runtime.redis_log import LogAbsentError, RedisTransactionLog
+
+        try:
+            return RedisTransactionLog(self._address(), self.prefix, topology, False, self.retrySecs, dropping=True)
+        except LogAbsentError:
+            return None
+
     def _address(self) -> Address:
         return Address(self.url, self.connectTimeout, self.socketTimeout)
 

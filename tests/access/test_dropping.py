@@ -17,6 +17,7 @@ from trident.access.places import read_place
 from trident.errors import FencedError, StateError, StateLostError, StateValueError, TopologyActiveError
 from trident.log import RedisLog
 from trident.runtime import crash, registry
+from trident.runtime.sqlite_log import SqliteLog
 from trident.state import BackingMapState, MemoryMapState, RedisMapState, StateIdentity
 from trident.testing.local import start_local
 
@@ -264,7 +265,6 @@ def test_a_state_that_is_declared_elsewhere_is_dropped_as_the_refusal_says(
 def test_a_drop_that_was_interrupted_is_done_by_the_next_one(
     tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    from trident.runtime.sqlite_log import SqliteLog
     from trident_state.redis import RedisStore
 
     monkeypatch.setattr(dropping, "_HEARD", 0.0)
@@ -280,3 +280,71 @@ def test_a_drop_that_was_interrupted_is_done_by_the_next_one(
             dropState("wc", "counts", tmp_path, url=shared_redis.url)
     dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
     assert shared_redis.client.dbsize() == 0 and listStates(tmp_path) == []
+
+
+def test_a_drop_that_sleeps_after_the_log_forgot_leaves_the_next_life_its_snapshots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [[f"w{n}", "all"] for n in range(60)]
+    forget = SqliteLog.forget
+
+    def sleeps(log: SqliteLog, lease: Any, state: str) -> None:
+        forget(log, lease, state)
+        counted(counting(fixed(*batches), MemoryMapState.opaque()), checkpointLocation=tmp_path, rewindBytes=1)
+
+    counted(counting(fixed(*batches[:2]), MemoryMapState.opaque()), checkpointLocation=tmp_path)
+    monkeypatch.setattr(SqliteLog, "forget", sleeps)
+    dropState("wc", "counts", tmp_path)
+    counted(counting(fixed(*batches), MemoryMapState.opaque()), checkpointLocation=tmp_path)
+    with openState("wc", "counts", tmp_path) as counts:
+        assert counts["all"] == 58 and len(dict(counts.items())) == 59
+
+
+def test_a_drop_that_sleeps_before_the_store_does_not_drop_the_next_life(
+    tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trident_state.redis import RedisStore
+
+    monkeypatch.setattr(dropping, "_HEARD", 0.0)
+    state, drop = RedisMapState.opaque(shared_redis.url), RedisStore.drop
+
+    def sleeps(store: RedisStore, lease: Any = None) -> None:
+        monkeypatch.setattr(RedisStore, "drop", drop)
+        dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
+        counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
+        drop(store, lease)
+
+    counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path)
+    monkeypatch.setattr(RedisStore, "drop", sleeps)
+    with pytest.raises(FencedError):
+        dropState("wc", "counts", tmp_path, url=shared_redis.url)
+    counted(counting(fixed(["a"], ["b"], ["b"]), state), checkpointLocation=tmp_path)
+    with openState("wc", "counts", url=shared_redis.url) as counts:
+        assert dict(counts.items()) == {"b": 2}
+
+
+def test_a_state_of_this_log_that_the_log_does_not_know_is_dropped(tmp_path: Path, shared_redis: RedisServer) -> None:
+    """A driver that slept through a drop, between its look at the log and its write to the store, founds it again."""
+    state = RedisMapState.opaque(shared_redis.url)
+    counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path)
+    held = {key: shared_redis.client.dump(key) for key in shared_redis.client.keys("*")}
+    dropState("wc", "counts", tmp_path, url=shared_redis.url)
+    for key, value in held.items():
+        shared_redis.client.restore(key, 0, value)  # type: ignore[no-untyped-call]
+    with pytest.raises(StateError, match="the log .* does not know it"):
+        counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
+    dropState("wc", "counts", tmp_path, url=shared_redis.url)
+    assert shared_redis.client.dbsize() == 0
+    counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
+
+
+def test_a_state_of_another_log_is_dropped_by_force_alone(tmp_path: Path, shared_redis: RedisServer) -> None:
+    state = RedisMapState.opaque(shared_redis.url)
+    counted(counting(fixed(["a"]), MemoryMapState.opaque()), checkpointLocation=tmp_path / "one")
+    counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path / "two")
+    keys = shared_redis.client.dbsize()
+    with pytest.raises(StateError, match=r"stands there under another log \(uuid .* force it if that log is gone"):
+        dropState("wc", "counts", tmp_path / "one", url=shared_redis.url)
+    assert shared_redis.client.dbsize() == keys
+    dropState("wc", "counts", tmp_path / "one", url=shared_redis.url, force=True)
+    assert shared_redis.client.dbsize() == 0

@@ -13,7 +13,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import LogCorruptError
 from trident.compiler.engine import FrozenFile, FrozenFiles
 from trident.compiler.spark.engine import SparkEngine
-from trident.compiler.spark.freeze import reachable, read_frozen, write_frozen
+from trident.compiler.spark.freeze import FrozenPlace, reachable, read_frozen, write_frozen
 from trident.compiler.stages import cut
 
 SCHEMA = pa.schema([("word", pa.string()), ("count", pa.int64())])
@@ -85,7 +85,7 @@ def test_a_result_that_was_large_is_written_the_next_time(spark: SparkSession, t
     python.persistentAggregate(STATE, "word", Longest(), "longest", name="python")
     words.persistentAggregate(STATE, Count(), "n", name="one")
     (group,) = cut(topology).groups
-    slot = SparkEngine(spark, tmp_path, inlineBytes=20).slot(group)
+    slot = SparkEngine(spark, FrozenPlace(tmp_path, "uuid"), inlineBytes=20).slot(group)
     found = []
     for attempt in (TransactionAttempt(7, 0, 3), TransactionAttempt(8, 1, 3)):
         given = {group.spouts[0]: emission("line string", ("the cow",), ("the moon",))}
@@ -95,7 +95,7 @@ def test_a_result_that_was_large_is_written_the_next_time(spark: SparkSession, t
     assert {name for name, result in large.items() if isinstance(result, FrozenFiles)} == {"native", "python"}
     for name in ("native", "python"):
         files = large[name]
-        assert isinstance(files, FrozenFiles) and files.folder == "frozen/s/3-8-1-1"
+        assert isinstance(files, FrozenFiles) and files.folder == "frozen/uuid/s/3-8-1-1"
         assert all(isinstance(file, FrozenFile) for file in files.files)
         assert rows(pa.concat_tables(read_frozen(tmp_path, files))) == rows(inline[name])
     assert rows(large["one"]) == rows(inline["one"]) == [(4,)]

@@ -184,7 +184,7 @@ def test_what_another_log_founded_in_parts_is_refused_and_can_be_reset(server: R
     with pytest.raises(LogMismatchError, match=r"'counts' was written under another log .* topology\.reset"):
         counting.start()
     assert server.client.keys("*") == [b"trident:{wc/counts/1}:m"]
-    counting.topology.reset("wc", counting.checkpoint)
+    counting.topology.reset("wc", counting.checkpoint, force=True)
     assert counting.once("word") == {"word": 1}
 
 

@@ -116,6 +116,26 @@ def test_batches_that_wait_are_refused_and_nothing_is_written(place: Place) -> N
 
 
 @pytest.mark.parametrize("end", ["clean", "frozen"])
+def test_a_reset_gives_it_up_even_where_batches_wait(place: Place, end: str) -> None:
+    place.restore(end)
+    topology = program.topology(place.folder, program.rows(program.COMMITTED), place.url)
+    log = None if place.url is None else RedisLog(place.url, requireDurable=False)
+    topology.reset(program.NAME, place.folder / "checkpoint", log=log)
+    assert not (place.folder / "checkpoint" / program.NAME).exists()
+    assert place.server is None or place.server.held("") == {}
+
+
+def test_a_last_write_that_looks_like_a_number_is_no_number(tmp_path: Path, shared_redis: RedisServer) -> None:
+    """Version 0.1.0 wrote down its token and the number; a token may be all digits."""
+    place = Place(tmp_path, shared_redis)
+    place.restore("clean")
+    shared_redis.client.hset(f"trident:{{{program.NAME}}}:log:m", "last", "1234567890123456.12")
+    log = place.log()
+    assert log.take().epoch > 0
+    log.close()
+
+
+@pytest.mark.parametrize("end", ["clean", "frozen"])
 def test_a_reader_tells_what_to_do_and_writes_nothing(place: Place, end: str) -> None:
     place.restore(end)
     before = place.content()

@@ -277,5 +277,17 @@ def test_files_that_a_killed_driver_left_behind_are_swept(tmp_path: Path) -> Non
     assert (scratch.exists(), unnamed.exists(), named.exists()) == (False, False, True)
 
 
+def test_files_of_another_logs_drivers_are_not_swept(tmp_path: Path) -> None:
+    """A start that slept through a reset comes to the folder of the next log, whose epochs begin at 1 again."""
+    run(one_state(batches=WORDS), tmp_path)
+    uuid = (tmp_path / "wc" / "log.uuid").read_text().strip()
+    ours, theirs = (tmp_path / "wc" / "frozen" / log / "words" / "1-9-0-1" for log in (uuid, "f" * 32))
+    for folder in (ours, theirs):
+        folder.mkdir(parents=True)
+        (folder / "part.arrow").write_bytes(b"about to be named")
+    run(one_state(batches=WORDS), tmp_path)
+    assert (ours.exists(), theirs.exists()) == (False, True)
+
+
 def frozen_files(files: FrozenFiles) -> bytes:
     return freeze(files).body

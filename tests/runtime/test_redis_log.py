@@ -358,7 +358,7 @@ def test_keys_lie_under_one_hash_tag_and_drop_leaves_nothing(shared_redis: Redis
     log.trim(lease, "g", 2, 1, 1 << 30)
     names = {name.decode() for name in shared_redis.client.keys("*:log:*")}
     assert names == {f"trident:{{topology}}:log:{part}" for part in ("m", "s", "t", "g:g", "f:g:2", "f:g:3")}
-    log.drop()
+    log.drop(lease)
     assert shared_redis.client.keys("*") == [b"trident:{topology}:mine"]
     with pytest.raises(LogError, match="is gone"):
         log.sync(lease)

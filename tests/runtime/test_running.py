@@ -211,7 +211,9 @@ def test_a_removed_checkpoint_with_the_state_kept_is_refused_with_the_way_out(
     with pytest.raises(LogMismatchError, match=r"checkpoint was removed.*topology\.reset\('wc'"):
         start_local(word_count(state=state), name="wc", checkpointLocation=tmp_path / "b")
     topology = word_count(state=state)
-    topology.reset("wc", tmp_path / "b")
+    with pytest.raises(LogMismatchError, match=r"stands under another log .* force=True if it is gone"):
+        topology.reset("wc", tmp_path / "b")
+    topology.reset("wc", tmp_path / "b", force=True)
     with start_local(topology, name="wc", checkpointLocation=tmp_path / "b") as running:
         running.processAllAvailable(timeout=10)
         assert running.state("counts")["the"] == 4

@@ -60,6 +60,11 @@ def written(tmp_path: Path, *batches: list[Any], **options: Any) -> TridentTopol
     return topology
 
 
+def on_its_way(out: Path) -> list[Path]:
+    """The folders of batches that are not published."""
+    return [left for left in (out / "_trident" / "staging").rglob("*") if left.parent.name != "staging"]
+
+
 def test_every_batch_is_a_folder_and_an_empty_one_is_none(tmp_path: Path) -> None:
     run(written(tmp_path), tmp_path)
     out = tmp_path / "out"
@@ -67,7 +72,7 @@ def test_every_batch_is_a_folder_and_an_empty_one_is_none(tmp_path: Path) -> Non
     assert rows(out) == [("a", 1), ("b", 2), ("a", 3)] and rows(out, after=1) == [("a", 3)]
     told = json.loads((out / "txid=1" / "_manifest.json").read_text())
     assert told["txid"] == 1 and told["files"][0]["rows"] == 2
-    assert os.listdir(out / "_trident" / "staging") == []
+    assert on_its_way(out) == []
     assert [name for name in os.listdir(out / "txid=1") if name.startswith(".")] == []
 
 
@@ -119,6 +124,31 @@ def test_a_value_that_can_name_no_folder_stops_the_run_and_another_partitionBy_i
     assert rows(tmp_path / "other") == [("a" * 300, 1)]
 
 
+@pytest.mark.parametrize("at", ["before it is staged", "after it is staged"])
+def test_a_driver_that_slept_while_another_log_got_the_folder_publishes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    out, sleeper = tmp_path / "out", outlet(tmp_path / "out")
+
+    def replaced(work: Any) -> Any:
+        def replacing(*args: Any) -> Any:
+            found = work(*args)
+            monkeypatch.undo()
+            shutil.rmtree(out)
+            outlet(out, log="another")
+            return found
+
+        return replacing
+
+    name = "owner_of" if at == "before it is staged" else "seal"
+    monkeypatch.setattr(published, name, replaced(getattr(published, name)))
+    with pytest.raises(OutputError):
+        sleeper.take(table("word string", ("a",)), 1)
+    with pytest.raises(OutputConflictError, match="is no longer this output's"):
+        sleeper.take(table("word string", ("a",)), 1)
+    assert published.txids(out) == [] and on_its_way(out) == []
+
+
 def test_a_batch_that_is_there_is_not_written_again(tmp_path: Path) -> None:
     out, batch = tmp_path / "out", table("word string", ("a",), ("b",))
     outlet(out).take(batch, 1)
@@ -133,7 +163,7 @@ def test_of_two_drivers_one_publishes_and_the_other_finds_it_done(tmp_path: Path
     """A driver stops in the middle of a batch; a later one writes it; the first wakes up and goes on."""
     out, batch = tmp_path / "out", table("word string", ("a",))
     zombie = outlet(out)
-    staged = published.stage(out, 1, 1)
+    staged = published.stage(out, "uuid", 1, 1)
     parts = zombie._written(batch, staged)
     published.seal(staged, 1, parts)
     later = outlet(out, epoch=2)
@@ -142,7 +172,7 @@ def test_of_two_drivers_one_publishes_and_the_other_finds_it_done(tmp_path: Path
     with pytest.raises(FileNotFoundError):
         published.publish(out, staged, 1)
     before = publishedFiles(out)
-    again = published.stage(out, 1, 1)
+    again = published.stage(out, "uuid", 1, 1)
     published.seal(again, 1, zombie._written(batch, again))
     assert published.publish(out, again, 1) is False, "the first one to publish a batch has done it for all"
     zombie.take(batch, 1)
@@ -153,7 +183,7 @@ def test_files_that_nobody_listed_are_never_seen(tmp_path: Path) -> None:
     """A task that was repeated leaves its file in the batch's folder, before or after it is published."""
     out, batch = tmp_path / "out", table("word string", ("a",))
     found = outlet(out)
-    staged = published.stage(out, 1, 1)
+    staged = published.stage(out, "uuid", 1, 1)
     parts = found._written(batch, staged)
     found._written(batch, staged)
     published.seal(staged, 1, parts)
@@ -173,7 +203,7 @@ def test_a_full_disk_is_waited_for_and_leaves_nothing(tmp_path: Path) -> None:
             found.take(batch, 1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert os.listdir(out / "_trident" / "staging") == [] and rows(out) == []
+    assert on_its_way(out) == [] and rows(out) == []
     found.take(batch, 1)
     assert len(rows(out)) == 3000
 

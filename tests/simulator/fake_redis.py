@@ -360,7 +360,8 @@ class FakeRedis:
                     self._remove(undo, key, field)
             else:
                 self._drop(undo, key)
-        self._set(undo, keys[0], {b"last": argv[2]})
+        if keys[0] in self.data:
+            self._set(undo, keys[0], {b"last": argv[2]})
         return [b"OK", b""]
 
     def _add_legend(self, undo: list[Undo], name: bytes, out: Hash) -> None:

@@ -188,9 +188,11 @@ class SegmentFiles:
         """Whether the next file does not fit."""
         self._made = 0
 
-    def write(self, folder: Path, lease: Any, since: int, txid: int, batches: Iterable[pa.RecordBatch]) -> Segment:
+    def write(
+        self, folder: Path, log: str, lease: Any, since: int, txid: int, batches: Iterable[pa.RecordBatch]
+    ) -> Segment:
         self._made += 1
-        name = f"{txid}-{lease.epoch}-{self._made:08x}.arrow"
+        name = f"{txid}-{lease.epoch}-{log}-{self._made:08x}.arrow"
         content = list(batches)
         self.files[folder.name, name] = content
         return Segment(name, since, txid, sum(batch.num_rows for batch in content), _FILE_BYTES, 0)
@@ -226,10 +228,14 @@ def _read_segment(folder: Path, segment: Segment, schema: pa.Schema, where: str)
     return _read_file(folder, segment, schema, where) if found is None else iter(found)  # says that it is gone
 
 
-def _strays(folder: Path, manifest: Any, epoch: int | None) -> list[str]:
+def _strays(folder: Path, manifest: Any, log: str, epoch: int | None) -> list[str]:
     named = {segment.name for segment in manifest.segments} if manifest else set()
     names = Worlds.now.segments.names(folder)
-    return [name for name in names if name not in named and (epoch is None or int(name.split("-")[1]) < epoch)]
+    return [
+        name
+        for name in names
+        if name not in named and log in ("", name.split("-")[2]) and (epoch is None or int(name.split("-")[1]) < epoch)
+    ]
 
 
 _short_keys = keyheap._short

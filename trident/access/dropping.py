@@ -2,7 +2,6 @@
 
 import contextlib
 import secrets
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +10,19 @@ import pyarrow as pa
 
 from trident.access.places import Place, read_place
 from trident.base.attempt import Lease
-from trident.base.errors import StateBehindError, StateError, StateLostError, StateRecoveringError, TopologyActiveError
+from trident.base.errors import (
+    FencedError,
+    StateBehindError,
+    StateError,
+    StateLostError,
+    StateRecoveringError,
+    TopologyActiveError,
+)
 from trident.base.names import check_name, did_you_mean
 from trident.runtime import registry
 from trident.runtime.home import NoHome
 from trident.runtime.log import TransactionLog
+from trident.runtime.reset import drop_store
 from trident_state.redis.found import find_rest, find_state
 from trident_state.store import StateFactory, StateIdentity, StateShape, Store, replacing
 
@@ -73,12 +80,14 @@ def dropState(
     looking = place.look(topology)
     with contextlib.closing(looking):
         known, holder, in_memory = looking.births(), looking.lease(), bool(looking.manifest(state))
-    if state not in known:
+        uuid = looking.uuid
+    elsewhere = url is not None or factory is not None
+    theirs = _log_of(place, topology, state) if elsewhere else None
+    if state not in known and theirs != uuid:  # it is this log's where a driver that slept through a drop founded it
         raise StateError(
             f"the log of topology {topology!r} knows no state {state!r}{did_you_mean(state, known)} "
             f"(it has {', '.join(sorted(known)) or 'none'}); nothing was touched"
         )
-    elsewhere = url is not None or factory is not None
     if not in_memory and not elsewhere:
         raise StateError(f"state {state!r} is not in memory: say where it lies, url= or factory=; nothing was touched")
     held = holder is not None and holder.token != ""
@@ -87,22 +96,33 @@ def dropState(
             f"a driver holds topology {topology!r} (epoch {holder.epoch if holder else 0}): it runs, or it was killed. "
             f"Stop it first; if no driver runs any more, or to fence it out, force it. Nothing was touched"
         )
-    if elsewhere and not in_memory and not force:
-        _demand_there(place, topology, state)
+    if elsewhere and not in_memory and not force and theirs is None:
+        raise _not_there(place, topology, state)
+    if theirs not in (None, uuid) and not force:
+        raise StateError(
+            f"state {state!r} stands there under another log (uuid {theirs}) than this one (uuid {uuid}), and a driver "
+            f"may be at work on it: give the place of that log, or force it if that log is gone. Nothing was touched"
+        )
     writing = place.take(topology)
     with contextlib.closing(writing):
         _drop(place, writing, topology, state, elsewhere, held)
 
 
-def _demand_there(place: Place, topology: str, state: str) -> None:
-    """A log must not forget a state because somebody looked for it in the wrong place, where it then stays."""
+def _log_of(place: Place, topology: str, state: str) -> str | None:
+    """Return the uuid of the log of the state that lies there; None where there is none, or not all of one."""
     store = _store(place, topology, state)
-    if store is not None:
-        with contextlib.closing(store):
-            if store.report().identity is not None:
-                return
+    if store is None:
+        return None
+    with contextlib.closing(store), contextlib.suppress(*_IN_PARTS):
+        found = store.report().identity
+        return None if found is None else found.log
+    return None
+
+
+def _not_there(place: Place, topology: str, state: str) -> StateError:
+    """A log must not forget a state because somebody looked for it in the wrong place, where it then stays."""
     where = repr(place.factory) if place.url is None else f"{place.address.shown} under the prefix {place.prefix!r}"
-    raise StateError(
+    return StateError(
         f"the log knows state {state!r} of topology {topology!r}, and there is none at {where}: say where it lies. If "
         f"it is gone there already, as after a drop that was interrupted, force it. Nothing was touched"
     )
@@ -114,11 +134,28 @@ def _drop(place: Place, log: TransactionLog, topology: str, state: str, elsewher
         time.sleep(_HEARD)
     if elsewhere and (store := _store(place, topology, state)) is not None:
         with contextlib.closing(store):
-            store.drop()
+            if _log_of(place, topology, state) == log.uuid:
+                drop_store(store, log, lease)
+            else:
+                store.drop()
+    folder = None if place.checkpoint is None else place.folder(topology) / "states" / state
+    files = [] if folder is None else _files_in(folder)
     log.forget(lease, state)
-    if place.checkpoint is not None:
-        shutil.rmtree(place.folder(topology) / "states" / state, ignore_errors=True)
-    log.give_back(lease)
+    if folder is not None:  # only these: the state may live anew by now, and each file has a name of its own
+        _delete(folder, files)
+    with contextlib.suppress(FencedError):  # a driver has it by now; the drop is done
+        log.give_back(lease)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return [file for file in folder.iterdir() if not file.is_dir()] if folder.is_dir() else []
+
+
+def _delete(folder: Path, files: list[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # it is not there, or not empty any more
+        folder.rmdir()
 
 
 def _drop_without_log(place: Place, topology: str, state: str, force: bool) -> None:

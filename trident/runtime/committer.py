@@ -23,7 +23,7 @@ from trident.base.errors import (
 from trident.base.values import conform
 from trident.compiler.engine import Result
 from trident.compiler.program import Group, Output, Stage
-from trident.compiler.spark.freeze import FileFolder
+from trident.compiler.spark.freeze import FrozenPlace
 from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.running import compile_late, compile_window
 from trident.compiler.windows.turn import WindowTurn
@@ -92,7 +92,7 @@ class Committer:
     folder: Path
     code: UserCode
     waiting: Mapping[int, Names] = field(default_factory=dict)
-    files: Path | None = None
+    files: FrozenPlace | None = None
     """Where large results go; None where no folder lives as long as the log."""
     healed: list[tuple[str, int, int]] = field(default_factory=list)
     writing: set[str] = field(default_factory=set)
@@ -373,13 +373,13 @@ class Committer:
         self, results: Mapping[str, Result], skipped: Mapping[str, int], attempt: TransactionAttempt, stage: int
     ) -> dict[str, FrozenOutput]:
         """A stage's results as the log keeps them."""
-        beside = None if self.files is None else FileFolder.of(self.files, self.group.name, attempt, stage)
+        beside = None if self.files is None else self.files.folder(self.group.name, attempt, stage)
         return {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
 
     def sweep(self) -> None:
-        """Delete the files of attempts of earlier epochs that never froze."""
-        named, place = self.log.folders(self.group.name), self.folder / "frozen" / self.group.name
-        for folder in place.iterdir() if place.is_dir() else ():
+        """Delete the files of attempts of this log's earlier drivers that never froze."""
+        named = self.log.folders(self.group.name)
+        for folder in FrozenPlace(self.folder, self.log.uuid).folders(self.group.name):
             epoch = folder.name.partition("-")[0]
             if epoch.isdigit() and int(epoch) < self.lease.epoch and str(folder.relative_to(self.folder)) not in named:
                 shutil.rmtree(folder, ignore_errors=True)

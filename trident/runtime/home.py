@@ -35,4 +35,6 @@ class NoHome:
         return None
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
+        if not manifest:  # that nothing is published any more, which is so
+            return
         raise AssertionError("a state that is only read or dropped publishes nothing")

@@ -6,6 +6,7 @@ would be swept. So the folder keeps the log's uuid, and a start under another lo
 
 import os
 import secrets
+from pathlib import Path
 
 from trident.base.errors import LogMismatchError
 from trident.base.files import fsync_folder, make_folder
@@ -37,11 +38,16 @@ def demand_own_folder(settings: Settings, uuid: str) -> None:
         )
 
 
-def _owner(settings: Settings) -> str | None:
+def owner_of(folder: Path) -> str | None:
+    """Return the uuid of the log that the folder belongs to; None where nobody has it."""
     try:
-        return (settings.folder / OWNER).read_text(encoding="ascii").strip() if settings.lasting else None
+        return (folder / OWNER).read_text(encoding="ascii").strip()
     except FileNotFoundError:
         return None
+
+
+def _owner(settings: Settings) -> str | None:
+    return owner_of(settings.folder) if settings.lasting else None
 
 
 def _take(settings: Settings, uuid: str) -> None:

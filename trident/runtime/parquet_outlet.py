@@ -66,7 +66,7 @@ class ParquetOutlet:
         return batch is not None
 
     def _publish(self, result: Result, txid: int) -> None:
-        staged = published.stage(self._path, txid, self._run.epoch)
+        staged = published.stage(self._path, self._run.log, txid, self._run.epoch)
         try:
             published.seal(staged, txid, self._written(result, staged))
             reach("output.staged")

@@ -1,7 +1,7 @@
 """What a Parquet output's folder holds, and how a batch becomes visible in it: all at once, by the rename of a folder.
 
     path/_trident/sink.json          whose it is: topology, output, log, fields
-    path/_trident/staging/7-2-<...>  a batch on its way (txid, epoch)
+    path/_trident/staging/<uuid>/7-2-<...>  a batch on its way (the log; txid, epoch)
     path/txid=7/_manifest.json       a batch that is there: its files with rows and bytes
     path/txid=7/part-<...>.parquet
 
@@ -128,7 +128,7 @@ def take_place(path: Path, owner: Owner, frozen: int, epoch: int) -> None:
     Raises OutputConflictError where it is somebody else's, or ahead of the log.
     """
     made = not path.exists()
-    (path / HOUSE / "staging").mkdir(parents=True, exist_ok=True)
+    (path / HOUSE).mkdir(parents=True, exist_ok=True)
     found = owner_of(path)
     if found is None:
         others = sorted(name for name in os.listdir(path) if name != HOUSE)
@@ -145,7 +145,8 @@ def take_place(path: Path, owner: Owner, frozen: int, epoch: int) -> None:
             f"the folder {path} of output {owner.output!r} holds batch {last}, and the log froze only up to {frozen}: "
             "the log is an old copy. Restore the newest log, or give the output another path"
         )
-    _sweep(path, epoch)
+    _staging(path, owner.log).mkdir(parents=True, exist_ok=True)
+    _sweep(path, owner.log, epoch)
 
 
 def _found_house(path: Path, owner: Owner, made: bool) -> Owner:
@@ -189,18 +190,31 @@ def _demand_owner(path: Path, found: Owner, owner: Owner) -> None:
         )
 
 
-def _sweep(path: Path, epoch: int) -> None:
-    """Remove what drivers of earlier epochs left on its way: it is written anew from what is frozen."""
-    for folder in (path / HOUSE / "staging").iterdir():
+def _staging(path: Path, log: str) -> Path:
+    """Return where a log's batches are on their way. Only the start that takes the output makes this folder: a driver
+    that slept while another log got the output finds it gone."""
+    return path / HOUSE / "staging" / log
+
+
+def _sweep(path: Path, log: str, epoch: int) -> None:
+    """Remove what drivers of earlier epochs left on its way: it is written anew from what is frozen. Version 0.1.0 had
+    no folder of the log's there."""
+    staging = _staging(path, log)
+    for folder in [*staging.iterdir(), *staging.parent.iterdir()]:
         parts = folder.name.split("-")
         if len(parts) == 3 and parts[1].isdigit() and int(parts[1]) < epoch:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def stage(path: Path, txid: int, epoch: int) -> Path:
-    """A new folder for a batch on its way."""
-    folder = path / HOUSE / "staging" / f"{txid}-{epoch}-{secrets.token_hex(8)}"
-    folder.mkdir()
+def stage(path: Path, log: str, txid: int, epoch: int) -> Path:
+    """Make a new folder for a batch on its way. Raises OutputConflictError where the output is no longer this log's."""
+    folder = _staging(path, log) / f"{txid}-{epoch}-{secrets.token_hex(8)}"
+    try:
+        folder.mkdir()
+    except FileNotFoundError:
+        raise OutputConflictError(
+            f"the folder {path} is no longer this output's: {folder.parent} is gone; start the topology anew"
+        ) from None
     return folder
 
 

@@ -45,15 +45,27 @@ _AT_ONCE = 500
 Fields = dict[str, bytes]
 
 
+class LogAbsentError(LogError):
+    """There is no log in that place."""
+
+
 class RedisTransactionLog(LogBase):
     """A topology's log on a server, made if it is not there. Thread-safe. See `TransactionLog` for what it promises;
     everything here is durable before it returns, as far as the server is.
 
-    `reading`: only look; a log that is not there is a LogError.
+    `reading`: only look; a log that is not there is a LogError. `dropping`: the same, and it is then taken and dropped,
+    whatever its format and however its server is set.
     """
 
     def __init__(
-        self, address: Address, prefix: str, topology: str, durable: bool, patience: float, reading: bool = False
+        self,
+        address: Address,
+        prefix: str,
+        topology: str,
+        durable: bool,
+        patience: float,
+        reading: bool = False,
+        dropping: bool = False,
     ) -> None:
         check_name("topology", topology)
         super().__init__(f"the log of topology {topology!r}", "log=...", reading)
@@ -65,9 +77,12 @@ class RedisTransactionLog(LogBase):
         self._writes = 0
         self._server = LogServer(address, self._where, reading)
         try:
-            if not reading:
+            if not reading and not dropping:
                 self._server.check(durable)
-            self._uuid = self._look(topology) if reading else self._found(topology)
+            if dropping:
+                self._uuid = str(self._beginning()[2] or b"", "ascii", "replace")
+            else:
+                self._uuid = self._look(topology) if reading else self._found(topology)
         except BaseException:
             self._server.close()
             raise
@@ -100,10 +115,14 @@ class RedisTransactionLog(LogBase):
         self._write(lease or Lease(0, ""), write)
 
     def _look(self, topology: str) -> str:
+        return self._checked(self._beginning(), topology)
+
+    def _beginning(self) -> list[bytes]:
+        """Return its format, topology and uuid. Raises LogAbsentError where there is none."""
         (found,) = self._server.ask(command(b"HMGET", self._meta, b"format", b"topology", b"uuid"))
         if found == [None, None, None]:
-            raise LogError(f"{self._where} is not there (no key {self._meta.decode()!r})")
-        return self._checked(found, topology)
+            raise LogAbsentError(f"{self._where} is not there (no key {self._meta.decode()!r})")
+        return list(found)
 
     def _checked(self, found: Sequence[bytes], topology: str) -> str:
         if found[0] == FORMER_REDIS.encode():
@@ -354,19 +373,23 @@ class RedisTransactionLog(LogBase):
     def sync(self, lease: Lease) -> None:
         self._write(lease, Write(self._meta))
 
-    def drop(self) -> None:
-        """Delete all of it; whoever holds it then stops. Its beginning goes last, so that this can be repeated."""
+    def drop(self, lease: Lease) -> None:
+        """Delete all of it, in one write: a log of which only a part is gone would have a start go on from what is
+        left."""
+        write = Write(self._meta)
+        for group in self.groups():
+            fields = self._all(self._group(group))
+            for txid in sorted({int(name.split(":")[1]) for name in fields if name.startswith("s:")}):
+                write.delete(self._frozen(group, txid))
+            write.delete(self._group(group))
+        for key in (self._members, self._states, self._meta):
+            write.delete(key)
         self._demand_writing()
         with self._lock:
-            for group in self.groups():
-                key = self._group(group)
-                names = [
-                    self._frozen(group, txid) for txid in sorted({txid for txid, _ in self._sizes(self._all(key))})
-                ]
-                for at in range(0, len(names), _AT_ONCE):
-                    self._server.ask(command(b"UNLINK", *names[at : at + _AT_ONCE]))
-                self._server.ask(command(b"UNLINK", key))
-            self._server.ask(*[command(b"UNLINK", each) for each in (self._members, self._states, self._meta)])
+            self._writes += 1
+            (told,) = self._server.ask(write.packed(lease, self._writes))
+            if told[0] != b"GONE":  # then it was done, and its reply was lost
+                self._demand(lease, told)
 
     def close(self) -> None:
         self._server.close()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trident.base.clock import Clock, SystemClock
+from trident.compiler.spark.freeze import FrozenPlace
 
 if TYPE_CHECKING:
     from trident.log import RedisLog
@@ -31,11 +32,18 @@ class Settings:
     clock: Clock = field(default_factory=SystemClock)
     log: "RedisLog | None" = None
     """Where the transaction log is, if not in the folder."""
+    uuid: str = ""
+    """The log's own, once it is opened."""
 
     @property
-    def files(self) -> Path | None:
+    def files(self) -> FrozenPlace | None:
         """Where large results are frozen as files; None where no folder lives as long as the log."""
-        return self.folder if self.lasting or self.log is None else None
+        return FrozenPlace(self.folder, self.uuid) if self.lasting or self.log is None else None
+
+    @property
+    def scratch(self) -> Path:
+        """Where attempts put what ends with them: the log's own place, which no driver of another log clears."""
+        return self.folder / f"scratch-{self.uuid}"
 
     @property
     def log_at(self) -> str:

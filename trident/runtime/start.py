@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace as replace_field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,8 @@ if TYPE_CHECKING:
     from trident.topology import TridentTopology
 
 LOG_FILE = "log.sqlite"
-SCRATCH = "scratch"
+FORMER_SCRATCH = "scratch"
+"""Version 0.1.0 left it."""
 
 
 def start(topology: "TridentTopology", spark: "SparkSession | None" = None, **options: Any) -> RunningTopology:
@@ -137,9 +139,11 @@ def _start(
         log = _open_log(settings)
         undo.callback(log.close)
         demand_own_folder(settings, log.uuid)
+        settings = replace_field(settings, uuid=log.uuid)
         begun = begin(program, log, settings)
         program = begun.program
-        shutil.rmtree(settings.folder / SCRATCH, ignore_errors=True)
+        for left in (settings.scratch, settings.folder / FORMER_SCRATCH):
+            shutil.rmtree(left, ignore_errors=True)
         undo.callback(_give_back, log, begun.lease)
         undo.callback(close_all, begun.stores)
         _tell_warnings(begun, settings)
@@ -216,7 +220,7 @@ def _group_run(
     statics: Mapping[str, Readable] | None = None,
     outlets: HandOver = no_sinks,
 ) -> GroupRun:
-    slots = Slots(lambda: engine.slot(group), settings.folder / SCRATCH)
+    slots = Slots(lambda: engine.slot(group), settings.scratch)
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
     code = UserCode(sources.calls, slots, _answers(stores, statics or {}), outlets, pool)
     for store in stores.values():
@@ -239,7 +243,7 @@ def _outlets(
     history = begun.histories[group.name]
     found = history.last_frozen
     run = RunIdentity(settings.name, log.uuid, begun.lease.epoch, found)
-    return Outlets(group, engine, settings.folder, settings.folder / SCRATCH, run, trace)
+    return Outlets(group, engine, settings.folder, settings.scratch, run, trace)
 
 
 def _answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> AnswerQuery:

@@ -23,7 +23,8 @@ from trident_state.header import Header
 
 FORMAT = 1
 
-_NAME = re.compile(r"(\d+)-(\d+)-[0-9a-f]{8}\.arrow")
+_NAME = re.compile(r"(\d+)-(\d+)-(?:([0-9A-Za-z_-]+)-)?[0-9a-f]{8}\.arrow")
+"""Txid, epoch, and the log that both count in; version 0.1.0 wrote names without a log."""
 
 
 class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,10 +68,12 @@ def read_manifest(text: bytes, where: str) -> Manifest:
     return found
 
 
-def write_segment(folder: Path, lease: Lease, since: int, txid: int, batches: Iterable[pa.RecordBatch]) -> Segment:
-    """Write a new file, durably. Leaves nothing behind when it fails."""
+def write_segment(
+    folder: Path, log: str, lease: Lease, since: int, txid: int, batches: Iterable[pa.RecordBatch]
+) -> Segment:
+    """Write a new file of a driver of this log, durably. Leaves nothing behind when it fails."""
     make_folder(folder)
-    name = f"{txid}-{lease.epoch}-{secrets.token_hex(4)}.arrow"
+    name = f"{txid}-{lease.epoch}-{log}-{secrets.token_hex(4)}.arrow"
     path = folder / name
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
@@ -118,13 +121,18 @@ def delete_segments(folder: Path, names: Iterable[str]) -> None:
             (folder / name).unlink()
 
 
-def strays(folder: Path, manifest: Manifest | None, epoch: int | None) -> list[str]:
-    """Segments that no manifest names, left by drivers of an epoch before this one (None: of any epoch). Later
-    drivers' files may be about to be named."""
+def strays(folder: Path, manifest: Manifest | None, log: str, epoch: int | None) -> list[str]:
+    """Segments that no manifest names, left by drivers of this log (empty: of any log) and of an epoch before this one
+    (None: of any epoch). Later drivers' files may be about to be named, and epochs mean nothing across logs."""
     named = {segment.name for segment in manifest.segments} if manifest else set()
     matches = (_NAME.fullmatch(name) for name in os.listdir(folder)) if folder.is_dir() else ()
     return [
-        found[0] for found in matches if found and found[0] not in named and (epoch is None or int(found[2]) < epoch)
+        found[0]
+        for found in matches
+        if found
+        and found[0] not in named
+        and (log == "" or found[3] in (None, log))
+        and (epoch is None or int(found[2]) < epoch)
     ]
 
 

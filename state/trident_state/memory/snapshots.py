@@ -114,7 +114,7 @@ class Snapshots:
         if lease is not None:
             self._home.publish(b"", lease)
         self._manifest, self._text = None, self._home.manifest() or None
-        delete_segments(self.folder, strays(self.folder, None, None))
+        delete_segments(self.folder, strays(self.folder, None, self._identity.log, None))
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
 
@@ -125,9 +125,9 @@ class Snapshots:
             self._publish(lease, found.txid, found.segments, found.expiry)
 
     def sweep(self, lease: Lease) -> None:
-        """Delete the files that earlier drivers left half-way."""
+        """Delete the files that earlier drivers of this log left half-way."""
         if self.folder is not None:
-            delete_segments(self.folder, strays(self.folder, self._manifest, lease.epoch))
+            delete_segments(self.folder, strays(self.folder, self._manifest, self._identity.log, lease.epoch))
 
     # --- writing ---------------------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class Snapshots:
         if not len(cut.slots):
             self._publish(cut.lease, cut.txid, kept, cut.expiry)
         else:
-            segment = write_segment(self.folder, cut.lease, cut.since, cut.txid, _batches(cut))
+            segment = write_segment(self.folder, self._identity.log, cut.lease, cut.since, cut.txid, _batches(cut))
             try:
                 self._publish(cut.lease, cut.txid, (*kept, segment), cut.expiry)
             except FencedError:

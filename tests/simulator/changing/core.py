@@ -20,7 +20,7 @@ from trident.base.types import arrow_schema
 from trident.compiler.local.engine import ArrowSlot
 from trident.compiler.program import Group
 from trident.runtime import events as on
-from trident.runtime import group_run, log_server, redis_log, reset, sources, start
+from trident.runtime import group_run, log_server, redis_log, sources, start
 from trident.runtime.begin import Begun, begin, close_all, open_stores
 from trident.runtime.commits import RunCommits
 from trident.runtime.group_run import GroupRun
@@ -241,7 +241,8 @@ def patched() -> list[tuple[Any, str, Any]]:
         (redis_log, "secrets", SimpleNamespace(token_hex=lambda size: _now().new_token())),
         (redis_log, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=_now().new_uuid()))),
         (dropping, "time", Clock),
-        (dropping, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: _now().forget_files(path.name))),
+        (dropping, "_files_in", lambda folder: _now().segments.names(folder)),
+        (dropping, "_delete", lambda folder, files: _now().segments.delete(folder, files)),
     ]
 
 
@@ -311,13 +312,13 @@ def reset_all(world: "World", shape: Shape) -> None:
     """As `topology.reset`: whoever writes the log is fenced out, the states are dropped, the log goes."""
     log: Any = open_log(world)
     try:
-        reset._fence(log)
+        lease = log.take()
         stores = open_stores(program_of(shape), log, world.settings)
         for store in stores.values():
             store.drop()
         close_all(stores)
         if world.log_server is not None:
-            log.drop()
+            log.drop(lease)
         world.logs_gone.add(log.uuid)
     finally:
         log.close()

@@ -419,11 +419,6 @@ class World:
         self._accepted.clear()
         self._homes_shape.clear()
 
-    def forget_files(self, state: str) -> None:
-        for folder, name in list(self.segments.files):
-            if folder == state:
-                del self.segments.files[folder, name]
-
     # --- faults ------------------------------------------------------------------------------------------------------
 
     def lose_unsynced(self, count: int) -> None:

@@ -411,10 +411,13 @@ def test_half_written_files_of_earlier_drivers_are_swept_and_those_of_later_ones
     store.snapshot()
     named = files(home)
     assert home.folder is not None
-    for name in ("9-1-00000000.arrow", "9-2-00000000.arrow", "9-3-00000000.arrow", "mine.txt"):
+    log = setting.identity.log
+    ours = [f"9-{epoch}-{log}-00000000.arrow" for epoch in (1, 2, 3)]
+    kept = {*ours[1:], "9-2-00000000.arrow", "9-1-another-00000000.arrow", "mine.txt"}
+    for name in (*kept, ours[0], "9-1-00000000.arrow"):  # the last one is as version 0.1.0 named them
         (home.folder / name).write_bytes(b"half")
     restarted(setting, home, SECOND)
-    assert files(home) == named | {"9-2-00000000.arrow", "9-3-00000000.arrow", "mine.txt"}
+    assert files(home) == named | kept
 
 
 def test_a_drop_leaves_foreign_files_alone(setting: Setting, home: Line) -> None:

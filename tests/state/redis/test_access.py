@@ -65,7 +65,7 @@ def test_the_writers_rules_and_one_more_are_enough_for_the_log(redis_server: Red
     lease = log.take()
     log.sync(lease)
     assert log.history("g").committed == 0
-    log.drop()
+    log.drop(lease)
     log.close()
 
 

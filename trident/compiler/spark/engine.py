@@ -22,7 +22,7 @@ from trident.compiler.spark.bell import bell_of
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.expressions import Learned
 from trident.compiler.spark.frames import SparkFrames
-from trident.compiler.spark.freeze import FileFolder, reachable
+from trident.compiler.spark.freeze import FROZEN, FileFolder, FrozenPlace, reachable
 from trident.compiler.spark.jobs import StageJob
 from trident.compiler.spark.native import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
@@ -41,15 +41,13 @@ _INTERRUPT_AGAIN = 0.05
 class SparkEngine:
     """Runs stages as Spark jobs. `spark` is never changed: each slot works in a session of its own beside it.
 
-    `checkpoint` is the folder that large results are written under, by the executors, if they reach it; without one,
-    or where they do not, every result comes to the driver.
+    `place` is where large results are written, by the executors, if they reach it; without one, or where they do not,
+    every result comes to the driver.
     """
 
-    def __init__(
-        self, spark: SparkSession, checkpoint: Path | str | None = None, inlineBytes: int = INLINE_BYTES
-    ) -> None:
+    def __init__(self, spark: SparkSession, place: FrozenPlace | None = None, inlineBytes: int = INLINE_BYTES) -> None:
         self._spark = spark
-        self._checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
+        self._place = None if place is None else FrozenPlace(place.checkpoint.absolute(), place.log)
         self._reached: bool | None = None
         self._lock = threading.Lock()
         self._sizes = Sizes(spark, inlineBytes)
@@ -63,12 +61,12 @@ class SparkEngine:
         self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession
     ) -> FileFolder | None:
         """Where this attempt's large results go; None where the executors reach no folder of ours."""
-        if self._checkpoint is None:
+        if self._place is None:
             return None
         with self._lock:
             if self._reached is None:
-                self._reached = reachable(session, self._checkpoint / "frozen")
-        return FileFolder.of(self._checkpoint, group.name, attempt, stage.number) if self._reached else None
+                self._reached = reachable(session, self._place.checkpoint / FROZEN)
+        return self._place.folder(group.name, attempt, stage.number) if self._reached else None
 
     def compile_request(self, plan: RequestPlan) -> Answer:
         """A DRPC function; what has no Python form in it is a Spark job for each such step."""
@@ -76,7 +74,7 @@ class SparkEngine:
 
     def frames(self) -> SparkFrames:
         """What makes DataFrames of frozen rows, in a session of its own."""
-        return SparkFrames(self._spark, self._checkpoint)
+        return SparkFrames(self._spark, None if self._place is None else self._place.checkpoint)
 
     def close(self) -> None:
         """Give back what is ours; the session that was given stays open."""

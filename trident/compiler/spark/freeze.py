@@ -26,17 +26,36 @@ MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.
 """What a task tells of the file that it wrote."""
 
 
+FROZEN = "frozen"
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenPlace:
+    """Where a run's large results go: below a checkpoint, apart from those of any other log, since epochs and txids,
+    which name them, mean nothing across logs."""
+
+    checkpoint: Path
+    log: str
+
+    def folder(self, group: str, attempt: TransactionAttempt, stage: int) -> "FileFolder":
+        """Return the folder for a stage of an attempt. The epoch comes first: by it a later start knows what to
+        sweep."""
+        name = f"{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage}"
+        return FileFolder(self.checkpoint, f"{FROZEN}/{self.log}/{group}/{name}")
+
+    def folders(self, group: str) -> list[Path]:
+        """Return the folders that `folder` gave in any run of this log, as far as they are there, and those of version
+        0.1.0, whose names had no log."""
+        places = [self.checkpoint / FROZEN / self.log / group, self.checkpoint / FROZEN / group]
+        return [folder for place in places if place.is_dir() for folder in place.iterdir()]
+
+
 @dataclass(frozen=True, slots=True)
 class FileFolder:
     """Where an attempt's large results go: a folder relative to the checkpoint."""
 
     checkpoint: Path
     place: str
-
-    @classmethod
-    def of(cls, checkpoint: Path, group: str, attempt: TransactionAttempt, stage: int) -> "FileFolder":
-        """The folder for a stage of an attempt. The epoch comes first: by it a later start knows what to sweep."""
-        return cls(checkpoint, f"frozen/{group}/{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage}")
 
     @property
     def path(self) -> Path:

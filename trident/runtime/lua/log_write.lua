@@ -8,7 +8,8 @@ if not meta[2] then return {'GONE', ''} end
 if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then
   return {tonumber(meta[2]) < tonumber(ARGV[2]) and 'REWOUND' or 'FENCED', meta[2]}
 end
-local number, last = tonumber(ARGV[3]), tonumber(meta[3]) or 0
+-- Version 0.1.0 put its token before the number, which may look like a number with it: that is none of this lease's.
+local number, last = tonumber(ARGV[3]), tonumber(string.match(meta[3] or '', '^%d+$')) or 0
 if number == last then return {'OK', 'again'} end
 if number < last then return {'LATE', meta[3]} end
 local at = 5
@@ -28,5 +29,5 @@ while at <= #ARGV do
   end
   at = upto + 1
 end
-redis.call('HSET', KEYS[1], 'last', ARGV[3])
+if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'last', ARGV[3]) end  -- else it was dropped
 return {'OK', ''}
