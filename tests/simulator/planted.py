@@ -54,18 +54,6 @@ FAULTS = [
         "            found = known.streams.get(spout.stream)\n",
     ),
     Fault(
-        "a stream comes back to a state that lacks what it brought",
-        "trident/runtime/stream_records.py",
-        "    if missed:\n",
-        "    if False:\n",
-    ),
-    Fault(
-        "formerly means something for ever",
-        "trident/runtime/stream_records.py",
-        "        if own is None or (own.position is None and not old.active):\n",
-        "        if True:\n",
-    ),
-    Fault(
         "a merged group goes on with the lower txids",
         "trident/runtime/membership.py",
         "max(free, key=lambda name: (reached[name], name))",

@@ -291,6 +291,14 @@ class Changes:
         merged = replace(chosen, streams=(*chosen.streams, token))
         return replace(shape, lines=tuple(merged if line is chosen else line for line in shape.lines))
 
+    def _moved(self, shape: Shape) -> Shape | None:
+        """The lines of a stream alone are taken out, and another line takes its tuples: it is in another group then."""
+        able = [line.streams[0] for line in shape.lines if line.kind == "count" and len(line.streams) == 1]
+        if not able:
+            return None
+        token = self._chance.choice(able)
+        return self._merge_into(replace(shape, lines=tuple(x for x in shape.lines if token not in x.streams)), token)
+
     def _split(self, shape: Shape) -> Shape | None:
         able = [line for line in shape.lines if len(line.streams) > 1]
         if not able:
@@ -398,8 +406,9 @@ _CHANGES: dict[str, Any] = {
     "line put back": Changes._line_back,
     "output renamed": Changes._output_renamed,
     "rolled back": Changes._rolled_back,
+    "stream moved": Changes._moved,
 }
-_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 3, 3, 2, 8)
+_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 3, 3, 2, 8, 4)
 
 
 def groups_of(shape: Shape) -> Iterator[frozenset[str]]:
