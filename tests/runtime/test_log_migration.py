@@ -11,10 +11,14 @@ import trident
 from tests.access.kit import everything
 from tests.data.recorded import program, store
 from tests.support.server import RedisServer
-from trident.base.errors import LogError
+from trident import Count, TridentTopology
+from trident.base.errors import BatchFailedError, LogError
 from trident.log import RedisLog
 from trident.runtime.log import TransactionLog
 from trident.runtime.sqlite_log import SqliteLog
+from trident.spouts import PollingSpout
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
 
 WAITING = r"written by version 0\.1\.0, and batch \d of group '\w+' is frozen and not committed: start .* with that"
 
@@ -94,6 +98,42 @@ def test_positions_stand_by_stream_and_batches_keep_what_they_are(place: Place, 
     again = place.log()
     assert again.uuid == uuid and again.members().streams == streams, "it is migrated once"
     again.close()
+
+
+def other_source(place: Place, **how: Any) -> dict[Any, Any]:
+    """Start the recording's topology with another kind of source under a stream's name; what a state has of it."""
+    topology = TridentTopology()
+    stream = topology.newStream("orders", PollingSpout("page string", {"p": ["a", "b", "c"]}, maxRows=2), **how)
+    stream.groupBy("page").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="fresh")
+    log = None if place.url is None else RedisLog(place.url, requireDurable=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        running = start_local(topology, name=program.NAME, checkpointLocation=place.folder / "checkpoint", log=log)
+    with running:
+        running.processAllAvailable(timeout=20)
+        return dict(running.state("fresh").items())
+
+
+def test_another_kind_of_source_that_was_started_by_mistake_takes_nothing(place: Place) -> None:
+    """The former version did not write down the kinds of sources."""
+    expected = place.restore("clean")
+    with pytest.raises(BatchFailedError, match="was it another spout before"):
+        other_source(place)
+    with place.start() as running:
+        running.processAllAvailable(timeout=60)
+        contents = program.contents(running)
+    after = expected["contents after more"]
+    assert {name: contents[name] for name in after} == after
+
+
+@pytest.mark.parametrize("mistaken", [False, True])
+def test_another_kind_of_source_may_begin_anew(place: Place, mistaken: bool) -> None:
+    place.restore("clean")
+    if mistaken:
+        with pytest.raises(BatchFailedError):
+            other_source(place)
+    assert other_source(place, anew=True) == {"a": 1, "b": 1, "c": 1}
+    assert other_source(place) == {"a": 1, "b": 1, "c": 1}, "once"
 
 
 def test_the_driver_of_the_former_version_is_fenced_with_it(place: Place) -> None:

@@ -36,22 +36,22 @@ class Fault:
 FAULTS = [
     Fault(
         "positions are forgotten when a stream comes into another group",
-        "trident/runtime/membership.py",
-        "        return StreamRecord(group.name, found.position, source)\n    if spout.anew",
-        "        same = found.group == group.name\n"
-        "        return StreamRecord(group.name, found.position if same else None, source)\n    if spout.anew",
+        "trident/runtime/stream_records.py",
+        "    return StreamRecord(group.name, found.position, source, began",
+        "    same = found.group == group.name\n"
+        "    return StreamRecord(group.name, found.position if same else None, source, began",
     ),
     Fault(
         "a renamed stream is a new one, and nobody asks",
-        "trident/runtime/membership.py",
-        "    if gone and new:\n",
-        "    if False:\n",
+        "trident/runtime/stream_records.py",
+        "    if not gone or not new:\n",
+        "    if True:\n",
     ),
     Fault(
         "formerly says nothing",
-        "trident/runtime/membership.py",
-        "        found = known.streams.get(spout.formerly)\n",
-        "        found = None\n",
+        "trident/runtime/stream_records.py",
+        "            found = known.streams.get(former or spout.stream)\n",
+        "            found = known.streams.get(spout.stream)\n",
     ),
     Fault(
         "a merged group goes on with the lower txids",

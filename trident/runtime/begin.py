@@ -53,6 +53,8 @@ class Begun:
     births: dict[str, Birth]
     histories: dict[str, History]
     waiting: dict[str, dict[int, Names]]
+    warnings: tuple[str, ...] = ()
+    """What whoever starts it should know of its streams."""
 
 
 def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
@@ -152,7 +154,7 @@ def _begun(
     for group in program.groups:
         histories[group.name] = _with_attempts(log.history(group.name), log.attempts(group.name), before)
     reach("start.done")
-    return Begun(program, lease, stores, births, histories, waiting)
+    return Begun(program, lease, stores, births, histories, waiting, joined.warnings)
 
 
 def _with_attempts(history: History, attempts: Mapping[int, AttemptRecord], before: Lease | None) -> History:

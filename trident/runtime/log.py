@@ -35,6 +35,13 @@ class StreamRecord:
     position: Metadata = None
     source: str = ""
     active: bool = True
+    began: Metadata = None
+    """Where the stream stood when `source` was written down: as long as it stands there, nothing was frozen of it."""
+    feeds: tuple[str, ...] | None = ()
+    """The states that its tuples enter in the last program that started; None where it is not known."""
+    parted: Mapping[str, Metadata] = field(default_factory=dict)
+    """The states that its tuples entered before, each with where the stream stood then: what it brought since, such a
+    state lacks."""
 
 
 @dataclass(frozen=True, slots=True)

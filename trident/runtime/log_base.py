@@ -1,13 +1,14 @@
 """What the log in a file and the log in Redis do alike: what they refuse, in which words, and what a trim keeps."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
-from trident.runtime.log import BatchRecord
+from trident.runtime.log import BatchRecord, StreamRecord
 from trident.runtime.log_migration import VERSION, batch_checksum
+from trident_spouts.executor import Metadata
 
 
 class LogBase:
@@ -31,6 +32,19 @@ class LogBase:
         if batch_checksum(txid, plan, time, outline) != checksum:
             raise self._corrupt(f"group {group!r}: the checksum of the plan of batch {txid} does not fit")
         return BatchRecord(self._json(plan), time, outline)
+
+    def _stream(
+        self,
+        group: str,
+        position: Metadata,
+        source: str,
+        active: bool,
+        began: Metadata,
+        feeds: Sequence[str] | None,
+        parted: Mapping[str, Metadata],
+    ) -> StreamRecord:
+        """A stream, from what was stored of it."""
+        return StreamRecord(group, position, source, active, began, None if feeds is None else tuple(feeds), parted)
 
     def _json(self, text: str | bytes) -> Any:
         try:

@@ -47,7 +47,7 @@ def migrate(db: sqlite3.Connection, where: str, tables: str, format: str) -> Non
         if name in ("groups", "batches", "streams", "outputs", "attempts", "leases"):
             db.execute(statement)
     db.executemany("INSERT INTO groups VALUES (?, ?, ?, ?)", [(row[0], row[1], row[2], row[4]) for row in groups])
-    db.executemany("INSERT OR REPLACE INTO streams VALUES (?, ?, ?, '', 1)", _streams(groups))
+    db.executemany("INSERT OR REPLACE INTO streams VALUES (?, ?, ?, '', 1, 'null', 'null', '{}')", _streams(groups))
     kept = [row for row in batches if row[1] <= frozen.get(row[0], 0)]
     rows = [(group, txid, plan, time, "", batch_checksum(txid, plan, time, "")) for group, txid, plan, time in kept]
     db.executemany("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", rows)
@@ -71,7 +71,8 @@ def migrated_group(
     frozen = int(fields["frozen"])
     streams, new = dict[str, bytes | str | int](), dict[str, bytes | str | int]()
     for stream, position in json.loads(fields.get("positions", b"{}")).items():
-        streams |= {f"stream:{stream}": json.dumps([group, "", True]), f"position:{stream}": json.dumps(position)}
+        told = json.dumps([group, "", True, None, None, {}])
+        streams |= {f"stream:{stream}": told, f"position:{stream}": json.dumps(position)}
     for name, text in fields.items():
         prefix, _, txid = name.partition(":")
         if prefix == "s":

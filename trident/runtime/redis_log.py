@@ -181,15 +181,16 @@ class RedisTransactionLog(LogBase):
         fields = self._all(self._members)
         streams = dict[str, StreamRecord]()
         for name in _names(fields, "stream:"):
-            group, source, active = self._json(fields[f"stream:{name}"])
-            position = self._json(fields.get(f"position:{name}", b"null"))
-            streams[name] = StreamRecord(group, position, source, active)
+            group, *more = self._json(fields[f"stream:{name}"])
+            streams[name] = self._stream(group, self._json(fields.get(f"position:{name}", b"null")), *more)
         return Members(streams, {name: fields[f"output:{name}"].decode() for name in _names(fields, "output:")})
 
     def enroll(self, lease: Lease, members: Members) -> None:
         fields = dict[str, bytes | str | int]()
         for name, stream in members.streams.items():
-            fields[f"stream:{name}"] = _text([stream.group, stream.source, stream.active])
+            fields[f"stream:{name}"] = _text(
+                [stream.group, stream.source, stream.active, stream.began, stream.feeds, stream.parted]
+            )
             fields[f"position:{name}"] = _text(stream.position)
         fields |= {f"output:{name}": group for name, group in members.outputs.items()}
         write = Write(self._meta).delete(self._members).set(self._members, fields)

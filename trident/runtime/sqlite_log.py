@@ -20,7 +20,7 @@ from trident.base.errors import LogError
 from trident.runtime.coordinator import History
 from trident.runtime.events import AttemptRecord, Positions
 from trident.runtime.frozen import FrozenOutput
-from trident.runtime.log import BatchRecord, Birth, Members, StreamRecord
+from trident.runtime.log import BatchRecord, Birth, Members
 from trident.runtime.log_base import LogBase, compact, trim_until
 from trident.runtime.log_migration import FORMER_SQLITE, batch_checksum, migrate
 
@@ -37,7 +37,7 @@ CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT N
 CREATE TABLE leases (epoch INTEGER PRIMARY KEY, token TEXT NOT NULL);
 CREATE TABLE groups (name TEXT PRIMARY KEY, committed INTEGER NOT NULL, frozen INTEGER NOT NULL, kept INTEGER NOT NULL);
 CREATE TABLE streams (name TEXT PRIMARY KEY, grp TEXT NOT NULL, position TEXT NOT NULL, source TEXT NOT NULL,
-  active INTEGER NOT NULL);
+  active INTEGER NOT NULL, began TEXT NOT NULL, feeds TEXT NOT NULL, parted TEXT NOT NULL);
 CREATE TABLE outputs (name TEXT PRIMARY KEY, grp TEXT NOT NULL);
 CREATE TABLE attempts (grp TEXT NOT NULL, txid INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL,
   deaths INTEGER NOT NULL, digests TEXT NOT NULL, PRIMARY KEY (grp, txid));
@@ -162,10 +162,10 @@ class SqliteLog(LogBase):
         return History(committed, {name: self._json(position) for name, position in rows}, waiting)
 
     def members(self) -> Members:
-        rows = self._rows("SELECT name, grp, position, source, active FROM streams")
+        rows = self._rows("SELECT name, grp, position, source, active, began, feeds, parted FROM streams")
         streams = {
-            name: StreamRecord(group, self._json(position), source, bool(active))
-            for name, group, position, source, active in rows
+            name: self._stream(group, self._json(position), source, bool(active), *map(self._json, more))
+            for name, group, position, source, active, *more in rows
         }
         return Members(streams, dict(self._rows("SELECT name, grp FROM outputs")))
 
@@ -174,9 +174,17 @@ class SqliteLog(LogBase):
             db.execute("DELETE FROM streams")
             db.execute("DELETE FROM outputs")
             rows = [
-                (name, s.group, compact(s.position), s.source, int(s.active)) for name, s in members.streams.items()
+                (
+                    name,
+                    s.group,
+                    compact(s.position),
+                    s.source,
+                    int(s.active),
+                    *map(compact, (s.began, s.feeds, s.parted)),
+                )
+                for name, s in members.streams.items()
             ]
-            db.executemany("INSERT INTO streams VALUES (?, ?, ?, ?, ?)", rows)
+            db.executemany("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
             db.executemany("INSERT INTO outputs VALUES (?, ?)", members.outputs.items())
             founded = [(name, txid, txid, txid) for name, txid in members.founded.items()]
             db.executemany("INSERT OR IGNORE INTO groups VALUES (?, ?, ?, ?)", founded)

@@ -276,7 +276,7 @@ def _give_back(log: TransactionLog, lease: Lease) -> None:
 
 def _tell_warnings(begun: Begun, settings: Settings) -> None:
     """What may surprise later, once a start, to whoever starts it."""
-    told = [text for store in begun.stores.values() for text in getattr(store, "warnings", ())]
+    told = [*begun.warnings, *(text for store in begun.stores.values() for text in getattr(store, "warnings", ()))]
     if begun.stores and not settings.lasting and settings.log is None:
         told.append(
             f"topology {settings.name!r} has no checkpointLocation: its states and its position end with this run"

@@ -44,12 +44,15 @@ class Beginnings(Shown):
         spout : Spout or one of the four contracts
             The source.
         formerly : str, optional
-            The name that this stream had in earlier programs: it goes on where that one stood. It may stay in the code;
-            once the log knows `name`, it means nothing.
+            The name that this stream had in earlier programs: it goes on where that one stood. It may stay in the code:
+            once a batch was frozen under `name`, it means nothing. It must go where another stream of this topology
+            takes that name. Refused where the log knows both names from earlier programs, and where two streams say it
+            of one.
         anew : bool
             Let the stream begin at its source's start where a start would be refused, because it is not clear how it
             goes on: the log knows another kind of source under its name, or streams of other names disappear in the
-            same start. It may stay in the code; a stream that the log knows with this source goes on.
+            same start. Take it out after the first start: a stream that the log knows with this source goes on, and a
+            warning says that `anew` has no effect; but after the next renaming it would have the source read again.
 
         Raises
         ------

@@ -217,6 +217,7 @@ class Changes:
         self._names = [name for name in NAMES if name not in shape.by_name()]
         self._gone: list[Stream] = []
         self._gone_lines: list[Line] = []
+        self._earlier = [shape]
 
     def change(self, shape: Shape) -> tuple[str, Shape]:
         """Another program, and how it is another one."""
@@ -226,10 +227,19 @@ class Changes:
                 what = "stream put back"
             changed = _CHANGES[what](self, shape)
             if changed is not None:
-                changed = _whole(_plain(changed), self._chance)
-                if changed.streams and changed != _plain(shape):
+                if what != "rolled back" and self._chance.random() < 0.6:
+                    changed = _plain(changed)
+                changed = _whole(_said(changed), self._chance)
+                if changed.streams and _plain(changed) != _plain(shape):
+                    self._earlier.append(changed)
                     return what, changed
         return "nothing", shape
+
+    def _rolled_back(self, shape: Shape) -> Shape | None:
+        """A former program is started again, as it was written then: streams are back in the lines and groups that they
+        had, while others may have taken their tuples."""
+        able = [former for former in self._earlier[-4:] if _sources(former) == _sources(former, shape)]
+        return self._chance.choice(able) if able else None
 
     # --- streams -------------------------------------------------------------------------------------------------
 
@@ -280,6 +290,14 @@ class Changes:
         chosen = self._chance.choice(able)
         merged = replace(chosen, streams=(*chosen.streams, token))
         return replace(shape, lines=tuple(merged if line is chosen else line for line in shape.lines))
+
+    def _moved(self, shape: Shape) -> Shape | None:
+        """The lines of a stream alone are taken out, and another line takes its tuples: it is in another group then."""
+        able = [line.streams[0] for line in shape.lines if line.kind == "count" and len(line.streams) == 1]
+        if not able:
+            return None
+        token = self._chance.choice(able)
+        return self._merge_into(replace(shape, lines=tuple(x for x in shape.lines if token not in x.streams)), token)
 
     def _split(self, shape: Shape) -> Shape | None:
         able = [line for line in shape.lines if len(line.streams) > 1]
@@ -352,8 +370,24 @@ class Changes:
 
 
 def _plain(shape: Shape) -> Shape:
-    """What was said of former names holds for one start, and means nothing in later ones."""
+    """The program that says nothing of former names."""
     return replace(shape, streams=tuple(replace(stream, formerly="?") for stream in shape.streams))
+
+
+def _said(shape: Shape) -> Shape:
+    """The program that says of former names what may stay in the code: nothing of a stream that is new, nor of a name
+    that another stream has."""
+    here = {stream.name for stream in shape.streams}
+    kept = [
+        stream if stream.formerly not in {None, *here} else replace(stream, formerly="?") for stream in shape.streams
+    ]
+    return replace(shape, streams=tuple(kept))
+
+
+def _sources(shape: Shape, now: Shape | None = None) -> dict[str, str]:
+    """Where the tuples of its streams come from; `now`: of those that this program has too, as they do there."""
+    here = {} if now is None else {stream.token: stream.source for stream in now.streams}
+    return {stream.token: here.get(stream.token, stream.source) for stream in shape.streams}
 
 
 _CHANGES: dict[str, Any] = {
@@ -371,8 +405,10 @@ _CHANGES: dict[str, Any] = {
     "line removed": Changes._line_removed,
     "line put back": Changes._line_back,
     "output renamed": Changes._output_renamed,
+    "rolled back": Changes._rolled_back,
+    "stream moved": Changes._moved,
 }
-_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 3, 3, 2)
+_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 3, 3, 2, 8, 4)
 
 
 def groups_of(shape: Shape) -> Iterator[frozenset[str]]:
