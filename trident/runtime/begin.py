@@ -99,7 +99,7 @@ def _begun(
         for step in group.states
     }
     _demand_groups_known(program, log)
-    waiting = waiting_names(program, histories, log, known | births, settings.way_out)
+    waiting = waiting_names(program, histories, log, known | births, settings)
     for group in program.groups:
         _check_states(group, stores, histories[group.name], log, begun, settings)
     if joined.changed:
@@ -191,7 +191,7 @@ def _demand_ours(
             f"(uuid {log.uuid}): the checkpoint was removed, moved or mixed up. "
             f"Start with the checkpointLocation (or log=) that belongs to it, or {settings.way_out}"
         )
-    demand_same_shape(name, report, program.shapes[name], step.state.factory, settings)
+    demand_same_shape(name, report, program.shapes[name], step.state.factory, log, settings)
 
 
 def _check_states(
