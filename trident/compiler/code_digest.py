@@ -210,7 +210,7 @@ def _of_spark(value: Any) -> bool:
 
 
 def _is_udf(value: Any) -> bool:
-    return isinstance(value, FunctionType) or type(value).__name__ == "UserDefinedFunction"
+    return type(value).__name__ == "UserDefinedFunction" and hasattr(value, "func")
 
 
 def _attribute_traits(value: Any) -> Iterator[tuple[str, str]]:
@@ -218,6 +218,8 @@ def _attribute_traits(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
+    if _is_udf(value):  # beside its function it holds what Spark made of it when it was first called
+        return {"func": value.func}
     slots = [name for each in type(value).__mro__ for name in _names(vars(each).get("__slots__", ()))]
     found = {name: getattr(value, name) for name in slots if not name.startswith("__") and hasattr(value, name)}
     return found | getattr(value, "__dict__", {})
