@@ -150,7 +150,9 @@ def test_code_that_does_not_fit_a_frozen_batch_is_refused(tmp_path: Path, redis_
     topology = TridentTopology()
     lines = topology.newStream("words", FeederBatchSpout("word string, n long"))
     lines.groupBy("word").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sums")
-    with pytest.raises(CodeChangedError, match=r"batch 2 .* is frozen .*froze 'counts'.*Start the former program"):
+    with pytest.raises(
+        CodeChangedError, match=r"batch 2 .* is frozen .*froze state 'counts'.*Start the former program"
+    ):
         start_local(topology, name="wc", checkpointLocation=tmp_path / "checkpoint")
     other = TridentTopology()
     other.newStream("others", FeederBatchSpout("word string"), anew=True).groupBy("word").persistentAggregate(

@@ -1,5 +1,8 @@
 """A changed program over batches that wait to be committed: it goes on exactly, or is refused with a way out."""
 
+import contextlib
+import functools
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -9,10 +12,12 @@ from typing import Any
 import pytest
 
 from tests.support.server import RedisServer
-from trident import Count, MapGet, TridentTopology, dropState
-from trident.base.errors import CodeChangedError, StateUnavailableError
+from trident import Count, Filter, MapGet, Sum, TridentTopology, dropState
+from trident.base.errors import CodeChangedError, StateShapeError, StateUnavailableError, UserFunctionError
 from trident.runtime import registry
 from trident.runtime.committer import Committer
+from trident.runtime.sqlite_log import SqliteLog
+from trident.runtime.start import LOG_FILE
 from trident.spouts import FixedBatchSpout, PollingSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
@@ -156,7 +161,7 @@ def test_an_output_that_moved_to_another_group_is_not_removed(tmp_path: Path, mo
         return topology
 
     leave_waiting(declared(True), tmp_path, monkeypatch, 1)
-    with pytest.raises(CodeChangedError, match=r"batch 1 .*it froze 'out!' .* Start the former program once"):
+    with pytest.raises(CodeChangedError, match=r"batch 1 .*it froze output out .* Start the former program once"):
         run(declared(False), tmp_path)
     run(declared(True), tmp_path)
     run(declared(False), tmp_path)
@@ -259,6 +264,300 @@ def test_queries_that_nothing_but_their_code_tells_apart_are_matched_by_it_or_re
     assert sorted(set(rows)) == [("a", "first"), ("b", "second"), ("c", "second")]
 
 
+class Is(Filter):
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def isKeep(self, tuple: Any) -> bool:
+        return bool(tuple.word == self.word)
+
+
+def closing(word: str) -> Any:
+    return lambda each: each == word
+
+
+def by_default(word: str) -> Any:
+    return lambda each, word=word: each == word
+
+
+def is_word(word: str, each: str) -> bool:
+    return each == word
+
+
+def a_called(each: str) -> bool:
+    return each == "a"
+
+
+def b_called(each: str) -> bool:
+    return each == "b"
+
+
+def by_name(word: str) -> Any:
+    return {"a": lambda each: a_called(each), "b": lambda each: b_called(each)}[word]
+
+
+WAYS = [closing, by_default, lambda word: functools.partial(is_word, word), Is, by_name]
+
+
+def branches(way: Any, words: list[str], rows: list[tuple[str, str]], state: Any = None) -> TridentTopology:
+    """A query for each of the words, all into one output, told apart by what a function holds alone."""
+    topology, stream, counts = counting(state or MemoryMapState.opaque(), [["a", "b"], ["a"]])
+
+    def mark(word: str) -> Any:
+        return lambda each: word.upper()
+
+    def branch(word: str) -> Any:
+        keep = way(word)
+        mine = stream.each("word", keep) if isinstance(keep, Filter) else stream.filter("word", keep)
+        return mine.stateQuery(counts, "word", MapGet(), "n").each("word", mark(word), "mark string")
+
+    both = topology.merge(*map(branch, words))
+    both.foreachArrow(lambda t, txid, attempt: rows.extend((r["word"], r["mark"]) for r in t.to_pylist()))
+    return topology
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_queries_that_only_a_value_of_their_functions_tells_apart_get_their_own_tuples_in_any_order(
+    way: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[tuple[str, str]] = []
+    leave_waiting(branches(way, ["a", "b"], rows), tmp_path, monkeypatch, 2)
+    run(branches(way, ["b", "a"], rows), tmp_path)
+    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
+
+
+@pytest.mark.parametrize("words", [["b", "c"], ["c", "b"], ["a", "c"], ["c", "a"]])
+def test_a_query_whose_function_holds_another_value_does_not_get_the_tuples_of_one_like_it(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[tuple[str, str]] = []
+    leave_waiting(branches(by_default, ["a", "b"], rows), tmp_path, monkeypatch, 2)
+    with pytest.raises(CodeChangedError) as refused:
+        run(branches(by_default, words, rows), tmp_path)
+    assert re.search(
+        r"it froze what asks counts \(word string; .*stateQuery\(MapGet\) at test_new_over_waiting\.py:\d+; .*"
+        r"the default of word in words/\d+:filter\(<lambda>\) at test_new_over_waiting\.py:\d+",
+        str(refused.value),
+    )
+    run(branches(by_default, ["b", "a"], rows), tmp_path)
+    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
+
+
+def test_a_value_that_all_branches_share_may_be_another_at_each_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run's id, say. It tells no branch from another."""
+    rows: list[tuple[str, str]] = []
+
+    def sharing(run_id: int) -> Any:
+        return lambda word: lambda each: each == word and bool(run_id)
+
+    leave_waiting(branches(sharing(1), ["a", "b"], rows), tmp_path, monkeypatch, 2)
+    run(branches(sharing(2), ["b", "a"], rows), tmp_path)
+    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
+
+
+def test_one_of_several_branches_may_be_mended_where_something_else_still_tells_it_from_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[tuple[str, str]] = []
+
+    def mended(word: str) -> Any:
+        limit = 1 if word == "a" else 2
+        return lambda each: each == word and limit > 0
+
+    def as_it_was(word: str) -> Any:
+        limit = 1
+        return lambda each: each == word and limit > 0
+
+    leave_waiting(branches(as_it_was, ["a", "b"], rows), tmp_path, monkeypatch, 2)
+    run(branches(mended, ["b", "a"], rows), tmp_path)
+    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
+
+
+def test_an_object_that_a_run_has_changed_is_known_by_what_it_was_at_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counting:
+        def __init__(self, word: str) -> None:
+            self.word, self.seen = word, 0
+
+        def __call__(self, each: str) -> bool:
+            self.seen += len(self.word) if self.word == "a" else 2
+            return each == self.word
+
+    rows: list[tuple[str, str]] = []
+    first = branches(Counting, ["a", "b"], rows)
+    leave_waiting(first, tmp_path, monkeypatch, 2)
+    run(first, tmp_path)
+    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
+    first = branches(Counting, ["a", "b"], rows)
+    run(first, tmp_path / "before")
+    leave_waiting(first, tmp_path / "changed", monkeypatch, 2)
+    rows.clear()
+    run(branches(Counting, ["b", "a"], rows), tmp_path / "changed")
+    assert sorted(rows) == [("a", "A"), ("a", "A"), ("b", "B")]
+
+
+UNKNOWN = """
+class Known:
+    def __init__(self, word):
+        self.word = word
+
+def keep(known):
+    return lambda each: each == known.word
+
+def topology(counting, state, query, out):
+    topology, stream, counts = counting(state, [["a", "b"], ["a"]])
+    both = [
+        stream.filter("word", keep(known)).stateQuery(counts, "word", query, "n").filter("word", keep(known))
+        for known in KNOWN
+    ]
+    topology.merge(*both).foreachArrow(out, name="out")
+    return topology
+"""
+
+
+def test_queries_that_nothing_tells_apart_get_their_tuples_from_the_very_same_program_text_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their functions hold objects of a class of the user's, which count by their type."""
+    rows: list[str] = []
+
+    def out(table: Any, txid: int, attempt: int) -> None:
+        rows.extend(table["word"].to_pylist())
+
+    def declared(known: str) -> TridentTopology:
+        file, names = tmp_path / "program.py", dict[str, Any]()
+        file.write_text(f"{UNKNOWN}\nKNOWN = {known}\n")
+        exec(compile(file.read_text(), str(file), "exec"), names)
+        topology: TridentTopology = names["topology"](counting, MemoryMapState.opaque(), MapGet(), out)
+        return topology
+
+    leave_waiting(declared("[Known('a'), Known('b')]"), tmp_path / "c", monkeypatch, 2)
+    with pytest.raises(CodeChangedError, match=r"known by their type only; so only the very same program text"):
+        run(declared("[Known('b'), Known('a')]"), tmp_path / "c")
+    run(declared("[Known('a'), Known('b')]"), tmp_path / "c")
+    assert sorted(rows) == ["a", "a", "b"]
+
+
+def test_queries_that_have_all_in_common_go_on_in_a_changed_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They hold the same tuples, so it does not matter which of them gets which."""
+    rows: list[tuple[str, str]] = []
+    leave_waiting(branches(closing, ["a", "a"], rows), tmp_path, monkeypatch, 2)
+    topology = branches(closing, ["a", "a"], rows)
+    topology.newDRPCStream("echo").each("args", len, "n long")
+    run(topology, tmp_path)
+    assert rows == [("a", "A")] * 4
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_later_steps_are_told_apart_by_the_states_that_the_steps_above_them_ask(
+    swapped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second stage is frozen, and a query in it stands behind two other ones, which ask different states."""
+    rows: list[tuple[str, int]] = []
+    fails = [1]
+
+    def declared(order: list[str]) -> TridentTopology:
+        topology, words, counts = counting(MemoryMapState.opaque(), [["a"], ["a"]])
+        tens = words.each("word", lambda word: 10, "ten long").groupBy("word")
+        states = {"counts": counts}
+        states["tens"] = tens.persistentAggregate(MemoryMapState.opaque(), "ten", Sum(), "sum", name="tens")
+
+        def mark(name: str) -> Any:
+            def function(n: int | None) -> str:
+                if fails and n is not None:
+                    raise ValueError("not yet")
+                return name
+
+            return function
+
+        def branch(name: str) -> Any:
+            asked = words.stateQuery(states[name], "word", MapGet(), "n")
+            return asked.stateQuery(counts, "word", MapGet(), "m").each("n", mark(name), "mark string")
+
+        merged = topology.merge(*map(branch, order))
+        merged.foreachArrow(lambda t, txid, attempt: rows.extend((r["mark"], r["n"]) for r in t.to_pylist()))
+        return topology
+
+    with (
+        pytest.raises(UserFunctionError, match="not yet"),
+        start_local(declared(["counts", "tens"]), name="t", checkpointLocation=tmp_path, maxAttempts=1) as running,
+    ):
+        running.processAllAvailable(timeout=20)
+    fails.clear()
+    run(declared(["tens", "counts"] if swapped else ["counts", "tens"]), tmp_path)
+    assert sorted(row for row in rows if row[1]) == [("counts", 1), ("tens", 10)]
+
+
+def test_a_state_whose_updater_cannot_go_on_is_dropped_with_its_step_as_the_refusal_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tuples are those of the stream, which another state counts as well."""
+
+    def declared(updating: bool, batches: list[list[str]]) -> TridentTopology:
+        topology, words, _ = counting(MemoryMapState.opaque(), batches)
+
+        def update(state: Any, tuples: Any, collector: Any) -> None:
+            if len(tuples) == 1:
+                raise ValueError("bad")
+            state.multiPut([each.word for each in tuples], [1 for _ in tuples])
+
+        if updating:
+            words.partitionPersist(
+                *(MemoryMapState.opaque(), "word", update, "word string"), keyFields="word", valueType="long", name="u"
+            )
+        return topology
+
+    with (
+        pytest.raises(UserFunctionError, match="bad"),
+        start_local(declared(True, BATCHES), name="t", checkpointLocation=tmp_path) as running,
+    ):
+        running.processAllAvailable(timeout=20)
+    with pytest.raises(CodeChangedError) as refused:
+        run(declared(False, BATCHES), tmp_path)
+    told = re.search(
+        r"give up what this program lacks, and start this one then: (dropState\(.*?\))\.", str(refused.value)
+    )
+    assert told is not None
+    exec(told[1], {"dropState": dropState})
+    assert run(declared(False, BATCHES), tmp_path, "counts") == [COUNTS]
+
+
+def test_a_drop_is_not_offered_to_a_program_that_would_be_refused_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_waiting(counting(MemoryMapState.opaque(), BATCHES)[0], tmp_path, monkeypatch, 1)
+    renamed = TridentTopology()
+    words = renamed.newStream("words", FixedBatchSpout("word string", BATCHES)).groupBy("word")
+    words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="others")
+    with pytest.raises(CodeChangedError) as refused:
+        run(renamed, tmp_path)
+    assert "lacks" not in str(refused.value)
+    assert re.search(r"first give up the state that it fails at \(dropState\('t', 'counts', check", str(refused.value))
+    dropState("t", "counts", tmp_path)
+    with pytest.raises(CodeChangedError, match=r"this program has state 'others' .* beside what it froze"):
+        run(renamed, tmp_path)
+    run(counting(MemoryMapState.opaque(), BATCHES)[0], tmp_path)
+    assert run(renamed, tmp_path, "others") == [{}]
+
+
+def test_a_renamed_stream_over_waiting_batches_is_told_by_both_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_waiting(counting(MemoryMapState.opaque(), BATCHES)[0], tmp_path, monkeypatch, 1)
+    renamed = TridentTopology()
+    words = renamed.newStream("others", FixedBatchSpout("word string", BATCHES), formerly="words").groupBy("word")
+    words.persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    with pytest.raises(
+        CodeChangedError, match=r"above it, `newStream \(stream words\)` became `newStream \(stream others\)`\. Nothing"
+    ):
+        run(renamed, tmp_path)
+
+
 @pytest.mark.parametrize("waiting", [1, 3])
 def test_a_dropped_state_begins_anew_after_the_batches_that_wait_though_they_hold_what_it_was_to_get(
     waiting: int, state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -301,3 +600,39 @@ def test_a_start_that_is_refused_for_what_a_state_missed_has_written_nothing(tmp
         run(program("kept", "missing", renamed=True), tmp_path)
     rows.append("z")
     assert run(program("kept"), tmp_path, "kept") == [{"x": 1, "y": 1, "z": 1}]
+
+
+def adding_up() -> TridentTopology:
+    """As `counting`, by another aggregator."""
+    topology = TridentTopology()
+    ones = topology.newStream("words", FixedBatchSpout("word string", BATCHES)).each("word", lambda _: 1, "n long")
+    ones.groupBy("word").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "count", name="counts")
+    return topology
+
+
+def test_another_aggregator_over_a_waiting_batch_is_told_that_the_former_program_must_commit_it_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_waiting(counting(MemoryMapState.opaque(), BATCHES)[0], tmp_path, monkeypatch, 3)
+    told = (
+        r"by Sum \(another aggregator\)\. Batch 1 of group 'words' is frozen and not committed: .* Start the former "
+        r"program once, so that it commits\. Then go on in one of these ways\. Give the new one another name="
+    )
+    with pytest.raises(StateShapeError, match=told):
+        run(adding_up(), tmp_path)
+    assert run(counting(MemoryMapState.opaque(), BATCHES)[0], tmp_path, "counts") == [COUNTS]
+    with pytest.raises(StateShapeError) as refused:
+        run(adding_up(), tmp_path)
+    assert "frozen" not in str(refused.value)
+
+
+def test_a_drop_that_a_killed_drivers_log_refuses_is_told_with_force(tmp_path: Path) -> None:
+    run(counting(MemoryMapState.opaque(), BATCHES)[0], tmp_path)
+    with contextlib.closing(SqliteLog(tmp_path / "t" / LOG_FILE, "t")) as log:
+        log.take()  # and never gives it back
+    with pytest.raises(StateShapeError) as refused:
+        run(adding_up(), tmp_path)
+    told = re.search(r"begin anew from the next batch with (dropState\(.*?force=True\))", str(refused.value))
+    assert told is not None
+    exec(told[1], {"dropState": dropState})
+    assert run(adding_up(), tmp_path, "counts") == [{}]

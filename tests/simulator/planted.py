@@ -68,8 +68,8 @@ FAULTS = [
     Fault(
         "another program commits what waits, by names",
         "trident/runtime/program_check.py",
-        "    if then == group.outline.parts:\n",
-        "    if True:\n",
+        "    if match.differs is None:\n        return match.names\n",
+        "    if True:\n        return {part.name: part.name for part in then.parts}\n",
     ),
     Fault(
         "a group that is gone may wait for ever",

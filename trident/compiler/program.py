@@ -22,6 +22,7 @@ from trident.plan.nodes import (
     StateUpdate,
     StateWriter,
     StaticState,
+    walk,
 )
 from trident_state.store import StateShape
 
@@ -116,7 +117,18 @@ class Group:
     @cached_property
     def outline(self) -> Outline:
         """What each of its frozen outputs is: a batch is frozen with it."""
-        return outline_of([(stage.number, o.name, o.schema, o.step) for stage in self.stages for o in stage.frozen])
+        frozen = [(stage.number, o.name, o.schema, o.step) for stage in self.stages for o in stage.frozen]
+        return outline_of(frozen, lambda node: self._stage_numbers[id(node)])
+
+    @cached_property
+    def _stage_numbers(self) -> dict[int, int]:
+        """In which stage each step is run, by the id of the step."""
+        found: dict[int, int] = {}
+        for stage in self.stages:
+            ends = [output.step for output in stage.frozen] + [*stage.debugs, *stage.effects]
+            for node in walk(*ends, starts={id(node) for node in stage.reads}):
+                found.setdefault(id(node), stage.number)
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

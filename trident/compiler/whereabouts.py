@@ -93,16 +93,18 @@ def stage_lines(program: Program) -> list[str]:
 
 def _ends(stage: Stage) -> str:
     """What a stage makes; what an updater or a window emits goes without saying."""
-    named = [_frozen(output.name) for output in stage.frozen if not isinstance(output.step, Emitted | LateTuples)]
+    named = [
+        frozen_in_words(output.name) for output in stage.frozen if not isinstance(output.step, Emitted | LateTuples)
+    ]
     return ", ".join(named) or "no state"
 
 
-def _frozen(name: str) -> str:
+def frozen_in_words(name: str) -> str:
     """What a stage freezes, in words for the marks that its name ends in.
 
-    >>> _frozen("counts"), _frozen("counts|"), _frozen("lines/1:each(f)|"), _frozen("hours>late|"), _frozen("out!")
-    ('counts', 'what enters counts', 'tuples of lines/1', 'what may be late for hours', 'output out')
-    >>> _frozen("lines/1:each(int)~"), _frozen("counts?1")
+    >>> [frozen_in_words(name) for name in ("counts", "counts|", "lines/1:each(f)|", "hours>late|", "out!")]
+    ['counts', 'what enters counts', 'tuples of lines/1', 'what may be late for hours', 'output out']
+    >>> frozen_in_words("lines/1:each(int)~"), frozen_in_words("counts?1")
     ('dead letters of lines/1', 'what asks counts')
     """
     if name.endswith(">late|"):

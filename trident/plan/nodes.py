@@ -24,7 +24,7 @@ Scope = Literal["batch", "partition"]
 """What an aggregate is of."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Node:
     """One step of a stream. `step` is its name in errors, events and pictures ("sentences/2:each(split)"), `site`
     where the user wrote it, `schema` the fields that leave it."""

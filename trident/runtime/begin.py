@@ -113,7 +113,7 @@ class _Standing:
         """Refuse a program that cannot commit what waits."""
         _demand_groups_known(program, log)
         founded = {name: birth for name, birth in self.noted.items() if birth.founded}
-        return waiting_names(program, self.histories, log, founded | self.births, settings.way_out)
+        return waiting_names(program, self.histories, log, founded | self.births, settings)
 
 
 def _check_waiting(joined: Membership, log: TransactionLog, settings: Settings) -> None:
@@ -238,7 +238,7 @@ def _demand_ours(
             f"(uuid {log.uuid}): the checkpoint was removed, moved or mixed up. "
             f"Start with the checkpointLocation (or log=) that belongs to it, or {settings.way_out}"
         )
-    demand_same_shape(name, report, program.shapes[name], step.state.factory, settings)
+    demand_same_shape(name, report, program.shapes[name], step.state.factory, log, settings)
 
 
 def _check_states(

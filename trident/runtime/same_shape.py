@@ -2,16 +2,17 @@
 
 from trident.base.errors import StateShapeError
 from trident.compiler.states.shapes import WindowMeaning, window_of
+from trident.runtime.log import LogReading
 from trident.runtime.settings import Settings
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.store import StateFactory, StateShape, StoreReport
 
 
 def demand_same_shape(
-    name: str, report: StoreReport, shape: StateShape, factory: StateFactory, settings: Settings
+    name: str, report: StoreReport, shape: StateShape, factory: StateFactory, log: LogReading, settings: Settings
 ) -> None:
     """Refuse other keys, another value type, another aggregator, another kind than is stored."""
-    kind, ways = factory.kind, _ways(name, factory, settings)
+    kind, ways = factory.kind, _ways(name, factory, log, settings)
     if report.fingerprint is not None and report.fingerprint != shape.fingerprint:
         raise StateShapeError(
             f"state {name!r} holds {report.fingerprint}, the topology declares {shape.fingerprint} "
@@ -64,9 +65,21 @@ def _resized(was: WindowMeaning, now: WindowMeaning) -> list[str]:
     ]
 
 
-def _ways(name: str, factory: StateFactory, settings: Settings) -> str:
+def _ways(name: str, factory: StateFactory, log: LogReading, settings: Settings) -> str:
+    """This is refused before the log is taken, so it is still the one's who had it last. Where a batch waits, the
+    former program gives it back; a drop without force is refused until then."""
+    birth, lease = log.births().get(name), log.lease()
+    waiting = log.history(birth.group).frozen if birth is not None else ()
+    first, force = "", not waiting and lease is not None and lease.token != ""
+    if birth is not None and waiting:
+        first = (
+            f"Batch {waiting[0]} of group {birth.group!r} is frozen and not committed: what it brings is not in the "
+            f"state yet, and a drop or an export now would miss it. Start the former program once, so that it commits. "
+            f"Then go on in one of these ways. "
+        )
+    reason = " (force=True fences out a driver that holds the log: it was killed, or it runs)" if force else ""
     return (
-        f"Give the new one another name= (this one stays, and openState reads it); or let it begin anew from the next "
-        f"batch with {settings.drop(name, factory.survives)}; or {settings.way_out}. To keep its values, export "
-        f"them first (trident state export)"
+        f"{first}Give the new one another name= (this one stays, and openState reads it); or let it begin anew from "
+        f"the next batch with {settings.drop(name, factory.survives, force=force)}{reason}; or {settings.way_out}. To "
+        f"keep its values, export them first (trident state export)"
     )

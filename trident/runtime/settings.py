@@ -55,10 +55,12 @@ class Settings:
         """What gives log and states up, as messages say it."""
         return f"topology.reset({', '.join([repr(self.name), *self._places])}) drops log and states together"
 
-    def drop(self, state: str, survives: str) -> str:
-        """What lets one state begin anew, as messages say it. `survives`: what its factory's states outlive."""
+    def drop(self, state: str, survives: str, *, force: bool = False) -> str:
+        """What lets one state begin anew, as messages say it. `survives`: what its factory's states outlive. `force`:
+        whether a driver holds the log then."""
         place = ["url= or factory= (where it lies)"] if survives == "server" else []
-        return f"dropState({', '.join([repr(self.name), repr(state), *self._places, *place])})"
+        forced = ["force=True"] if force else []
+        return f"dropState({', '.join([repr(self.name), repr(state), *self._places, *place, *forced])})"
 
     @property
     def _places(self) -> list[str]:
