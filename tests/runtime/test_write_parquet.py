@@ -222,8 +222,7 @@ def test_a_folder_that_holds_other_things_is_refused_and_not_touched(tmp_path: P
     [
         (
             {"name": "other"},
-            "belongs to output 'out' of topology 't'; give output 'other' a path of its own; or, .* renamed, "
-            "give it name='out'",
+            "belongs to output 'out' of topology 't'; give output 'other' a path of its own; or, .* give it name='out'",
         ),
         ({"log": "another"}, r"was written under another log \(uuid uuid\) than this one \(uuid another\)"),
         ({"fields": "word string, n long"}, r"holds \(word string\), the topology writes \(word string, n bigint\)"),

@@ -3,10 +3,11 @@
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import redis
 
-from tests.state.redis.states import LEASE, PYTHON, SHAPE, contents, opened, started, update
+from tests.state.redis.states import LEASE, PYTHON, SHAPE, contents, opened, started, update, words
 from tests.support.server import RedisServer, free_port
 from trident.base.errors import (
     StateCorruptError,
@@ -14,10 +15,12 @@ from trident.base.errors import (
     StateFullError,
     StateOwnedError,
     StateUnavailableError,
+    StateValueError,
 )
+from trident_state.redis import writer
 from trident_state.redis.address import Address
 from trident_state.redis.failures import are_elsewhere, failure
-from trident_state.store import StateShape
+from trident_state.store import Combine, StateShape, Update
 
 META = "trident:{wordcount/counts}:m"
 
@@ -221,3 +224,17 @@ def test_a_meta_hash_without_numbers_is_corrupt(shared_redis: RedisServer) -> No
         for use in (store.groups_of, store.report):
             with pytest.raises(StateCorruptError, match="state 'counts'"):
                 use()
+
+
+def test_a_value_over_the_limit_names_its_key_and_the_way_out(
+    shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_MAX_RECORD", 1000)
+    shape = StateShape(pa.schema({"word": pa.string()}), pa.string(), Combine("Last", lambda stored, delta: delta))
+    deltas = pa.array(["a", "b" * 2000, "c"])
+    with started(shared_redis.url, shape) as store:
+        says = r"batch 1 makes a value of 20\d\d bytes under the key {'word': 'w2'}.*at most 1000.*dropState"
+        with pytest.raises(StateValueError, match=says):
+            store.apply(LEASE, Update(1, words([1, 2, 3]), deltas))
+        assert store.groups_of()[0].marker == 0
+        store.drop()
