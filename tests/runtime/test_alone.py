@@ -154,6 +154,21 @@ def test_a_start_that_was_overtaken_does_not_say_that_the_log_is_an_old_copy(
         start()
 
 
+def test_a_start_that_was_overtaken_at_its_end_does_not_say_that_its_state_is_lost(
+    tmp_path: Path, shared_redis: RedisServer
+) -> None:
+    state = RedisMapState.opaque(shared_redis.url)
+    a_whole_run(tmp_path, state)
+
+    def taken_over_and_lost() -> None:
+        taken_over_and_trimmed(tmp_path, 1)
+        shared_redis.client.flushall()
+
+    at("start.done", 1, taken_over_and_lost)
+    with pytest.raises(FencedError, match=r"\(epoch 3\).*met: .*'counts' stands at txid 0.*cannot be healed"):
+        a_whole_run(tmp_path, state)
+
+
 def test_a_take_whose_outcome_is_unknown_is_not_taken_for_another_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ from trident.plan.guarantee import demand_exactly_once
 from trident.plan.nodes import StateQuery, WriteParquet
 from trident.runtime import events as on
 from trident.runtime import registry
+from trident.runtime.alone import explaining
 from trident.runtime.begin import Begun, begin, close_all
 from trident.runtime.commits import RunCommits
 from trident.runtime.committer import Committer
@@ -229,9 +230,10 @@ def _group_run(
     waiting, files = begun.waiting[group.name], settings.files
     committer = Committer(group, log, begun.lease, stores, begun.births, settings.folder, code, waiting, files)
     history = begun.histories[group.name]
-    committer.sweep()
-    for state in stores:
-        committer.heal(state, max(history.committed, begun.births[state].txid))
+    with explaining(log, begun.lease):  # what a later driver has let go is not lost
+        committer.sweep()
+        for state in stores:
+            committer.heal(state, max(history.committed, begun.births[state].txid))
     ended = running._group_ended
     return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, ended, threads)
 
