@@ -236,7 +236,8 @@ def _demand_ours(
         raise LogMismatchError(
             f"state {name!r} was written under another log (uuid {found.log}) than the one {settings.log_at} "
             f"(uuid {log.uuid}): the checkpoint was removed, moved or mixed up. "
-            f"Start with the checkpointLocation (or log=) that belongs to it, or {settings.way_out}"
+            f"Start with the checkpointLocation (or log=) that belongs to it; or, only where that log is gone for "
+            f"good, {settings.way_out}, with force=True"
         )
     demand_same_shape(name, report, program.shapes[name], step.state.factory, log, settings)
 
@@ -260,7 +261,8 @@ def _check_states(
         if report.identity is not None and (birth is None or not birth.founded):
             raise StateAheadError(
                 f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old "
-                f"copy. Restore the newest log, or {settings.way_out}"
+                f"copy. Restore the newest log. If this is the newest, a driver that was overtaken founded the state "
+                f"behind a drop: {settings.drop(name, step.state.factory.survives)} drops it; or {settings.way_out}"
             )
         if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
             raise _lost(name, frozen, birth, step.state.factory, bool(log.manifest(name)), settings)
