@@ -21,7 +21,7 @@ def digest_of(table: pa.Table) -> str:
 
 
 def _add(checksum: int, array: pa.Array) -> int:
-    """Add an array's values to a checksum. What lies in memory in the place of nulls is left out."""
+    """Add an array's values to a checksum, without what lies in memory in the place of nulls."""
     kind = array.type
     if kinds.is_string_view(kind) or kinds.is_binary_view(kind):  # which most functions do not take
         return _add(checksum, array.cast(pa.large_binary()))

@@ -30,7 +30,7 @@ _GLOB_SIGNS = re.compile(r"([\\{}\[\]*?])")
 
 
 def spark_path(path: str) -> str:
-    """A local path as Spark reads it literally, whatever Spark's default file system is.
+    """Return a local path as Spark reads it literally, whatever Spark's default file system is.
 
     >>> spark_path("/data/a[1].txt")
     'file:///data/a\\\\[1\\\\].txt'
@@ -51,21 +51,21 @@ class ArrowEmission:
 
     @property
     def rows(self) -> int:
-        """How many tuples."""
+        """Return how many tuples there are."""
         return int(self.table.num_rows)
 
     @property
     def digest(self) -> str:
-        """The number of rows and a checksum."""
+        """Return the number of rows and a checksum."""
         return digest_of(self.table)
 
     def arrow(self) -> pa.Table:
-        """The table itself."""
+        """Return the table itself."""
         return self.table
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """A DataFrame of the table: inside the plan where it is small or the workers are elsewhere, else written to
-        `scratch` and read back."""
+        """Return a DataFrame of the table: inside the plan where it is small or the workers are elsewhere, else written
+        to `scratch` and read back."""
         schema = spark_schema(self.table.schema)
         small = self.table.nbytes <= INLINE_BYTES
         if small or not all(map(_fits_parquet, self.table.schema.types)) or not on_this_machine(spark):
@@ -73,7 +73,7 @@ class ArrowEmission:
         return spark.read.schema(schema).parquet(*self._write(scratch.absolute(), parallelism(spark)))
 
     def _write(self, folder: Path, most: int) -> list[str]:
-        """The table as files: Spark makes no two partitions of a small one."""
+        """Write the table as files, because Spark makes no two partitions of a small one. Return their paths."""
         name = uuid.uuid4().hex
         rows = -(-self.table.num_rows // max(1, min(most, self.table.nbytes // PART_BYTES)))
         paths = []
@@ -85,7 +85,7 @@ class ArrowEmission:
 
 
 def _fits_parquet(kind: pa.DataType) -> bool:
-    """Whether a file can hold this type: there is no null and no duration in it."""
+    """Return whether a Parquet file can hold this type: there is no null and no duration in it."""
     inner = (kind.field(at).type for at in range(kind.num_fields))
     return not (pa.types.is_null(kind) or pa.types.is_duration(kind)) and all(map(_fits_parquet, inner))
 
@@ -100,23 +100,23 @@ class UnionEmission:
 
     @property
     def rows(self) -> int | None:
-        """How many tuples, where every part knows."""
+        """Return how many tuples there are, if every part knows."""
         known = [part.rows for part in self.parts]
         return None if any(rows is None for rows in known) else sum(rows for rows in known if rows is not None)
 
     def arrow(self) -> pa.Table:
-        """The parts' tuples, in their order."""
+        """Return the parts' tuples, in their order."""
         return pa.concat_tables([part.arrow() for part in self.parts])
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """The union of the parts' DataFrames."""
+        """Return the union of the parts' DataFrames."""
         return functools.reduce(
             lambda left, right: left.unionAll(right), [part.dataframe(spark, scratch) for part in self.parts]
         )
 
 
 def one_emission(parts: Sequence[Emission], schema: StructType, after: Metadata = None) -> Emission:
-    """The parts as one emission: what is in memory becomes one table, what is by reference stays so.
+    """Return the parts as one emission. What is in memory becomes one table; what is by reference stays so.
 
     >>> one_emission([], spark_schema(pa.schema([("n", pa.int64())]))).rows
     0

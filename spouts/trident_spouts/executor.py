@@ -21,7 +21,7 @@ Metadata = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
 class SpoutKind(enum.Enum):
-    """What a spout promises of a replay (Trident's three kinds)."""
+    """The promise that a spout makes of a replay (Trident's three kinds)."""
 
     TRANSACTIONAL = "transactional"
     OPAQUE = "opaque"
@@ -32,26 +32,26 @@ class Emission(Protocol):
     """The tuples of one attempt, not yet read: by reference where they are large."""
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """A new DataFrame of exactly these tuples. `scratch` is a folder of this attempt, deleted after it."""
+        """Return a new DataFrame of exactly these tuples. `scratch` is a folder of this attempt, deleted after it."""
         ...
 
     def arrow(self) -> pa.Table:
-        """The same tuples in the driver's memory, for small batches and tests."""
+        """Return the same tuples in the driver's memory, for small batches and tests."""
         ...
 
     @property
     def rows(self) -> int | None:
-        """How many tuples, where it is known without reading."""
+        """Return how many tuples there are, if that is known without reading them."""
         ...
 
     @property
     def digest(self) -> str | None:
-        """A checksum of these tuples, the same in every process; None where they are read by reference."""
+        """Return a checksum of these tuples, the same in every process; None where they are read by reference."""
         ...
 
     @property
     def after(self) -> Metadata:
-        """Where the source stands after this batch, if only emission could tell (then `plans_ahead` is False);
+        """Return where the source stands after this batch, if only emission could tell (then `plans_ahead` is False);
         else None. It becomes part of what is frozen, and the next plan's `previous`."""
         ...
 
@@ -62,27 +62,28 @@ class SpoutExecutor(Protocol):
 
     @property
     def plans_ahead(self) -> bool:
-        """Whether the next batch can be planned from this batch's metadata, before it was emitted."""
+        """Return whether the next batch can be planned from this batch's metadata, before it was emitted."""
         ...
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
-        """Name the batch of this attempt. None means: nothing there, no batch (an idle source).
+        """Return the metadata that names the batch of this attempt; None where there is no batch (an idle source).
 
         `previous` is the metadata of the batch before (its `after` where that is not None), None for the first batch.
-        Planning twice may give another answer, except that what was given is kept: the log decides.
+        A second call for the same batch may name other tuples. What is frozen in the end counts.
         """
         ...
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        """The tuples that `metadata` names; a transactional spout gives the same at every attempt."""
+        """Return the tuples that `metadata` names. A transactional spout gives the same at every attempt."""
         ...
 
     def success(self, txid: int, metadata: Metadata) -> None:
-        """Every batch up to and including `txid` is committed. Repeated after a restart; must be idempotent."""
+        """Let go of what a replay would need: every batch up to and including `txid` is committed. Repeated after a
+        restart; must be idempotent."""
         return None
 
     def fail(self, attempt: TransactionAttempt) -> None:
-        """This attempt came to nothing; the batch will be emitted again."""
+        """Give up this attempt, which came to nothing. The batch will be emitted again."""
         return None
 
     def close(self) -> None:
@@ -98,7 +99,7 @@ class Spout(Protocol):
 
     @property
     def schema(self) -> StructType:
-        """The fields of its tuples; asking may look at the source (a Parquet footer)."""
+        """Return the fields of its tuples. This may look at the source (a Parquet footer)."""
         ...
 
     def open(self) -> SpoutExecutor:

@@ -57,7 +57,7 @@ class FeederBatchSpout:
     def feed(self, rows: RowsLike, wait: bool = False, timeout: float | None = None) -> None:
         """Give one batch: a list of tuples, scalars, dicts or Rows, an Arrow table or pandas. An empty one counts.
 
-        With ``wait=True`` this returns when the batch is committed, after at most `timeout` seconds (None: any time).
+        With ``wait=True`` this returns when the batch is committed, after at most `timeout` seconds (None: no limit).
 
         Raises
         ------
@@ -79,7 +79,7 @@ class FeederBatchSpout:
                 self._await_commit(index, closed, timeout)
 
     def finish(self) -> None:
-        """Say that nothing more comes; what was fed is still emitted."""
+        """Say that nothing more comes. What was fed is still emitted."""
         with self._changed:
             self._finished = True
 
@@ -147,7 +147,7 @@ class _FeederExecutor(SpoutExecutor):
             self._spout._changed.notify_all()
 
     def _index(self, metadata: Metadata) -> int | None:
-        """The index that metadata names; None where another process fed that batch."""
+        """Return the index that metadata names; None where another process fed that batch."""
         if metadata is None:
             return None
         if not isinstance(metadata, dict) or not {"feeder", "index"} <= metadata.keys():

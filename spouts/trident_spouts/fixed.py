@@ -16,7 +16,7 @@ from trident_spouts.rows import RowsLike, read_schema, table_of
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class FixedBatchSpout:
-    """Emits the given batches in their order, then nothing; with ``cycle=True`` from the beginning again, for ever.
+    """A spout that emits given batches in their order; with ``cycle=True`` from the beginning again, for ever.
 
     Transactional: a batch's metadata is its index, so that a replay, also after a restart, emits the same tuples.
 

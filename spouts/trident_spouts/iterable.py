@@ -105,7 +105,7 @@ class _Batches(BatchSpout):
 
 
 class _Slices:
-    """Rows that are all there."""
+    """Rows that are all there from the beginning."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
         self._rows = iter(rows)
@@ -114,11 +114,11 @@ class _Slices:
         return list(itertools.islice(self._rows, count))
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: there is no thread to end."""
 
 
 class _Reader:
-    """Rows that come when they come: a thread reads them, so that nobody waits who has other things to do."""
+    """Rows that may have to be waited for: a thread of its own reads them, so that the run goes on meanwhile."""
 
     def __init__(self, rows: Iterator[Any], ahead: int, name: str) -> None:
         self._rows = rows

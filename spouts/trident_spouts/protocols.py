@@ -40,17 +40,17 @@ class BatchSpout(ABC):
     """What it promises of a replay after a restart."""
 
     def open(self) -> None:  # noqa: B027  may be left out
-        """Called once before a run."""
+        """Prepare for a run; called once before it."""
 
     @abstractmethod
     def emitBatch(self, batchId: int) -> Emitted:
-        """The rows of the batch with this number; None or no rows: nothing there now, ask for it again later."""
+        """Return the rows of the batch with this number. None or no rows: nothing there now, ask for it again later."""
 
     def ack(self, batchId: int) -> None:  # noqa: B027
-        """The batch is committed. May come twice for the last one, after a restart."""
+        """Let go of the batch: it is committed. May come twice for the last one, after a restart."""
 
     def close(self) -> None:  # noqa: B027
-        """Called once after a run."""
+        """Let go of connections and files; called once after a run."""
 
 
 class BatchCoordinator(ABC):
@@ -58,18 +58,18 @@ class BatchCoordinator(ABC):
 
     @abstractmethod
     def initializeTransaction(self, txid: int, prevMetadata: Metadata, currMetadata: Metadata) -> Metadata:
-        """What names the batch, as JSON. `prevMetadata` is that of txid - 1 (None for the first), `currMetadata` what
-        was given for this txid before, in this process."""
+        """Return what names the batch, as JSON. `prevMetadata` is that of txid - 1 (None for the first), `currMetadata`
+        what was returned for this txid before, in this process."""
 
     def isReady(self, txid: int) -> bool:
-        """Whether there is a batch now."""
+        """Return whether there is a batch now."""
         return True
 
     def success(self, txid: int) -> None:  # noqa: B027
-        """Every batch up to this one is committed. Repeated after a restart."""
+        """Let go of every batch up to this one: they are committed. Repeated after a restart."""
 
     def close(self) -> None:  # noqa: B027
-        """Called once after a run."""
+        """Let go of connections and files; called once after a run."""
 
 
 class Emitter(ABC):
@@ -77,17 +77,17 @@ class Emitter(ABC):
 
     @abstractmethod
     def emitBatch(self, attempt: TransactionAttempt, metadata: Metadata) -> Emitted:
-        """The rows that the metadata names; none is an empty batch."""
+        """Return the rows that the metadata names; no rows make an empty batch."""
 
     def success(self, attempt: TransactionAttempt) -> None:  # noqa: B027
-        """Every batch up to this attempt's is committed. Repeated after a restart."""
+        """Let go of every batch up to this attempt's: they are committed. Repeated after a restart."""
 
     def close(self) -> None:  # noqa: B027
-        """Called once after a run."""
+        """Let go of connections and files; called once after a run."""
 
 
 class TridentSpout(ABC):
-    """A spout that names its batches itself. What it promises is for it to say: `kind`.
+    """A spout that names its batches itself, and says in `kind` what it promises of a replay.
 
     Meaning: ``org.apache.storm.trident.spout.ITridentSpout``; the metadata is logged before a tuple is emitted, and an
     attempt that follows a failure finds it unchanged.
@@ -98,11 +98,11 @@ class TridentSpout(ABC):
 
     @abstractmethod
     def getCoordinator(self) -> BatchCoordinator:
-        """The one that names batches, for one run."""
+        """Return the object that names batches, for one run."""
 
     @abstractmethod
     def getEmitter(self) -> Emitter:
-        """The one that emits, for one run."""
+        """Return the object that emits, for one run."""
 
 
 class PartitionedSpout(ABC):
@@ -115,32 +115,32 @@ class PartitionedSpout(ABC):
     outputFields: str | StructType
 
     def open(self) -> None:  # noqa: B027
-        """Called once before a run."""
+        """Prepare for a run; called once before it."""
 
     def isReady(self, txid: int) -> bool:
-        """Whether it is worth asking the partitions now."""
+        """Return whether it is worth asking the partitions now."""
         return True
 
     @abstractmethod
     def getPartitions(self) -> Sequence[str]:
-        """The names of the partitions there are now. Asked for every new batch."""
+        """Return the names of the partitions there are now. Called for every new batch."""
 
     @abstractmethod
     def emitPartitionBatchNew(
         self, attempt: TransactionAttempt, partition: str, lastMetadata: Metadata
     ) -> tuple[Emitted, Metadata]:
-        """The next rows of a partition, and the metadata (JSON) that names exactly these rows.
+        """Return the next rows of a partition, and the metadata (JSON) that names exactly these rows.
 
         `lastMetadata` names the partition's previous rows, None if there were none. Called while the batch is planned.
-        Where there are no rows and other metadata, the partition is asked on from there.
+        No rows and other metadata: the partition is asked again at once, from there.
         """
 
     @abstractmethod
     def emitPartitionBatch(self, attempt: TransactionAttempt, partition: str, metadata: Metadata) -> Emitted:
-        """The same rows again. Raise if the source no longer has them."""
+        """Return the same rows again. Raise if the source no longer has them."""
 
     def close(self) -> None:  # noqa: B027
-        """Called once after a run."""
+        """Let go of connections and files; called once after a run."""
 
 
 class OpaquePartitionedSpout(ABC):
@@ -153,25 +153,25 @@ class OpaquePartitionedSpout(ABC):
     outputFields: str | StructType
 
     def open(self) -> None:  # noqa: B027
-        """Called once before a run."""
+        """Prepare for a run; called once before it."""
 
     def isReady(self, txid: int) -> bool:
-        """Whether it is worth asking the partitions now."""
+        """Return whether it is worth asking the partitions now."""
         return True
 
     @abstractmethod
     def getPartitions(self) -> Sequence[str]:
-        """The names of the partitions there are now. Asked for every attempt."""
+        """Return the names of the partitions there are now. Called for every attempt."""
 
     @abstractmethod
     def emitPartitionBatch(
         self, attempt: TransactionAttempt, partition: str, lastMetadata: Metadata
     ) -> tuple[Emitted, Metadata]:
-        """Rows of a partition from its position `lastMetadata` on (None: the beginning), and its new position. Where
-        there are no rows and another position, the partition is asked on from there."""
+        """Return rows of a partition from its position `lastMetadata` on (None: the beginning), and its new position.
+        No rows and another position: the partition is asked again at once, from there."""
 
     def close(self) -> None:  # noqa: B027
-        """Called once after a run."""
+        """Let go of connections and files; called once after a run."""
 
 
 UserContract: TypeAlias = BatchSpout | TridentSpout | PartitionedSpout | OpaquePartitionedSpout

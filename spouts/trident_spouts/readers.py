@@ -10,7 +10,7 @@ _read: dict[int, object] = {}
 
 
 def claim(source: object, name: str) -> None:
-    """Become the reader of a source; refuse where it has one: each would get a part of the rows."""
+    """Become the reader of a source. Raise where it has one: each would get a part of the rows."""
     with _lock:
         if id(source) in _read:
             raise TopologyError(

@@ -21,7 +21,7 @@ RowsLike: TypeAlias = Union[pa.Table, pa.RecordBatch, "pandas.DataFrame", Iterab
 
 
 def read_schema(fields: str | StructType) -> StructType:
-    """The declared fields: DDL text, or a schema that is one already.
+    """Return the declared fields, from DDL text or a schema.
 
     >>> read_schema("line string").names
     ['line']
@@ -30,7 +30,7 @@ def read_schema(fields: str | StructType) -> StructType:
 
 
 def table_of(rows: RowsLike, schema: StructType, where: str) -> pa.Table:
-    """An Arrow table of exactly `schema`; `where` begins each error ("FixedBatchSpout, batch 3").
+    """Return the rows as an Arrow table of exactly `schema`. `where` begins each error ("FixedBatchSpout, batch 3").
 
     Arrow tables and pandas match by field name and may come in another order; their types may be cousins (another
     width or unit) as long as no value changes. Python values are neither rounded nor parsed.
@@ -95,7 +95,7 @@ def _from_pandas(given: "pandas.DataFrame", schema: StructType, where: str) -> p
 
 
 def _is_pandas(rows: object) -> "TypeGuard[pandas.DataFrame]":
-    """Whether it is a DataFrame of pandas, without loading pandas, which takes a second, to ask."""
+    """Return whether it is a DataFrame of pandas, without loading pandas for that, which takes a second."""
     loaded = sys.modules.get("pandas")
     return loaded is not None and isinstance(rows, loaded.DataFrame)
 
@@ -131,7 +131,7 @@ def _column(values: Sequence[Any], field: pa.Field, schema: StructType, where: s
 
 
 def _split_rows(rows: list[Any], schema: StructType, target: pa.Schema, where: str) -> list[Sequence[Any]]:
-    """The rows turned into columns, as Python values."""
+    """Return the rows as columns of Python values."""
     width = len(schema.names)
     if {*map(type, rows)} <= {tuple} and {*map(len, rows)} <= {width}:
         return list(zip(*rows, strict=True)) if rows else [()] * width
@@ -157,7 +157,7 @@ def _cells(row: Any, schema: StructType, target: pa.Schema, where: str) -> Seque
 
 
 def _is_value(row: dict[Any, Any], target: pa.Schema) -> bool:
-    """Whether a dict stands for the one field's map or struct, and not for a row by field name."""
+    """Return whether a dict is the one field's map or struct, and not a row by field name."""
     only = target.field(0)
     return len(target) == 1 and (pa.types.is_map(only.type) or pa.types.is_struct(only.type)) and [*row] != [only.name]
 

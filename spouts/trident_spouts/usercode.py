@@ -14,12 +14,12 @@ from trident_spouts.rows import table_of
 
 
 def call(owner: object, method: str, *arguments: object) -> Any:
-    """The method's result; what it raises becomes a UserFunctionError that says where it stands."""
+    """Return the method's result. What it raises becomes a UserFunctionError that says where the method is defined."""
     return run(f"spout {type(owner).__name__}", getattr(owner, method), *arguments)
 
 
 def run(who: str, function: Callable[..., Any], *arguments: object) -> Any:
-    """The function's result; what it raises becomes a UserFunctionError that says where it stands."""
+    """Return the function's result. What it raises becomes a UserFunctionError that says where it is defined."""
     try:
         return function(*arguments)
     except TridentError:
@@ -32,7 +32,7 @@ def run(who: str, function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def emission_of(emitted: Any, schema: StructType, where: str) -> Emission | None:
-    """What a spout emitted, as an Emission; None where it emitted nothing."""
+    """Return what a spout emitted, as an Emission; None where it emitted nothing."""
     if emitted is None:
         return None
     if isinstance(emitted, ArrowEmission):
@@ -44,21 +44,21 @@ def emission_of(emitted: Any, schema: StructType, where: str) -> Emission | None
 
 
 def pair_of(result: Any, where: str) -> tuple[Any, Metadata]:
-    """(rows, metadata), as partitioned spouts return them."""
+    """Return rows and metadata from the pair that a partitioned spout gave."""
     if not isinstance(result, tuple) or len(result) != 2:
         raise SpoutContractError(f"{where} returned {_shown(result)}; it must return a pair (rows, metadata)")
     return result[0], json_of(result[1], f"{where}, metadata")
 
 
 def foreign(name: str, metadata: object) -> SpoutContractError:
-    """What is wrong where the log's metadata is not what this spout gave it."""
+    """Return the error for metadata in the log that is not what this spout gave it."""
     return SpoutContractError(
         f"{name}: the log's metadata is none of its own ({metadata!r}); was it another spout before?"
     )
 
 
 def json_of(value: Any, where: str) -> Metadata:
-    """The value as it will come back from the log: JSON, tuples as lists.
+    """Return the value as it will come back from the log: JSON, tuples as lists.
 
     >>> json_of({"offset": (1, 2)}, "here")
     {'offset': [1, 2]}

@@ -19,15 +19,15 @@ KEEP_GC = "TRIDENT_WORKER_GC"
 
 @functools.cache
 def settle() -> None:
-    """Once a worker: take what is loaded out of the garbage collector's sight. Spark collects after every task, and
-    walking pyarrow's and pandas' modules again each time costs more than a small task does."""
+    """Hide what is loaded from the garbage collector, once a worker. Spark collects after every task, and to walk
+    pyarrow's and pandas' modules again each time costs more than a small task does."""
     if os.environ.get(KEEP_GC) != "1":
         gc.collect()
         gc.freeze()
 
 
 def parallelism(spark: "SparkSession") -> int:
-    """The number of partitions worth cutting a source into: what Spark was told, else its cores, else 8."""
+    """Return how many partitions are worth cutting a source into: what Spark was told, else its cores, else 8."""
     for key in ("spark.sql.leafNodeDefaultParallelism", "spark.default.parallelism"):
         told = conf(spark, key)
         if told.isdigit() and int(told) > 0:
@@ -43,16 +43,16 @@ def parallelism(spark: "SparkSession") -> int:
 
 
 def on_this_machine(spark: "SparkSession") -> bool:
-    """Whether all workers see the driver's disk because they run beside it."""
+    """Return whether all workers see the driver's disk because they run beside it."""
     return conf(spark, "spark.master").startswith("local")
 
 
 def conf(spark: "SparkSession", key: str) -> str:
-    """A setting of the session; "" where there is none."""
+    """Return a setting of the session; "" where there is none."""
     return str(spark.conf.get(key, None) or "")  # "" as default is refused for keys that Spark knows to be numbers
 
 
 def numbers_of(batches: "Iterable[pa.RecordBatch]") -> Iterator[int]:
-    """The numbers of the shares that a task has: the only column of what comes to it."""
+    """Return the numbers of a task's shares: the only column of its input."""
     for batch in batches:
         yield from batch.column(0).to_pylist()

@@ -19,7 +19,7 @@ _Opener = Callable[[Any, StructType], SpoutExecutor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UserSpout:
-    """A user's spout under the engine's protocol; picklable if the user's is."""
+    """A user's spout behind the engine's protocol; picklable if the user's is."""
 
     spout: Any
     kind: SpoutKind
@@ -50,7 +50,7 @@ _CONTRACTS: list[tuple[tuple[str, ...], SpoutKind | None, _Opener]] = [
 
 
 def as_spout(given: Any) -> Spout:
-    """A spout of this library as it is; an object of one of the four contracts, wrapped.
+    """Return a spout of this library as it is, and an object of one of the four contracts in a wrapper.
 
     Raises TopologyError for what is no spout, or a class where an instance is meant.
     """

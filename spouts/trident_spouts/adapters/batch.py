@@ -17,7 +17,8 @@ from trident_spouts.usercode import call, emission_of
 
 
 class BatchExecutor(SpoutExecutor):
-    """Asks for a batch when it is planned, so that an idle source costs nothing, and keeps it until it is committed.
+    """Executor that asks for a batch when it is planned, so that an idle source costs nothing. It keeps the batch until
+    it is committed.
 
     `source` is what hands out each row once; None where readers do not take rows from each other.
     """
@@ -64,7 +65,7 @@ class BatchExecutor(SpoutExecutor):
 
 
 def _number(metadata: Metadata) -> int:
-    """The batch that metadata names; before the first one 0."""
+    """Return the number of the batch that metadata names; 0 before the first one."""
     if metadata is None:
         return 0
     if not isinstance(metadata, int):

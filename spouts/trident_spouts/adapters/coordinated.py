@@ -12,7 +12,7 @@ from trident_spouts.usercode import call, emission_of, foreign, json_of
 
 
 class CoordinatedExecutor(SpoutExecutor):
-    """The coordinator names a batch, the emitter emits it."""
+    """Executor whose coordinator names a batch, and whose emitter emits it."""
 
     plans_ahead = True
 

@@ -19,13 +19,13 @@ _PAGING_SECONDS = 1.0
 
 
 class _Batch:
-    """Return what the partitions have from their positions `start` on, and their positions after it."""
+    """Rows that the partitions have from their positions `start` on, and their positions after these rows."""
 
     def __init__(self, start: Positions) -> None:
         self.start, self.after = dict(start), dict(start)
         self.parts: list[Emission] = []
         self.partitions: list[str] = []
-        """Those that the parts are of."""
+        """The partition of each part."""
 
     def add(self, partition: str, start: Metadata, after: Metadata, emission: Emission | None) -> None:
         if after is not None:
@@ -38,7 +38,8 @@ class _Batch:
 
 
 class _Partitions:
-    """Reads while a batch is planned, so that an idle source makes no batch. The first attempt gets what was read.
+    """Executor that reads while a batch is planned, so that an idle source makes no batch. The first attempt gets what
+    was read.
 
     A partition whose position moves over a page without rows (a compacted stretch, an hour without orders) is asked
     on, for `_PAGING_SECONDS` in one plan. Then there is an empty batch, so that nobody takes the source for idle
@@ -105,7 +106,7 @@ class _Partitions:
         return after, emission
 
     def _metadata(self, batch: _Batch) -> tuple[Metadata, Metadata]:
-        """Return what names a batch, and its `after`."""
+        """Return the metadata that names a batch, and its `after`."""
         raise NotImplementedError
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
@@ -127,7 +128,7 @@ class _Partitions:
         call(self._spout, "close")
 
     def _partitions(self) -> list[str]:
-        """The partitions there are now; refuses names that are no text or come twice."""
+        """Return the partitions there are now. Raise for names that are no text or come twice."""
         partitions = list(call(self._spout, "getPartitions"))
         for at, partition in enumerate(partitions):
             if not isinstance(partition, str):
@@ -139,7 +140,7 @@ class _Partitions:
         return partitions
 
     def _positions(self, metadata: Metadata) -> Positions:
-        """The positions that a batch's metadata carries."""
+        """Return the positions that a batch's metadata carries."""
         if metadata is None:
             return {}
         if not isinstance(metadata, dict) or not isinstance(metadata.get("positions"), dict):

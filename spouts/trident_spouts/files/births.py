@@ -28,7 +28,7 @@ def birth_of(descriptor: int) -> int:
 
 @cache
 def _statx() -> Any:
-    """The C library's function; None where it has none."""
+    """Return the C library's function; None where it has none."""
     statx = getattr(ctypes.CDLL(None), "statx", None)
     if statx is not None:
         statx.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p

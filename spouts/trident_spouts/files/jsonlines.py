@@ -24,7 +24,7 @@ _BLANK = b" \t\r\n"
 
 
 def with_corrupt_field(schema: StructType) -> StructType:
-    """The fields, now null where a line cannot be read, and behind them the one that takes such a line."""
+    """Return the fields, which are null where a line cannot be read, and behind them the one that takes such a line."""
     kept = [StructField(field.name, field.dataType) for field in schema.fields if field.name != CORRUPT]
     return StructType([*kept, StructField(CORRUPT, StringType())])
 
@@ -40,7 +40,7 @@ class JsonFormat:
     driver_bytes: int = 512 << 10
 
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
-        """The tuples of these lines."""
+        """Return the tuples of these lines."""
         data = check_encoding(data, path, offset, self.encoding_errors)
         own = (CORRUPT,) if self.malformed == "keep" else ()
         fields = StructType([field for field in self.schema.fields if field.name not in own])
@@ -55,12 +55,12 @@ class JsonFormat:
         return table
 
     def count(self, data: bytes, offset: int) -> int:
-        """How many lines are not blank: each is a tuple, or the batch's failure."""
+        """Count the lines that are not blank. Each is a tuple, or fails the batch."""
         lines = (data[len(BOM) :] if offset == 0 and data.startswith(BOM) else data).split(b"\n")
         return sum(1 for line in lines if line.strip(_BLANK))
 
     def read_by_line(self, data: bytes, target: pa.Schema, path: str, offset: int) -> tuple[pa.Table, list[str | None]]:
-        """The tuples line by line, and for each the line itself where it cannot be read."""
+        """Return the tuples, read line by line, and for each the line itself where it cannot be read."""
         rows: list[dict[str, Any]] = []
         corrupt: list[str | None] = []
         for number, line in enumerate(to_lines(data).to_pylist()):
@@ -94,9 +94,9 @@ _DECODER = msgspec.json.Decoder()
 
 
 def read_stretch_at_once(data: bytes, target: pa.Schema) -> pa.Table | None:
-    """The objects in `data` where every line is right; None where one may not be, and they are read line by line.
+    """Return the objects in `data`; None where a line may be malformed. The lines are then read one by one.
 
-    (Arrow's own reader of JSON is faster and dies on some malformed lines.)
+    (Arrow's own reader of JSON is faster, and crashes the process on some malformed lines.)
     """
     if not all(field.nullable for field in target):
         return None
@@ -120,7 +120,7 @@ def _column(found: list[dict[str, Any]], field: pa.Field) -> pa.Array:
 
 
 def read_object(line: str, target: pa.Schema) -> dict[str, Any]:
-    """One line's values by field name; raises ValueError that says what is wrong with it.
+    """Return one line's values by field name. Raise a ValueError that says what is wrong with the line.
 
     >>> read_object('{"n": 1, "more": [2]}', pa.schema([("n", pa.int64()), ("at", pa.date32())]))
     {'n': 1, 'at': None}
@@ -170,7 +170,7 @@ def _short(value: Any) -> str:
 
 
 def _convert(value: Any, kind: pa.DataType) -> Any:
-    """A JSON value as the Python value of the declared type; what does not fit is left for the type check."""
+    """Return a JSON value as the Python value of the declared type. What does not fit is left for the type check."""
     if value is None:
         return None
     if pa.types.is_list(kind) and isinstance(value, list):

@@ -17,7 +17,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 def line_start(file: BinaryIO, position: int, end: int) -> int:
-    """The first beginning of a line at or after `position`; `end` where no line begins before it.
+    """Return the byte at or after `position` where a line begins; `end` where none begins before it.
 
     Only the bytes up to that newline are read.
     """
@@ -37,7 +37,7 @@ def line_start(file: BinaryIO, position: int, end: int) -> int:
 
 
 def whole_lines_end(file: BinaryIO, start: int, end: int) -> int:
-    """The end of the last line between `start` and `end` that has its newline; `start` where none has."""
+    """Return the byte behind the last newline between `start` and `end`; `start` where there is none."""
     at = end
     while at > start:
         block_start = max(start, at - _SCAN)
@@ -50,7 +50,7 @@ def whole_lines_end(file: BinaryIO, start: int, end: int) -> int:
 
 
 def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """The bytes from `start` to `end`, both beginnings of lines, in chunks of whole lines: (offset, bytes)."""
+    """Read the bytes from `start` to `end`, where lines begin, in chunks of whole lines: (offset, bytes)."""
     file.seek(start)
     at, rest = start, b""
     while at + len(rest) < end:
@@ -65,9 +65,9 @@ def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int
 
 
 def check_encoding(data: bytes, name: str, offset: int, errors: EncodingErrors) -> bytes:
-    """The bytes, proved to be UTF-8, without the mark at the beginning of the file that some editors write.
+    """Return the bytes, once they are proved to be UTF-8, without the mark that some editors begin a file with.
 
-    Raises MalformedInputError with the file and the byte, or puts U+FFFD in the place of what is invalid.
+    Raise MalformedInputError with the file and the byte, or put U+FFFD in the place of what is invalid.
     """
     if offset == 0 and data.startswith(BOM):
         data, offset = data[len(BOM) :], len(BOM)
@@ -84,7 +84,7 @@ def check_encoding(data: bytes, name: str, offset: int, errors: EncodingErrors) 
 
 
 def count_lines(data: bytes, offset: int) -> int:
-    r"""How many lines these are, at byte `offset` of their file; `data` is not decoded.
+    r"""Count the lines of `data`, which begins at byte `offset` of its file, without decoding it.
 
     >>> count_lines(b"the cow\r\n\nmoon", 0)
     3
@@ -95,7 +95,7 @@ def count_lines(data: bytes, offset: int) -> int:
 
 
 def to_lines(data: bytes) -> pa.Array:
-    r"""Whole lines as an Arrow string array, without their ends (``\n`` or ``\r\n``).
+    r"""Return whole lines as an Arrow string array, without their ends (``\n`` or ``\r\n``).
 
     >>> to_lines(b"the cow\r\n\nmoon").to_pylist()
     ['the cow', '', 'moon']

@@ -37,7 +37,7 @@ class Place:
     """Below the root; empty: every file of the folder `root`."""
 
     def path(self, name: str) -> str:
-        """The whole path of a file."""
+        """Return the whole path of a file."""
         return os.path.join(self.root, name)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Place:
 
 
 def absolute(path: str | PurePath) -> str:
-    """The path, independent of where the program stands; refuses what is not a local or mounted path.
+    """Return the path as an absolute one. Raise for what is not a local or mounted path.
 
     >>> absolute("file:///data/*.txt")
     '/data/*.txt'
@@ -61,7 +61,7 @@ def absolute(path: str | PurePath) -> str:
 
 
 def place_of(path: str) -> Place:
-    """The place that an absolute path names: a folder, a file or a glob.
+    """Return the place that an absolute path names: a folder, a file or a glob.
 
     >>> place_of("/data/2024-*/part?.txt")
     Place(root='/data', pattern='2024-*/part?.txt')
@@ -120,7 +120,7 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def refuse_compressed(files: list[Found], place: Place) -> None:
-    """Lines have no place in a compressed file at which a batch could begin."""
+    """Raise for a compressed file: a batch of lines cannot begin in the middle of one."""
     for found in files:
         if found.name.lower().endswith(_COMPRESSED):
             raise SourceUnreadableError(
@@ -130,8 +130,8 @@ def refuse_compressed(files: list[Found], place: Place) -> None:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether writers hide the file, or a folder above it, until it is complete: by Spark's rules, but for all folders
-    below the root, because a Spark job keeps its unfinished files under ``_temporary``."""
+    """Return whether a name of the path is one by which writers hide what is not complete. The rules are Spark's, for
+    all folders below the root too, because a Spark job keeps its unfinished files under ``_temporary``."""
     return any(
         part.startswith(".") or (part.startswith("_") and "=" not in part) or part.endswith("._COPYING_")
         for part in name.split(os.sep)

@@ -50,19 +50,19 @@ class FilesEmission:
     planned: tuple[PlannedFile, ...] = ()
 
     def arrow(self) -> pa.Table:
-        """The files' tuples in the driver's memory."""
+        """Return the files' tuples in the driver's memory."""
         tables = (read_parquet(path, self.schema, self._planned.get(path)) for path in self.paths)
         return pa.concat_tables([arrow_schema(self.schema).empty_table(), *tables])
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """One scan of exactly these files; nothing is listed, no row passes the driver."""
+        """Return one scan of exactly these files. Nothing is listed, and no row passes the driver."""
         if not self.paths:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
         return spark.read.schema(self.schema).parquet(*map(spark_path, self.paths))
 
     @property
     def one(self) -> bool:
-        """Whether Spark's scan is one partition, because a file of this size is not cut."""
+        """Return whether Spark's scan is one partition, because a file of this size is not cut."""
         if len(self.paths) != 1:
             return False
         try:
@@ -71,8 +71,8 @@ class FilesEmission:
             raise SourceUnreadableError(f"FileSpout: cannot read {self.paths[0]}: {error.strerror or error}") from error
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> "tuple[DataFrame, GroupReader] | None":
-        """The partitions and the function that reads these fields, for Python operations that follow: they run behind
-        it in the same worker. None where only Spark's own scan reads the files as Spark does."""
+        """Return the partitions and the function that reads these fields, for Python operations that run behind it in
+        the same worker. None where only Spark's own scan reads the files as Spark does."""
         footers = [footer(path) for path in self.paths]
         if any(map(only_spark_reads, footers)) or conf(spark, "spark.sql.caseSensitive") == "true":
             return None
@@ -89,7 +89,7 @@ class FilesEmission:
 
 
 def footer_schema(path: str) -> StructType:
-    """The fields of a Parquet file."""
+    """Return the fields of a Parquet file."""
     found = _arrow_fields(footer(path))
     try:
         return spark_schema(found)
@@ -100,7 +100,7 @@ def footer_schema(path: str) -> StructType:
 
 
 def count_rows(path: str, schema: StructType) -> int:
-    """The file's rows, from its footer; refuses a file whose columns are not of the declared types.
+    """Return how many rows the file has, by its footer. Raise for a file whose columns are not of the declared types.
 
     A column that the file lacks is read as null, as Spark does.
     """
@@ -150,7 +150,7 @@ def _has_old_days(values: pa.Array) -> bool:
 
 
 def _arrow_fields(found: pq.FileMetaData) -> pa.Schema:
-    """The columns as Arrow types: dictionaries as their values, Spark's old 96-bit timestamps as instants."""
+    """Return the columns' Arrow types: of dictionaries those of their values, of 96-bit timestamps instants."""
     plain = found.schema.to_arrow_schema().remove_metadata()
     columns = [found.schema.column(at) for at in range(len(found.schema))]
     old = {column.path for column in columns if column.physical_type == "INT96"}

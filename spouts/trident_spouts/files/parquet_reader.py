@@ -35,7 +35,7 @@ class RowGroups:
 
 @contextmanager
 def _readable(path: str) -> Iterator[None]:
-    """SourceUnreadableError for what is no Parquet file."""
+    """Raise SourceUnreadableError for what is no Parquet file."""
     try:
         yield
     except SourceUnreadableError:
@@ -45,7 +45,7 @@ def _readable(path: str) -> Iterator[None]:
 
 
 def footer(path: str) -> pq.FileMetaData:
-    """The file's footer; SourceUnreadableError where there is none."""
+    """Return the file's footer. Raise SourceUnreadableError where there is none."""
     with _readable(path):
         return pq.read_metadata(path)
 
@@ -63,7 +63,7 @@ def only_spark_reads(found: pq.FileMetaData) -> bool:
 def shares(
     paths: Sequence[str], footers: Sequence[pq.FileMetaData], most: int, least: int = PART_BYTES
 ) -> tuple[tuple[RowGroups, ...], ...]:
-    """The files' row groups, in order, in at most `most` shares of about equal bytes, none far below `least`."""
+    """Cut the files' row groups, in order, into at most `most` shares of about equal bytes, none far below `least`."""
     groups = [
         (path, number, found.row_group(number).total_byte_size)
         for path, found in zip(paths, footers, strict=True)
@@ -90,14 +90,14 @@ def _by_file(share: Sequence[tuple[str, int]]) -> tuple[RowGroups, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    """What a worker runs: a row is the number of a share."""
+    """The function that a worker runs. A row of its input is the number of a share."""
 
     shares: tuple[tuple[RowGroups, ...], ...]
     schema: StructType
     """The fields to read, as declared."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The tuples of the shares whose numbers come."""
+        """Read the tuples of the shares whose numbers come."""
         settle()
         for number in numbers_of(batches):
             for groups in self.shares[number]:
@@ -105,7 +105,7 @@ class GroupReader:
 
 
 def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Their tuples as declared, as Spark's own scan would give them, some thousands at a time."""
+    """Read the groups' tuples as declared, as Spark's own scan would give them, some thousands at a time."""
     target = arrow_schema(schema)
     with _readable(groups.path), pq.ParquetFile(groups.path, coerce_int96_timestamp_unit="us") as file:
         if groups.planned is not None:
@@ -118,7 +118,7 @@ def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatc
 
 
 def column_of(name: str, columns: Sequence[str]) -> str | None:
-    """The file's column for a field: of this name, else of the only one that differs in case, as Spark finds it.
+    """Return the file's column for a field: of this name, else the only one that differs in case, as Spark finds it.
 
     >>> column_of("word", ["n", "Word"])
     'Word'
@@ -130,7 +130,7 @@ def column_of(name: str, columns: Sequence[str]) -> str | None:
 
 
 def _declared(batch: pa.RecordBatch, theirs: Sequence[str | None], target: pa.Schema, path: str) -> pa.RecordBatch:
-    """A file's columns under the declared names and types; null where the file lacks one."""
+    """Return a file's columns under the declared names and types; null where the file lacks one."""
     columns = []
     for name, field in zip(theirs, target, strict=True):
         if name is None:
@@ -144,7 +144,7 @@ def _declared(batch: pa.RecordBatch, theirs: Sequence[str | None], target: pa.Sc
 
 
 def _zoned(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """96-bit timestamps come without a zone and mean UTC."""
+    """Add UTC to 96-bit timestamps, which come without a zone and mean that one."""
     if pa.types.is_timestamp(kind) and kind.tz and pa.types.is_timestamp(column.type) and not column.type.tz:
         return column.cast(pa.timestamp(column.type.unit, "UTC"))
     return column

@@ -22,7 +22,7 @@ class StaleListingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much goes into one batch, and when a file counts as complete."""
+    """The most that goes into one batch, and the age (seconds) at which a file counts as complete."""
 
     bytes: int
     files: int | None
@@ -40,10 +40,10 @@ class Planner:
     # --- which of the files were read -----------------------------------------------------------------------------
 
     def recognize(self, seen: Seen, listing: list[Found]) -> Seen:
-        """Return what is seen under the names that the files have now. Raise for a file that was read and is another
-        one, or was written anew: what is left to read of it, nobody could say.
+        """Return what is seen, under the names that the files have now. Raise for a file that was read and is another
+        one now, or was written anew: nobody could say what is left to read of it.
 
-        A file that was renamed is known by its inode; then, and wherever it is not as its entry says, by its content.
+        A renamed file is recognized by its inode and its content, one that differs from its entry by its content.
         """
         root = os.path.realpath(self.place.root)
         moved = seen.root not in (None, root)
@@ -75,7 +75,7 @@ class Planner:
         )
 
     def _knows(self, seen: Seen, listing: list[Found]) -> bool:
-        """Whether a file that was read is there, under its name and with its content."""
+        """Return whether a file that was read is there, under its name and with its content."""
         return any(file.name in seen.entries and self._same(file, seen.entries[file.name]) for file in listing)
 
     def _check_folders(self, seen: Seen, stayed: Seen, listing: list[Found]) -> None:
@@ -104,7 +104,7 @@ class Planner:
         return {**kept, **{new: entries[name] for name, new in moves.items()}}
 
     def _same(self, file: Found, entry: Entry) -> bool:
-        """Whether the file begins with what was read under the entry, and may have more only where that may be."""
+        """Return whether the file begins with what was read by its entry. More may follow only in files of lines."""
         if file.size < entry.end or (file.size > entry.end and not self.by_lines):
             return False
         if entry.check is None:
@@ -112,7 +112,7 @@ class Planner:
         return self._checksum(file, entry.end) == entry.check
 
     def _born(self, file: Found, entry: Entry) -> bool:
-        """Whether the file was made when the one was that was read, as far as the file system tells."""
+        """Return whether the file was made when the one was that was read, as far as the file system tells."""
         born = self._birth(file)
         return born == entry.born or not (born and entry.born)
 
@@ -125,7 +125,7 @@ class Planner:
             return checksum(opened, end)
 
     def _verified(self, file: Found, entry: Entry) -> Entry:
-        """Return the entry with what identifies the file now."""
+        """Return the entry with the file's present inode, time and checksum. Raise where it is another file."""
         if not self._same(file, entry):
             raise SpoutContractError(
                 f"FileSpout: {file.name} was read to byte {entry.end} (modified {iso_time(entry.mtime)}) and is "
@@ -141,8 +141,8 @@ class Planner:
     # --- the next batch -------------------------------------------------------------------------------------------
 
     def next(self, seen: Seen, listing: list[Found], time: float) -> tuple[list[FileRange], Seen]:
-        """Return the ranges of the next batch (none: nothing there), and what is seen after it. `time` is now, in
-        seconds. `seen` is recognized."""
+        """Return the ranges of the next batch (none: there is nothing to read), and what is seen after it. `time` is
+        now, in seconds; `seen` comes from `recognize`."""
         ranges: list[FileRange] = []
         read: list[tuple[str, Entry]] = []
         waiting: tuple[int, str] | None = None
@@ -168,8 +168,8 @@ class Planner:
     def _range(
         self, listed: Found, entry: Entry | None, time: float, left: int, *, first: bool
     ) -> tuple[FileRange, Entry] | None:
-        """Return what this batch reads of a file, which may have grown since it was listed, and its entry after that.
-        Empty where the file must ripen first; None where the batch has no room for it."""
+        """Return the range that this batch reads of a file, which may have grown since it was listed, and the entry
+        after that. The range is empty where the file is not complete yet. None where the batch has no room for it."""
         with self._open(listed) as file:
             now = Found.of(listed.name, os.fstat(file.fileno()))
             if now.inode != listed.inode or now.size < listed.size:
@@ -189,8 +189,8 @@ class Planner:
         return whole_lines_end(file, start, now.size) if self.by_lines else start
 
     def _next_line(self, file: BinaryIO, now: Found, end: int) -> int:
-        """Return where to go on in a file that grew: behind the end of its last line, where that had none when it was
-        read. Raise where the line itself went on: a part of it was read as a whole line."""
+        """Return the byte at which to go on in a file that grew: behind the end of its last line, where that had none
+        when it was read. Raise where the line itself went on: a part of it was read as a whole line."""
         file.seek(max(0, end - 1))
         last, more = file.read(1), file.read(2)
         if not end or last == b"\n":
@@ -213,7 +213,7 @@ class Planner:
         )
 
     def _cut(self, file: BinaryIO, start: int, end: int, left: int, first: bool) -> int | None:
-        """Return how far the batch reads a file that is longer than the room left."""
+        """Return the byte up to which the batch reads a file that is longer than the room left; None: no byte."""
         if not self.by_lines:
             return end if first else None
         if not first and left < self.limits.bytes // 8:

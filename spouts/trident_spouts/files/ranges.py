@@ -14,9 +14,10 @@ _EDGE = 1 << 10
 
 
 def checksum(file: BinaryIO, end: int) -> int:
-    """Return what tells the content before byte `end` from another one: of its first and its last kilobyte.
+    """Return a checksum of the content before byte `end`: of its first and its last kilobyte.
 
-    Content is known again on other disks, where inodes are others; a kilobyte of it costs no more than the opening.
+    By its content a file is recognized on another disk too, where its inode is another one. A kilobyte costs no more
+    to read than the file to open.
     """
     found = 0
     for start in (0, max(0, end - _EDGE)):
@@ -97,7 +98,7 @@ class FileRange:
     inode: int = 0
 
     def to_json(self) -> list[Any]:
-        """As metadata."""
+        """Return the range as metadata."""
         return [self.name, self.size, self.mtime, self.start, self.end, self.check, self.inode]
 
 

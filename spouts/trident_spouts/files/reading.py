@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class LineFormat(Protocol):
-    """How lines become tuples. Picklable: it travels to the workers."""
+    """The way in which lines become tuples. Picklable: it travels to the workers."""
 
     @property
     def schema(self) -> StructType: ...
 
     @property
     def driver_bytes(self) -> int:
-        """Up to this the driver reads sooner than a Python task on a worker has started."""
+        """Return up to how many bytes the driver reads sooner than a Python task on a worker has started."""
         ...
 
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
-        """The tuples of whole lines that begin at byte `offset` of the file."""
+        """Return the tuples of whole lines that begin at byte `offset` of the file."""
         ...
 
     def count(self, data: bytes, offset: int) -> int:
-        """How many tuples that gives."""
+        """Count the tuples that `parse` would give."""
         ...
 
 
@@ -55,7 +55,7 @@ class Stretch:
 
 
 def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
-    """The stretches cut into at most `count` shares of about equal bytes, in order."""
+    """Cut the stretches into at most `count` shares of about equal bytes, in order."""
     total = sum(stretch.last - stretch.first for stretch in stretches)
     size = max(1, -(-total // count))
     found: list[list[Stretch]] = [[]]
@@ -74,13 +74,13 @@ def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
 
 
 def read_stretch(stretch: Stretch, form: LineFormat) -> Iterator[pa.Table]:
-    """The stretch's tuples, a few megabytes at a time."""
+    """Read the stretch's tuples, a few megabytes at a time."""
     for offset, data in _lines_of(stretch):
         yield form.parse(data, stretch.path, offset)
 
 
 def _lines_of(stretch: Stretch) -> Iterator[tuple[int, bytes]]:
-    """The stretch's bytes in chunks of whole lines, each with the place in the file where it begins."""
+    """Read the stretch's bytes in chunks of whole lines, each with the byte of the file where it begins."""
     try:
         with open(stretch.path, "rb") as file:
             if stretch.planned is not None:
@@ -105,13 +105,13 @@ def _lines_of(stretch: Stretch) -> Iterator[tuple[int, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class ShareReader:
-    """What a worker runs: a row is the number of a share."""
+    """The function that a worker runs. A row of its input is the number of a share."""
 
     shares: tuple[tuple[Stretch, ...], ...]
     form: LineFormat
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The tuples of the shares whose numbers come."""
+        """Read the tuples of the shares whose numbers come."""
         settle()
         for number in numbers_of(batches):
             for stretch in self.shares[number]:
@@ -124,13 +124,13 @@ COUNTED = pa.schema([pa.field("rows", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class ShareCounter:
-    """What a worker runs to say how many tuples the reader gives: a count of newlines, far cheaper than reading."""
+    """The function by which a worker counts the tuples that the reader gives. It counts lines, which is far cheaper."""
 
     shares: tuple[tuple[Stretch, ...], ...]
     form: LineFormat
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A row for each stretch of the shares whose numbers come."""
+        """Give a row with the count of each stretch of the shares whose numbers come."""
         for number in numbers_of(batches):
             for stretch in self.shares[number]:
                 counted = sum(self.form.count(data, offset) for offset, data in _lines_of(stretch))
@@ -148,14 +148,15 @@ class LinesEmission:
     rows: int | None = field(default=None, init=False, compare=False)
 
     def arrow(self) -> pa.Table:
-        """The tuples in the driver's memory."""
+        """Return the tuples in the driver's memory."""
         tables = [table for stretch in self.stretches for table in read_stretch(stretch, self.form)]
         found = pa.concat_tables([arrow_schema(self.form.schema).empty_table(), *tables])
         self.rows = int(found.num_rows)
         return found
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Read by the workers in as many partitions as there are cores, or megabytes; what is small, here."""
+        """Return a DataFrame that the workers read in as many partitions as there are cores, or megabytes. What is
+        small is read here."""
         read = self.reader(spark)
         if read is None:
             return ArrowEmission(self.arrow()).dataframe(spark, scratch)
@@ -163,13 +164,14 @@ class LinesEmission:
         return numbers.mapInArrow(reader, self.form.schema)
 
     def reader(self, spark: "SparkSession") -> "tuple[DataFrame, ShareReader] | None":
-        """The partitions that the workers read and the function that reads them: an engine lets what follows run
-        behind it in the same worker. None where the driver reads sooner."""
+        """Return the partitions that the workers read and the function that reads them. What follows can run behind it
+        in the same worker. None where the driver reads sooner."""
         cut = self._cut(spark)
         return None if cut is None else (_numbers(spark, cut), ShareReader(cut, self.form))
 
     def counter(self, spark: "SparkSession") -> "tuple[DataFrame, ShareCounter] | None":
-        """The same partitions and the function that only counts their tuples; None where `rows` tells, or will."""
+        """Return the same partitions and the function that only counts their tuples; None where `rows` says it, or
+        will."""
         cut = self._cut(spark) if self.rows is None else None
         return None if cut is None else (_numbers(spark, cut), ShareCounter(cut, self.form))
 
@@ -182,5 +184,5 @@ class LinesEmission:
 
 
 def _numbers(spark: "SparkSession", cut: Sequence[object]) -> "DataFrame":
-    """A row, and a partition, for each share."""
+    """Return a DataFrame with a row, and a partition, for each share."""
     return spark.range(0, len(cut), 1, len(cut))

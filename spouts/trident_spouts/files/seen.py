@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from trident_spouts.files.listing import Found
 
 REMEMBERED = 1_000
-"""How many wholly read files are remembered by name; older ones only as "at or before this time and name"."""
+"""The number of wholly read files that are remembered by name; older ones only as "at or before this time and name"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How far a file was read, and its modification time then; `more`: it was longer than that.
+    """The byte up to which a file was read, and its modification time then. `more`: the file was longer than that.
 
-    `inode` follows the file under another name, unless it was made at another time than `born` (ms; 0: not known).
-    `check` (the checksum of what was read) knows its content again. What an earlier version of this library wrote has
-    none of these.
+    By its `inode` the file is found under another name, unless it was made at another time than `born` (ms; 0: not
+    known). By `check` (the checksum of what was read) its content is recognized. What an earlier version of this
+    library wrote has none of these.
     """
 
     end: int
@@ -30,7 +30,7 @@ class Entry:
     born: int = 0
 
     def fits(self, file: Found) -> bool:
-        """Return whether the file is as it was when it was read, as far as its listing tells."""
+        """Return whether modification time and size fit the file as it was when it was read."""
         return file.mtime == self.mtime and (file.size > self.end if self.more else file.size == self.end)
 
 
@@ -48,11 +48,11 @@ class Seen:
     root: str | None = None
 
     def is_past(self, file: Found) -> bool:
-        """Whether the file counts as read by the cutoff alone."""
+        """Return whether the file counts as read by the cutoff alone."""
         return file.name not in self.entries and self.cutoff is not None and (file.mtime, file.name) <= self.cutoff
 
     def after(self, read: Iterable[tuple[str, Entry]], waiting: tuple[int, str] | None) -> "Seen":
-        """Return what is seen once these files are read too; `waiting` is the first file still to be read."""
+        """Return what is seen once these files are read too. `waiting` is the first file still to be read."""
         entries = {**self.entries, **dict(read)}
         done = sorted((entry.mtime, name) for name, entry in entries.items() if not entry.more)
         dropped = [key for key in done[: max(0, len(done) - REMEMBERED)] if waiting is None or key < waiting]
@@ -77,8 +77,8 @@ class Seen:
     # --- as metadata ----------------------------------------------------------------------------------------------
 
     def encode(self) -> str:
-        """Return it as text: base64 of deflated JSON, times and inodes as differences, because every batch's log row
-        carries it.
+        """Return this as text: base64 of deflated JSON, times and inodes as differences, because the log has it once a
+        batch.
 
         >>> Seen.decode(Seen((1, "a"), {"b": Entry(5, 2)}).encode())
         Seen(cutoff=(1, 'a'), entries={'b': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0)}, root=None)
@@ -95,7 +95,7 @@ class Seen:
 
     @staticmethod
     def decode(text: str) -> "Seen":
-        """Return what ``encode`` wrote, in this version or before inodes, checksums, roots and births."""
+        """Read what ``encode`` wrote, in this version or in one without inodes, checksums, roots and births."""
         cutoff, files, *root = json.loads(zlib.decompress(base64.b64decode(text)))
         entries = {}
         last = Entry(0, 0)

@@ -32,10 +32,10 @@ _T = TypeVar("_T")
 FileFormat = Literal["text", "json", "parquet"]
 
 _LISTING_SECONDS = 1.0
-"""A listing that still has unread files is good for this long: a folder of 100,000 files takes longer to list."""
+"""Seconds for which a listing that still has unread files is used: a folder of 100,000 files takes longer to list."""
 
 _LISTINGS = 5
-"""How often one plan looks anew because files are gone, or are others, since they were listed."""
+"""The number of listings in one plan, because files are gone, or are others, since they were listed."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -142,8 +142,8 @@ class FileSpout:
 
     @property
     def schema(self) -> StructType:
-        """The fields: as declared, or those of the first Parquet file when this was first asked. A topology is built
-        for these, whichever file comes first when it reads."""
+        """Return the fields: as declared, or those of the first Parquet file when this was first called. A topology is
+        built for these, whichever file comes first when it reads."""
         if self._declared is not None or self._told:
             return self._declared or self._told[0]
         place = place_of(self.path)
@@ -234,7 +234,7 @@ class _FileExecutor(SpoutExecutor):
         return self._known[1]
 
     def _list(self, seen: Seen) -> None:
-        """Look anew; warn of files that came too late to be told from read ones, and once if there are none at all."""
+        """List the files. Warn of those that came too late to be told from read ones, and once if none is there."""
         before = {file.name for file in self._listing}
         self._listing = find(self._place)
         if not self._listing and not self._warned:

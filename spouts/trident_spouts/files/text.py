@@ -17,9 +17,9 @@ class TextFormat:
     driver_bytes: int = 4 << 20
 
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
-        """The lines."""
+        """Return the lines."""
         return pa.table([to_lines(check_encoding(data, path, offset, self.encoding_errors))], self.schema.names)
 
     def count(self, data: bytes, offset: int) -> int:
-        """How many lines."""
+        """Count the lines."""
         return count_lines(data, offset)
