@@ -47,12 +47,15 @@ def write(path: Path, **columns: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("function", [False, True])
-def test_the_fields_are_those_that_the_topology_was_built_with(start: Any, tmp_path: Path, function: bool) -> None:
+@pytest.mark.parametrize("more", [{}, {"more": [1]}], ids=["in another order", "and one more"])
+def test_the_fields_are_those_that_the_topology_was_built_with(
+    start: Any, tmp_path: Path, function: bool, more: dict[str, list[Any]]
+) -> None:
     folder = tmp_path / "in"
     write(folder / "b.parquet", user=["ann", "bob"], page=["/home", "/shop"])
     topology = counting(FileSpout(folder, "parquet"), function=function)
     (folder / "b.parquet").unlink()
-    write(folder / "a.parquet", page=["/home"], user=["cyd"], more=[1])
+    write(folder / "a.parquet", page=["/home"], user=["cyd"], **more)
     write(folder / "c.parquet", user=["dan"])
     expected = {"/home": 1, ("None" if function else None): 1}
     assert counts(start(topology)) == expected
