@@ -1,7 +1,7 @@
 """Connections to the fake server, and what a network does to them: refused, cut, late, without a reply."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -64,7 +64,8 @@ class Network:
         if not self.late:
             self.process.loops.clear()
 
-    def take_fault(self) -> Fault | None:
+    def take_fault(self, commands: Sequence[list[bytes]] = ()) -> Fault | None:
+        """What happens to the request of these commands."""
         fault, self.fault = self.fault, None
         return fault
 
@@ -128,7 +129,7 @@ class Connection:
         """The server does the commands one after the other, while others' come in between."""
         network, server = self._network, self._server
         commands, self._commands = self._commands, []
-        fault, cut = network.take_fault(), -1
+        fault, cut = network.take_fault(commands), -1
         if fault is not None:
             cut = network.scheduler.random.randrange(len(commands) + 1)
             if fault == "twice":

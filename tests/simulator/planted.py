@@ -25,8 +25,9 @@ _AT_ONCE = 20
 
 @dataclass(frozen=True)
 class Fault:
-    """What is broken: where (file, text), and what stands there then."""
+    """What is broken: where (file, text), and what stands there then. `of`: what happens where it shows."""
 
+    of: str
     name: str
     file: str
     text: str
@@ -35,6 +36,28 @@ class Fault:
 
 FAULTS = [
     Fault(
+        "rename",
+        "a renamed stream is a new one, and nobody asks",
+        "trident/runtime/stream_records.py",
+        "    if not gone or not new:\n",
+        "    if True:\n",
+    ),
+    Fault(
+        "rename",
+        "formerly says nothing",
+        "trident/runtime/stream_records.py",
+        "            found = known.streams.get(former or spout.stream)\n",
+        "            found = known.streams.get(spout.stream)\n",
+    ),
+    Fault(
+        "merge",
+        "a merged group goes on with the lower txids",
+        "trident/runtime/membership.py",
+        "max(free, key=lambda name: (reached[name], name))",
+        "min(free, key=lambda name: (reached[name], name))",
+    ),
+    Fault(
+        "merge",
         "positions are forgotten when a stream comes into another group",
         "trident/runtime/stream_records.py",
         "    return StreamRecord(group.name, found.position, source, began",
@@ -42,42 +65,35 @@ FAULTS = [
         "    return StreamRecord(group.name, found.position if same else None, source, began",
     ),
     Fault(
-        "a renamed stream is a new one, and nobody asks",
-        "trident/runtime/stream_records.py",
-        "    if not gone or not new:\n",
-        "    if True:\n",
-    ),
-    Fault(
-        "formerly says nothing",
-        "trident/runtime/stream_records.py",
-        "            found = known.streams.get(former or spout.stream)\n",
-        "            found = known.streams.get(spout.stream)\n",
-    ),
-    Fault(
-        "a merged group goes on with the lower txids",
+        "split",
+        "two groups that part go on with the same txids",
         "trident/runtime/membership.py",
-        "max(free, key=lambda name: (reached[name], name))",
-        "min(free, key=lambda name: (reached[name], name))",
+        "if name in reached and name not in found.values()]",
+        "if name in reached]",
     ),
     Fault(
+        "split",
         "an output may see txids again",
         "trident/runtime/membership.py",
         "    if reached.get(former, 0) > reached[group.name]:\n",
         "    if False:\n",
     ),
     Fault(
-        "another program commits what waits, by names",
-        "trident/runtime/program_check.py",
-        "    if match.differs is None:\n        return match.names\n",
-        "    if True:\n        return {part.name: part.name for part in then.parts}\n",
-    ),
-    Fault(
+        "removed",
         "a group that is gone may wait for ever",
         "trident/runtime/begin.py",
         "    _demand_groups_known(program, log)\n    waiting",
         "    waiting",
     ),
     Fault(
+        "put back",
+        "a stream that is away loses its position",
+        "trident/runtime/membership.py",
+        "replace(stream, active=False) for",
+        "replace(stream, active=False, position=None) for",
+    ),
+    Fault(
+        "put back",
         "a state that missed batches goes on after them",
         "trident/runtime/committer.py",
         "        if found is not None:\n            return found\n        raise CodeChangedError(",
@@ -87,47 +103,88 @@ FAULTS = [
         "        if found is not None:\n            return found\n        raise CodeChangedError(",
     ),
     Fault(
+        "lines swapped",
+        "another program commits what waits, by names",
+        "trident/runtime/program_check.py",
+        "    if match.differs is None:\n        return match.names\n",
+        "    if True:\n        return {part.name: part.name for part in then.parts}\n",
+    ),
+    Fault(
+        "another schema",
+        "what waits may have other fields",
+        "trident/runtime/program_check.py",
+        "(part.stage, part.schema, part.shape) == (other.stage, other.schema, other.shape)",
+        "part.stage == other.stage",
+    ),
+    Fault(
+        "drop",
         "a reader goes on over a drop",
         "trident/access/replica.py",
         "        if self._life not in (None, life):\n",
         "        if False:\n",
     ),
     Fault(
-        "a late copy of a write of the log is done",
-        "tests/simulator/fake_redis.py",  # as its script would
-        "        if number < last:\n",
-        "        if False:\n",
+        "reset",
+        "a reader goes on over a reset",
+        "trident/access/replica.py",
+        "_Life(manifest.log, birth.txid, birth.epoch)",
+        "_Life('', birth.txid, birth.epoch)",
     ),
     Fault(
+        "source",
         "an empty page does not move the position",
         "spouts/trident_spouts/adapters/partitioned.py",
         "        if not batch.parts and batch.after == batch.start:\n            self._moved = (logged, batch.after)\n",
         "        if not batch.parts:\n            self._moved = (logged, logged)\n",
     ),
     Fault(
-        "a batch that was found frozen is handed over as for the first time",
-        "trident/runtime/sinks.py",
-        "attempt = count if known == txid else int(txid <= self._found)",
-        "attempt = count if known == txid else 0",
+        "source",
+        "a partition that is away loses its position",
+        "spouts/trident_spouts/adapters/partitioned.py",
+        "self.start, self.after = dict(start), dict(start)",
+        "self.start, self.after = dict(start), Positions()",
     ),
     Fault(
+        "late log commands",
+        "a late copy of a write of the log is done",
+        "tests/simulator/fake_redis.py",  # as its script would
+        "        if number < last:\n",
+        "        if False:\n",
+    ),
+    Fault(
+        "code that hangs",
         "calls of user code have no limit",
         "trident/runtime/watched_calls.py",
         "over = [call for call in self._calls if not call.abandoned and now >= self._deadline(call)]",
         "over = list[_Call]()",
     ),
     Fault(
+        "code that hangs",
+        "a function that hangs is called again meanwhile",
+        "trident/runtime/watched_calls.py",
+        'self._make(f"trident-{self._group}-{lane}", 1)',
+        'self._make(f"trident-{self._group}-{lane}", None)',
+    ),
+    Fault(
+        "code that hangs",
         "a stop waits for user code as long as it likes",
         "trident/runtime/group_run.py",
         "                self._later(PATIENCE, self._give_up)\n",
         "",
+    ),
+    Fault(
+        "killed",
+        "a batch that was found frozen is handed over as for the first time",
+        "trident/runtime/sinks.py",
+        "attempt = count if known == txid else int(txid <= self._found)",
+        "attempt = count if known == txid else 0",
     ),
 ]
 
 
 def main(begins: str) -> int:
     asked = [fault for fault in FAULTS if fault.name.startswith(begins)]
-    print("| planted fault | found after schedules | what the first one said |\n|---|---|---|")
+    print("| what happens | planted fault | found after schedules | what the first one said |\n|---|---|---|---|")
     lost = False
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
@@ -137,13 +194,15 @@ def main(begins: str) -> int:
             path = copy / fault.file
             whole = path.read_text()
             if whole.count(fault.text) != 1:
-                print(f"| {fault.name} | the text stands {whole.count(fault.text)} times in {fault.file} | |")
+                print(
+                    f"| {fault.of} | {fault.name} | the text stands {whole.count(fault.text)} times in {fault.file} | |"
+                )
                 lost = True
                 continue
             broken = whole.replace(fault.text, fault.instead)
             found = _looked(copy, path, whole, broken)
             lost = lost or not found[0].isdigit()
-            print(f"| {fault.name} | {found[0]} | {found[1]} |", flush=True)
+            print(f"| {fault.of} | {fault.name} | {found[0]} | {found[1]} |", flush=True)
     return int(lost)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulator.changing import core
 from tests.simulator.changing.history import Given
 from tests.simulator.changing.programs import Shape
+from tests.simulator.oracle import Wrong
 from tests.simulator.scheduler import Crashed, Pool, Process
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, FencedError, UserFunctionError
@@ -37,6 +38,8 @@ class Driver:
         """What is about to be frozen, by the log's name for the group, and txid."""
         self.asked_at: float | None = None
         """When it was asked to stop."""
+        self.hanging = set[str]()
+        """The outputs whose function has not come back."""
         self._handing = ""
         self._due: dict[Any, float] = {}
         self._looks = 1e18
@@ -167,6 +170,12 @@ class Driver:
         self._handing = group
 
     def handed(self, output: str, table: Any, txid: int, attempt: int) -> None:
+        if output in self.hanging:
+            self.world.fail(
+                Wrong(f"output {output!r} is called with batch {txid}, and its last call has not come back")
+            )
+        if ("more" in table.column_names) != self.shape.wide:
+            self.world.fail(Wrong(f"output {output!r}, batch {txid}: gets {table.column_names}, declared otherwise"))
         label, counts = core.label_of(self, self._handing), None if self.world.taken_over(self) else attempt
         rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
         self.world.heard(self, lambda history: history.given_out(label, output, txid, counts, rows))

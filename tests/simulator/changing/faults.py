@@ -121,7 +121,7 @@ class Faults:
                 self._killed(driver)
 
     def _seconds(self) -> float:
-        return float(self._chance.choice((0.3, 3.0, 30.0, 120.0)))
+        return float(self._chance.choice((0.3, 3.0, 30.0, 120.0, 120.0)))
 
     def of_log(self, what: str) -> str | None:
         """Whether a write of the log fails, and when."""
@@ -167,6 +167,6 @@ _FAULTS = {
     "spout raises": 5,
     "spout hangs": 4,
     "output raises": 4,
-    "output hangs": 3,
+    "output hangs": 6,
     "source forgets": 2,
 }

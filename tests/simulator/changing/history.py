@@ -66,6 +66,14 @@ class History:
 
     # --- what is told --------------------------------------------------------------------------------------------
 
+    def began(self, shape: Shape) -> None:
+        """A program began: its states are there from now on, though no batch has reached them."""
+        self.known |= {*shape.states}
+        streams = {line.name: line.streams for line in shape.lines}
+        for line in shape.lines:
+            if line.name in shape.states:
+                self.states.setdefault(line.name, State(line, fed={*(line.streams or streams[line.asked])}))
+
     def froze(self, group: Any, txid: int, shape: Shape, given: Given) -> None:
         """A batch is frozen."""
         if (group, txid) in self.batches:

@@ -217,14 +217,18 @@ class Changes:
         self._names = [name for name in NAMES if name not in shape.by_name()]
         self._gone: list[Stream] = []
         self._gone_lines: list[Line] = []
+        self._absent: list[Line] = []
         self._earlier = [shape]
 
-    def change(self, shape: Shape) -> tuple[str, Shape]:
-        """Another program, and how it is another one."""
+    def change(self, shape: Shape, absent: set[str]) -> tuple[str, Shape]:
+        """Another program, and how it is another one. `absent`: states that batches froze without."""
+        self._absent = [line for line in self._gone_lines if line.name in absent and line.name not in shape.states]
         for _ in range(20):
             what = self._chance.choices(list(_CHANGES), _WEIGHTS)[0]
             if self._gone and self._chance.random() < 0.5:
                 what = "stream put back"
+            elif self._absent and self._chance.random() < 0.5:
+                what = "line put back"
             changed = _CHANGES[what](self, shape)
             if changed is not None:
                 if what != "rolled back" and self._chance.random() < 0.6:
@@ -347,7 +351,8 @@ class Changes:
         """Of a state, with those that ask it."""
         if not shape.lines:
             return None
-        gone = self._chance.choice(shape.lines)
+        states = [line for line in shape.lines if line.name in shape.states]
+        gone = self._chance.choice(states or shape.lines if self._chance.random() < 0.5 else shape.lines)
         self._gone_lines.append(gone)
         return replace(shape, lines=tuple(line for line in shape.lines if line is not gone))
 
@@ -356,7 +361,7 @@ class Changes:
         able = [line for line in self._gone_lines if line.name not in names]
         if not able:
             return None
-        line = self._chance.choice(able)
+        line = self._chance.choice(self._absent or able)
         self._gone_lines.remove(line)
         return replace(shape, lines=(*shape.lines, line))
 
@@ -408,7 +413,7 @@ _CHANGES: dict[str, Any] = {
     "rolled back": Changes._rolled_back,
     "stream moved": Changes._moved,
 }
-_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 3, 3, 2, 8, 4)
+_WEIGHTS = (3, 3, 8, 6, 5, 4, 2, 8, 2, 1, 3, 6, 3, 2, 8, 4)
 
 
 def groups_of(shape: Shape) -> Iterator[frozenset[str]]:

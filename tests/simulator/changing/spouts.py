@@ -30,6 +30,8 @@ class Source:
         self.trouble: list[str | float] = []
         """What the next calls meet: "raises", or seconds for which they hang."""
         self.away = 0.0
+        self.slow = 0.0
+        """Seconds that the read of a page takes."""
 
     def numbers(self) -> dict[int, str]:
         """Everything that there ever was: each number's word."""
@@ -48,8 +50,14 @@ class Source:
         for name in self.partitions:
             self.kept[name] = self.chance.randint(self.kept[name], self.shown[name])
 
+    def listed(self) -> list[str]:
+        """The partitions that are there just now."""
+        return [partition for partition in self.partitions if self.chance.random() >= self.away]
+
     def page(self, partition: str, position: Any) -> tuple[list[Row], int | None]:
         """The rows after a position and the position behind them; None where there is nothing to read."""
+        if self.slow:
+            Worlds.now.scheduler.sleep(self.slow)
         start = max(int(position or 0), self.kept[partition])
         shown = self.shown[partition]
         if start >= shown:
@@ -65,7 +73,7 @@ class Source:
             trouble = self.trouble.pop()
             if trouble == "raises":
                 raise SourceError(f"{self.name}: {what} raised")
-            world.scheduler.wait(lambda: False, trouble)
+            world.scheduler.sleep(trouble)
 
 
 class _Paged:
@@ -90,7 +98,7 @@ class _Paged:
     def close(self) -> None: ...
 
     def getPartitions(self) -> Sequence[str]:
-        return list(self._source.partitions)
+        return self._source.listed()
 
     def _rows(self, rows: list[Row]) -> list[Any]:
         return [(*row, 0) for row in rows] if self._wide else rows
@@ -135,7 +143,7 @@ def _polling(name: str, wide: bool) -> PollingSpout:
     def partitions() -> dict[str, Any]:
         source = paged._source
         source.called("plan")
-        return {partition: _fetching(paged, partition) for partition in source.partitions}
+        return {partition: _fetching(paged, partition) for partition in source.listed()}
 
     return PollingSpout(paged.outputFields, partitions, maxRows=4)
 

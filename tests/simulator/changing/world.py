@@ -13,7 +13,7 @@ from tests.simulator.changing.driver import Driver
 from tests.simulator.changing.faults import NEVER, Faults
 from tests.simulator.changing.history import History
 from tests.simulator.changing.logs import LogNetwork, LogServer
-from tests.simulator.changing.programs import Changes, Shape
+from tests.simulator.changing.programs import Changes, Shape, groups_of
 from tests.simulator.changing.readers import Readers
 from tests.simulator.changing.spouts import sources_of
 from tests.simulator.fake_log import LogDisk
@@ -69,7 +69,9 @@ class World:
         for source in self.sources.values():
             if chance.random() < 0.6:  # the rest comes later
                 source.shown = {p: chance.randint(0, shown) for p, shown in source.shown.items()}
-                self.scheduler.after(chance.choice((0.05, 0.5)), source.show_all)
+                self.scheduler.after(chance.choice((0.05, 0.5, 3.0)), source.show_all)
+            if self.settings.messageTimeoutSecs > 1 and chance.random() < 0.2:
+                source.slow = 0.6  # so that one plan reads no more than a page or two
         self.shape = programs.first(chance, list(self.sources))
         """The program of the next start."""
         self._changes = Changes(chance, self.shape, list(self.sources))
@@ -111,7 +113,7 @@ class World:
             True,
             maxSpoutPending=chance.randint(1, 3),
             maxAttempts=chance.choice((2, 3, 6)),
-            messageTimeoutSecs=chance.choice((0.5, 10.0)),
+            messageTimeoutSecs=chance.choice((0.5, 10.0, 100.0)),
             commitRetrySecs=chance.choice((None, 0.5, 5.0)),
             keepBatches=chance.choice((0, 3, 1000, 1000)),
             rewindBytes=chance.choice((8, 400, 2 << 30, 2 << 30)),
@@ -186,6 +188,8 @@ class World:
         self.scheduler.point(place)
         driver = next((d for d in self.drivers if d.process is self.scheduler.current), None)
         if driver is not None:
+            if place == "start.state.born" and driver.life == self.lives:
+                self.history.known |= {*driver.shape.states}  # it may die before it is done
             self.faults.reached(place, driver)
 
     # --- drivers -----------------------------------------------------------------------------------------------------
@@ -233,7 +237,7 @@ class World:
         elif what < 0.18:
             self._operate(self._reset)
         else:
-            kind, self.shape = self._changes.change(self.shape)
+            kind, self.shape = self._changes.change(self.shape, self.history.absent)
             self.say("change: %s", kind)
             self.result.faults[kind] += 1
             self._start_driver()
@@ -241,7 +245,8 @@ class World:
     def accepted(self, driver: Driver) -> None:
         """A driver began."""
         self._accepted.append(driver.shape)
-        self.history.known |= {*driver.shape.states}
+        if not self.taken_over(driver):
+            self.history.began(driver.shape)
         for state in driver.shape.states:
             self._homes_shape[state] = driver.shape
 
@@ -284,6 +289,8 @@ class World:
         """A program was refused: there must be a way out."""
         if any(other.process.alive and not other.ended for other in self.drivers if other is not driver):
             return True  # by a later one, which has changed the program meanwhile
+        if "would see txids again" in str(error) and not driver.shape.states and len([*groups_of(driver.shape)]) == 1:
+            return False  # it may go on with the highest txids that its streams and outputs had
         before = [shape for shape in self._accepted if shape != driver.shape]
         damage = isinstance(error, core.DAMAGE)
         if driver.shape in self._accepted and self._accepted[-1] == driver.shape and not before and not damage:
@@ -363,7 +370,20 @@ class World:
             trouble = self.faults.outputs.pop()
             if trouble == "raises":
                 raise ValueError("the output function raised")
-            self.scheduler.wait(lambda: False, float(trouble))
+            driver.hanging.add(output)
+            self.hang(driver, float(trouble))
+            driver.hanging.remove(output)
+
+    def hang(self, driver: Driver, seconds: float) -> None:
+        """User code does not come back for so long. Whoever watches it may lose patience and stop the program."""
+        if seconds > 10 and self.chance.random() < 0.5:
+            self.scheduler.after(self.chance.choice((0.1, 1.0, 9.0)), partial(self._lose_patience, driver))
+        self.scheduler.sleep(seconds)
+
+    def _lose_patience(self, driver: Driver) -> None:
+        if not self._reading and self._satisfied is None:
+            self.say("%s hangs, and is asked to stop", driver.name)
+            driver.stop()
 
     # --- what users do beside a run ----------------------------------------------------------------------------------
 
