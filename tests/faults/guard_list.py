@@ -1193,14 +1193,6 @@ GUARDS = [
         "tests/runtime/test_new_over_waiting.py -k leaves_the_driver_alone",
     ),
     Guard(
-        "start, what a state missed",
-        "a start that is refused has written a rename, and the former program is refused too",
-        "trident/runtime/begin.py",
-        "        if joined.changed:\n            _check_none_missed",
-        "        if False:\n            _check_none_missed",
-        "tests/runtime/test_new_over_waiting.py -k missed_has_written_nothing",
-    ),
-    Guard(
         "files of another log (snapshots)",
         "a driver that slept through a reset deletes the files that the next log's drivers are about to name",
         "state/trident_state/memory/segments.py",

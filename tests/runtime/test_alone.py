@@ -23,7 +23,7 @@ from trident.compiler.stages import cut
 from trident.runtime import crash
 from trident.runtime.alone import explained
 from trident.runtime.begin import begin
-from trident.runtime.coordinator import History
+from trident.runtime.log import Birth
 from trident.runtime.settings import Settings
 from trident.runtime.sqlite_log import SqliteLog
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
@@ -138,15 +138,16 @@ def a_whole_run(checkpoint: Path, state: Any) -> None:
 def test_a_start_that_was_overtaken_does_not_say_that_the_log_is_an_old_copy(
     tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state, history = RedisMapState.opaque(shared_redis.url), SqliteLog.history
+    state, births, calls = RedisMapState.opaque(shared_redis.url), SqliteLog.births, [0]
 
-    def read_too_early(self: SqliteLog, group: str) -> History:
-        found = history(self, group)
-        monkeypatch.setattr(SqliteLog, "history", history)
-        a_whole_run(tmp_path, state)
-        return found
+    def read_late(self: SqliteLog) -> dict[str, Birth]:
+        """How far the groups came was read before; what is read from here on is of a later moment."""
+        calls[0] += 1
+        if calls[0] == 2:
+            a_whole_run(tmp_path, state)
+        return births(self)
 
-    monkeypatch.setattr(SqliteLog, "history", read_too_early)
+    at("start.log.taken", 1, lambda: monkeypatch.setattr(SqliteLog, "births", read_late))
     with (
         beginning(tmp_path, state) as start,
         pytest.raises(FencedError, match=r"\(epoch 2\).*met: .* stands at txid 1, but .* old copy"),

@@ -127,7 +127,7 @@ def test_a_start_that_is_refused_leaves_the_driver_alone_that_has_what_waits(
         other, words, _ = counting(state, BATCHES)
         words.foreachArrow(hold, name="out")
         words.groupBy("word").persistentAggregate(state, Count(), "n", name="other")
-        with pytest.raises(CodeChangedError, match="this program has 'other'"):
+        with pytest.raises(CodeChangedError, match="this program has state 'other'"):
             start_local(other, name="t", checkpointLocation=tmp_path)
         held.set()
         run.processAllAvailable(timeout=20)
@@ -596,7 +596,7 @@ def test_a_start_that_is_refused_for_what_a_state_missed_has_written_nothing(tmp
     run(program("kept", "missing"), tmp_path)
     rows.append("y")
     run(program("kept"), tmp_path)
-    with pytest.raises(CodeChangedError, match="'missing' stands before batch 2"):
+    with pytest.raises(CodeChangedError, match="stream 'b' fed 'missing' in an earlier program"):
         run(program("kept", "missing", renamed=True), tmp_path)
     rows.append("z")
     assert run(program("kept"), tmp_path, "kept") == [{"x": 1, "y": 1, "z": 1}]

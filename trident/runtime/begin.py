@@ -29,7 +29,6 @@ from trident.runtime.alone import explaining
 from trident.runtime.coordinator import History
 from trident.runtime.crash import reach
 from trident.runtime.events import AttemptRecord
-from trident.runtime.frozen_batches import FrozenBatches
 from trident.runtime.home import LogHome
 from trident.runtime.lives import demand_this_life, of_another_life
 from trident.runtime.log import Birth, TransactionLog
@@ -98,6 +97,8 @@ class _Standing:
     def read(cls, joined: Membership, log: TransactionLog, epoch: int) -> "_Standing":
         there, new = {*log.groups()}, joined.members.founded
         groups = joined.program.groups
+        if any(group.name not in there and group.name not in new for group in groups):
+            raise LogError("another driver changed the log during this start; start again")
         histories = {g.name: log.history(g.name) if g.name in there else History(new[g.name]) for g in groups}
         noted = log.births()
         births = dict[str, Birth]()
@@ -145,8 +146,6 @@ def _begun(
     waiting = standing.waiting(program, log, settings)
     for group in program.groups:
         _check_states(group, stores, histories[group.name], log, standing.noted, settings)
-        if joined.changed:
-            _check_none_missed(group, stores, histories[group.name], births, log, settings)
     if joined.changed:
         log.enroll(lease, joined.members)
         reach("start.enrolled")
@@ -275,25 +274,6 @@ def _check_states(
                 f"stage of batch {furthest}: it is an old copy, or that stage is new in this topology. Restore the "
                 f"newest log, or start the former code once, or {settings.way_out}"
             )
-
-
-def _check_none_missed(
-    group: Group,
-    stores: Mapping[str, Store],
-    history: History,
-    births: Mapping[str, Birth],
-    log: TransactionLog,
-    settings: Settings,
-) -> None:
-    """Refuse states that batches were made without, before the log learns of the new program: healing would find it too
-    late."""
-    frozen = FrozenBatches(log, group.name, settings.folder)
-    for step in group.states:
-        name = step.state.name
-        markers = [g.marker for g in stores[name].report().groups]
-        behind = min(births[name].txid if marker is None else marker for marker in markers)
-        for txid in range(behind + 1, history.committed + 1):
-            frozen.demand_state(txid, name)
 
 
 def _furthest(group: Group, history: History, log: TransactionLog) -> int:

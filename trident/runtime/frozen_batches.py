@@ -44,16 +44,6 @@ class FrozenBatches:
             raise LookupError(f"batch {txid} of group {self.group!r}")
         return None
 
-    def demand_state(self, txid: int, state: str) -> None:
-        """Raise CodeChangedError where the topology that made a batch had no such state."""
-        number = 1
-        while (frozen := self.log.frozen(self.group, txid, number)) is not None:
-            if state in frozen:
-                return
-            number += 1
-        if number > 1:
-            raise missed(state, txid, self.group)
-
     def update(self, txid: int, result: Result) -> Update:
         """What a store is given of it: with the batch's own time where its values pass away."""
         life, (keys, values) = life_of(result), keys_and_values(self.whole(result))
