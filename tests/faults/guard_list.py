@@ -1172,8 +1172,8 @@ GUARDS = [
         "a founding that was interrupted",
         "a state that no batch ever came to is refused for ever as lost",
         "trident/runtime/begin.py",
-        "if birth is None or not birth.founded:\n                    birth = Birth",
-        "if birth is None:\n                    birth = Birth",
+        "birth if birth is not None and (birth.founded or birth == new) else new",
+        "birth if birth is not None else new",
         "tests/runtime/test_founding.py",
     ),
     Guard(

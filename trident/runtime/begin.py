@@ -95,19 +95,17 @@ class _Standing:
 
     @classmethod
     def read(cls, joined: Membership, log: TransactionLog, epoch: int) -> "_Standing":
-        there, new = {*log.groups()}, joined.members.founded
+        there, begin_after = {*log.groups()}, joined.members.founded
         groups = joined.program.groups
-        if any(group.name not in there and group.name not in new for group in groups):
+        if any(group.name not in there and group.name not in begin_after for group in groups):
             raise LogError("another driver changed the log during this start; start again")
-        histories = {g.name: log.history(g.name) if g.name in there else History(new[g.name]) for g in groups}
+        histories = {g.name: log.history(g.name) if g.name in there else History(begin_after[g.name]) for g in groups}
         noted = log.births()
         births = dict[str, Birth]()
         for group in groups:
             for name in (step.state.name for step in group.states):
-                birth = noted.get(name)
-                if birth is None or not birth.founded:
-                    birth = Birth(group.name, histories[group.name].last_frozen, epoch)
-                births[name] = birth
+                birth, new = noted.get(name), Birth(group.name, histories[group.name].last_frozen, epoch)
+                births[name] = birth if birth is not None and (birth.founded or birth == new) else new
         return cls(histories, noted, births)
 
     def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
@@ -302,7 +300,7 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
     """Found the states that are not there yet, and take all of them."""
     new = [name for name in stores if not births[name].founded]
     for name, store in stores.items():
-        if name in new:
+        if births[name].epoch == lease.epoch:  # else the founding of an earlier driver goes on
             log.born(lease, name, births[name])
             reach("start.state.born")
         report = store.report()
