@@ -503,8 +503,8 @@ class World:
                 source.trouble.clear()
         if self.scheduler.now > self._finished_at + _LONG:
             raise Stuck(f"{self.missing} were never read, {self.history.waiting} wait")
-        if self._to_change and not self._way:
-            self._let_end(lambda driver: True)
+        if (self._to_change and not self._way) or (self._way == "former" and not self.history.waiting):
+            self._let_end(lambda driver: True)  # it has committed what waited: the next program may come
         self._let_end(lambda driver: driver.shape != self.shape)  # a zombie that woke up when no other one could start
         if self._to_change or self._way or self.history.waiting or self.missing:
             return
