@@ -25,13 +25,20 @@ _AT_ONCE = 20
 
 @dataclass(frozen=True)
 class Fault:
-    """What is broken: where (file, text), and what stands there then. `of`: what happens where it shows."""
+    """What is broken: where (file, text), and what stands there then. `of`: what happens where it shows. `also`: a
+    second place, where another check would catch what the first one lets through."""
 
     of: str
     name: str
     file: str
     text: str
     instead: str
+    also: tuple[str, str, str] | None = None
+
+    @property
+    def places(self) -> list[tuple[str, str, str]]:
+        """File, text, and what stands there then."""
+        return [(self.file, self.text, self.instead), *([self.also] if self.also else [])]
 
 
 FAULTS = [
@@ -68,8 +75,8 @@ FAULTS = [
         "split",
         "two groups that part go on with the same txids",
         "trident/runtime/membership.py",
-        "if name in reached and name not in found.values()]",
-        "if name in reached]",
+        "if name in reached and name not in found.values()\n",
+        "if name in reached\n",
     ),
     Fault(
         "split",
@@ -82,25 +89,30 @@ FAULTS = [
         "removed",
         "a group that is gone may wait for ever",
         "trident/runtime/begin.py",
-        "    _demand_groups_known(program, log)\n    waiting",
-        "    waiting",
+        "        _demand_groups_known(program, log)\n        founded",
+        "        founded",
     ),
     Fault(
         "put back",
         "a stream that is away loses its position",
-        "trident/runtime/membership.py",
-        "replace(stream, active=False) for",
-        "replace(stream, active=False, position=None) for",
+        "trident/runtime/stream_records.py",
+        "replace(stream, active=False, feeds=(),",
+        "replace(stream, active=False, position=None, feeds=(),",
     ),
     Fault(
         "put back",
         "a state that missed batches goes on after them",
-        "trident/runtime/committer.py",
-        "        if found is not None:\n            return found\n        raise CodeChangedError(",
-        "        if found is None:\n"
-        "            outputs = [output for stage in self.group.stages for output in stage.frozen]\n"
-        "            found = next(output for output in outputs if output.name == state).schema.empty_table()\n"
-        "        if found is not None:\n            return found\n        raise CodeChangedError(",
+        "trident/runtime/stream_records.py",
+        "    if missed:\n",
+        "    if False:\n",
+        (
+            "trident/runtime/committer.py",
+            "        if found is not None:\n            return found\n        raise missed(",
+            "        if found is None:\n"
+            "            outputs = [output for stage in self.group.stages for output in stage.frozen]\n"
+            "            found = next(output for output in outputs if output.name == state).schema.empty_table()\n"
+            "        if found is not None:\n            return found\n        raise missed(",
+        ),
     ),
     Fault(
         "lines swapped",
@@ -113,8 +125,8 @@ FAULTS = [
         "another schema",
         "what waits may have other fields",
         "trident/runtime/program_check.py",
-        "(part.stage, part.schema, part.shape) == (other.stage, other.schema, other.shape)",
-        "part.stage == other.stage",
+        "alike[part.stage, part.schema, part.shape, frozenset",
+        "alike[part.stage, '', '', frozenset",
     ),
     Fault(
         "drop",
@@ -173,7 +185,7 @@ FAULTS = [
         "",
     ),
     Fault(
-        "killed",
+        "restart",
         "a batch that was found frozen is handed over as for the first time",
         "trident/runtime/sinks.py",
         "attempt = count if known == txid else int(txid <= self._found)",
@@ -185,37 +197,31 @@ FAULTS = [
 def main(begins: str) -> int:
     asked = [fault for fault in FAULTS if fault.name.startswith(begins)]
     print("| what happens | planted fault | found after schedules | what the first one said |\n|---|---|---|---|")
-    lost = False
+    lost = not asked
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for name in COPIED:
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
         for fault in asked:
-            path = copy / fault.file
-            whole = path.read_text()
-            if whole.count(fault.text) != 1:
-                print(
-                    f"| {fault.of} | {fault.name} | the text stands {whole.count(fault.text)} times in {fault.file} | |"
-                )
-                lost = True
-                continue
-            broken = whole.replace(fault.text, fault.instead)
-            found = _looked(copy, path, whole, broken)
+            stale = [file for file, text, _ in fault.places if (ROOT / file).read_text().count(text) != 1]
+            found = (f"its text is not in {stale[0]}", "") if stale else _looked(copy, fault)
             lost = lost or not found[0].isdigit()
             print(f"| {fault.of} | {fault.name} | {found[0]} | {found[1]} |", flush=True)
     return int(lost)
 
 
-def _looked(copy: Path, path: Path, whole: str, broken: str) -> tuple[str, str]:
+def _looked(copy: Path, fault: Fault) -> tuple[str, str]:
     """How many schedules it took, and the first wrong one's text. Schedules that are wrong without the fault too do not
     count."""
     first = 0
     while True:
-        path.write_text(broken)
-        number, text = _in_process(copy, first, MOST)
-        path.write_text(whole)
+        for file, text, instead in fault.places:
+            (copy / file).write_text((ROOT / file).read_text().replace(text, instead))
+        number, told = _in_process(copy, first, MOST)
+        for file, *_ in fault.places:
+            shutil.copyfile(ROOT / file, copy / file)
         if not number.isdigit() or not _in_process(copy, int(number) - 1, int(number))[0].isdigit():
-            return number, text
+            return number, told
         first = int(number)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulator import fake_log, records
+from tests.simulator import fake_log, planted, records
 from tests.simulator.families import EVERY, machine, world_of
 from tests.simulator.fleet import some
 from tests.support.soak import Soak
@@ -160,3 +160,13 @@ def test_a_library_without_one_of_its_guards_is_found_out(broken: Break, monkeyp
         if some(range(first, first + 20)).wrong:
             return
     pytest.fail(f"3,000 schedules did not notice: {broken.__doc__}")
+
+
+def test_the_planted_faults_have_their_places_in_the_sources() -> None:
+    stale = [
+        f"{fault.name}: {file}"
+        for fault in planted.FAULTS
+        for file, text, _ in fault.places
+        if (ROOT / file).read_text().count(text) != 1
+    ]
+    assert not stale

@@ -86,7 +86,9 @@ class Faults:
             case "network":
                 world.network.fault = self._chance.choice(("refused", "cut", "cut", "late", "error"))
             case "log's network":
-                world.log_network.fault = self._chance.choice(("refused", "cut", "late", "late", "late", "twice"))
+                world.log_network.fault = self._chance.choice(
+                    ("refused", "cut", "late", "late", "twice", "twice", "twice")
+                )
             case "log's server killed":
                 world.down(world.log_server, 0)
             case "server killed":

@@ -131,6 +131,9 @@ class History:
                 f"state {line.name!r} takes batch {txid} of group {group!r}, and batch {state.missed} of its streams "
                 f"it never got"
             )
+        if not state.after:
+            # A state that a server lost before its first batch may begin as something else: it held nothing.
+            state.line = line
         if state.line.how != line.how or state.line.kind != line.kind:
             raise Wrong(f"state {line.name!r} goes on as {line.how}, and began as {state.line.how}")
         state.fed |= fed
@@ -189,6 +192,11 @@ class History:
     def waiting(self) -> list[tuple[Any, int]]:
         """The batches that are frozen and not committed."""
         return [key for key, batch in self.batches.items() if not batch.committed]
+
+    @property
+    def lacking(self) -> set[str]:
+        """The states that missed a batch."""
+        return {name for name, state in self.states.items() if state.missed is not None}
 
     def demand(self, state: str, found: Values, txid: int | None, who: str) -> None:
         """A read as of a txid, or (None) of what the last batch left."""

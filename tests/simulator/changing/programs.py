@@ -217,17 +217,17 @@ class Changes:
         self._names = [name for name in NAMES if name not in shape.by_name()]
         self._gone: list[Stream] = []
         self._gone_lines: list[Line] = []
-        self._absent: list[Line] = []
+        self._lacking = set[str]()
         self._earlier = [shape]
 
-    def change(self, shape: Shape, absent: set[str]) -> tuple[str, Shape]:
-        """Another program, and how it is another one. `absent`: states that batches froze without."""
-        self._absent = [line for line in self._gone_lines if line.name in absent and line.name not in shape.states]
+    def change(self, shape: Shape, lacking: set[str]) -> tuple[str, Shape]:
+        """Another program, and how it is another one. `lacking`: states that missed a batch."""
+        self._lacking = lacking & {line.name for line in self._gone_lines} - {*shape.states}
         for _ in range(20):
             what = self._chance.choices(list(_CHANGES), _WEIGHTS)[0]
             if self._gone and self._chance.random() < 0.5:
                 what = "stream put back"
-            elif self._absent and self._chance.random() < 0.5:
+            elif self._lacking and self._chance.random() < 0.8:
                 what = "line put back"
             changed = _CHANGES[what](self, shape)
             if changed is not None:
@@ -361,7 +361,7 @@ class Changes:
         able = [line for line in self._gone_lines if line.name not in names]
         if not able:
             return None
-        line = self._chance.choice(self._absent or able)
+        line = self._chance.choice([line for line in able if line.name in self._lacking] or able)
         self._gone_lines.remove(line)
         return replace(shape, lines=(*shape.lines, line))
 

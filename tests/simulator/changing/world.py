@@ -237,7 +237,7 @@ class World:
         elif what < 0.18:
             self._operate(self._reset)
         else:
-            kind, self.shape = self._changes.change(self.shape, self.history.absent)
+            kind, self.shape = self._changes.change(self.shape, self.history.lacking)
             self.say("change: %s", kind)
             self.result.faults[kind] += 1
             self._start_driver()
