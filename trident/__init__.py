@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         TumblingEventTimeWindow,
     )
     from trident.output import publishedFiles, readParquet
-    from trident.runtime.registry import active
+    from trident.runtime.running import active
     from trident.stream import GroupedStream, Stream, TridentState, WindowedStream
     from trident.stream.assembly import Assembly, FirstN
     from trident.stream.verb import verb
@@ -89,7 +89,7 @@ _HOMES = {
     "SlidingEventTimeWindow": "trident.operations.windows",
     "SessionWindow": "trident.operations.windows",
     "DeadLetter": "trident.operations.poison",
-    "active": "trident.runtime.registry",
+    "active": "trident.runtime.running",
     "publishedFiles": "trident.output",
     "readParquet": "trident.output",
     "verb": "trident.stream.verb",

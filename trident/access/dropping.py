@@ -72,7 +72,7 @@ def dropState(
     check_name("topology", topology)
     check_name("state", state)
     place = read_place(checkpointLocation, log, url, prefix, factory)
-    if any(running.name == topology for running in registry.active()):
+    if any(running.name == topology for running in registry.running_here()):
         raise TopologyActiveError(f"topology {topology!r} is active in this process; stop it before you drop a state")
     if checkpointLocation is None and log is None:
         _drop_without_log(place, topology, state, force)

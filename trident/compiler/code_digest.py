@@ -67,7 +67,7 @@ def traits(value: Any) -> Iterator[tuple[str, str]]:
             yield from traits(value.__func__)
             yield from _attribute_traits(value.__self__)
         case FunctionType():
-            yield "name", digest((value.__module__, value.__qualname__))
+            yield "name", digest(_module_and_name(value))
             yield "code", digest(value.__code__)
             yield from ((f"{name}, which it closes over", digest(cell)) for name, cell in _cells(value).items())
             yield from ((f"the default of {name}", digest(each)) for name, each in _defaults(value).items())
@@ -138,7 +138,7 @@ class _Reader:
         match value:
             case FunctionType():
                 parts = (value.__code__, _cells(value), _defaults(value), vars(value))
-                return [value.__module__, value.__qualname__, *map(self.read, parts)]
+                return [*_module_and_name(value), *map(self.read, parts)]
             case MethodType():
                 return [self.read(value.__func__), _qualified(type(value.__self__)), self._attributes(value.__self__)]
             case functools.partial():
@@ -148,7 +148,7 @@ class _Reader:
             case _ if (name := _name(value)) is not None:  # built in, or made by a library: str.split, numpy.add
                 within = getattr(value, "__self__", getattr(value, "__objclass__", None))
                 inside = (within, getattr(value, "__wrapped__", None))
-                return [str(getattr(value, "__module__", "")), name, *map(self.read, inside)]
+                return [_module_and_name(value)[0], name, *map(self.read, inside)]
             case _ if _works(value):
                 return [self.read(type(value)), self._attributes(value)]
             case _ if type(value).__name__ == "Column" and _of_spark(value):
@@ -240,4 +240,12 @@ def _defaults(function: FunctionType) -> dict[str, Any]:
 
 
 def _qualified(each: type) -> str:
-    return f"{each.__module__}.{each.__qualname__}"
+    return ".".join(_module_and_name(each))
+
+
+def _module_and_name(value: Any) -> tuple[str, str]:
+    """Return the package of what belongs to this library instead of its module, which another version may move."""
+    module = str(getattr(value, "__module__", ""))
+    package = module.partition(".")[0]
+    ours = package in ("trident", "trident_state", "trident_spouts")
+    return package if ours else module, getattr(value, "__qualname__", "")

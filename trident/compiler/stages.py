@@ -1,7 +1,6 @@
 """Cuts a topology into what runs: batch groups, and in each group the stages between state steps."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -37,12 +36,10 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
-
-if TYPE_CHECKING:
-    from trident.topology import TridentTopology
+from trident.plan.topology_plan import TopologyPlan
 
 
-def cut(topology: "TridentTopology") -> Program:
+def cut(topology: TopologyPlan) -> Program:
     """The program of a whole topology."""
     return cut_nodes(topology.sinks, topology.requests)
 

@@ -6,10 +6,10 @@ Only the content of states is promised. What peek, a filter or a function does o
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from trident.base.errors import GuaranteeError
 from trident.plan.nodes import Node, SpoutSource, StateWriter, WindowUpdate, WriteParquet, walk
+from trident.plan.topology_plan import TopologyPlan
 from trident_spouts.executor import SpoutKind
 from trident_state.store import StateKind
 
@@ -59,13 +59,6 @@ class Guarantee:
         return self.promise.value + (f", {self.condition}" if self.condition else "")
 
 
-class HasSinks(Protocol):
-    """A topology, as far as it matters here."""
-
-    @property
-    def sinks(self) -> tuple[Node, ...]: ...
-
-
 def guarantee_of(node: StateWriter) -> Guarantee:
     """The guarantee of the state that this step updates."""
     spouts = tuple((each.stream, each.spout.kind) for each in walk(node) if isinstance(each, SpoutSource))
@@ -94,7 +87,7 @@ def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
     return tuple(guarantee_of(node) for node in walk(*roots) if isinstance(node, StateWriter))
 
 
-def demand_exactly_once(topology: HasSinks) -> None:
+def demand_exactly_once(topology: TopologyPlan) -> None:
     """Refuse a topology in which a state is promised less than exactly-once; the error names each and the way out."""
     weak = [guarantee for guarantee in guarantees(topology.sinks) if not guarantee.exactlyOnce]
     for node in walk(*topology.sinks):

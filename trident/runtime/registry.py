@@ -4,28 +4,41 @@ import atexit
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from trident.base.errors import TopologyActiveError
 from trident.runtime.threads import await_left_behind
 
-if TYPE_CHECKING:
-    from trident.runtime.running import RunningTopology
-
 _lock = threading.Lock()
-_running: "dict[str, RunningTopology | None]" = {}
+_running: "dict[str, Running | None]" = {}
 _PATIENCE = 20.0
 """Seconds that an interpreter which ends waits for its topologies, for all together."""
 _LAST_PATIENCE = 5.0
 """Seconds that it then waits for threads whose jobs are being cancelled."""
 
 
-def active() -> "list[RunningTopology]":
-    """The running topologies of this process.
+class Running(Protocol):
+    """A running topology, as the end of its process sees it."""
 
-    >>> active()
-    []
-    """
+    @property
+    def name(self) -> str:
+        """The topology's name."""
+
+    def stop(self) -> None:
+        """Stop, and return when the run has ended."""
+
+    def stop_soon(self) -> None:
+        """Ask the run to stop, and return at once."""
+
+    def wait_ended(self, timeout: float | None) -> bool:
+        """Wait until the run has ended, for `timeout` seconds at most; tell whether it did."""
+
+    def leave_to_parent(self) -> None:
+        """Forget the run in a forked child: its threads run in the parent only."""
+
+
+def running_here() -> "list[Running]":
+    """Return the running topologies of this process."""
     with _lock:
         return [running for running in _running.values() if running is not None]
 
@@ -47,13 +60,13 @@ def reserve(name: str, replace: bool) -> None:
     reserve(name, False)
 
 
-def enter(name: str, running: "RunningTopology") -> None:
+def enter(name: str, running: "Running") -> None:
     """The start that reserved the name has succeeded."""
     with _lock:
         _running[name] = running
 
 
-def release(name: str, running: "RunningTopology | None") -> None:
+def release(name: str, running: "Running | None") -> None:
     """The name is free again; only its holder can free it."""
     with _lock:
         if name in _running and _running[name] is running:
@@ -64,12 +77,12 @@ def _at_exit() -> None:
     """A program that ends stops its topologies, else it ends in the middle of a batch (and loses nothing either).
 
     Also after an earlier stop: the work that it cancelled may not have ended yet."""
-    last = active()
+    last = running_here()
     for running in last:
-        running._ask_to_stop()
+        running.stop_soon()
     until = time.monotonic() + _PATIENCE
     for running in last:
-        running._ended.wait(max(0.0, until - time.monotonic()))
+        running.wait_ended(max(0.0, until - time.monotonic()))
     await_left_behind(_LAST_PATIENCE)
 
 
@@ -79,7 +92,7 @@ def _after_fork() -> None:
     _lock = threading.Lock()
     for running in _running.values():
         if running is not None:
-            running._leave_to_parent()
+            running.leave_to_parent()
     _running.clear()
 
 

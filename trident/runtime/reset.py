@@ -23,6 +23,7 @@ from trident.base.names import did_you_mean
 from trident.base.step import user_level
 from trident.compiler.program import Program
 from trident.compiler.stages import cut
+from trident.plan.topology_plan import TopologyPlan
 from trident.runtime import options, registry
 from trident.runtime.home import NoHome
 from trident.runtime.log import TransactionLog
@@ -33,14 +34,13 @@ from trident_state.store import StateIdentity, Store
 
 if TYPE_CHECKING:
     from trident.log import RedisLog
-    from trident.topology import TridentTopology
 
 
 logger = logging.getLogger(__name__)
 
 
 def reset(
-    topology: "TridentTopology",
+    topology: TopologyPlan,
     name: str,
     checkpointLocation: str | Path | None = None,
     log: "RedisLog | None" = None,
@@ -52,7 +52,7 @@ def reset(
     Raises TopologyActiveError while it runs in this process, LogError where states stand and no log is at that place
     or not theirs (unless `force`), StateOwnedError where another topology's state stands; nothing is touched then.
     """
-    if any(running.name == name for running in registry.active()):
+    if any(running.name == name for running in registry.running_here()):
         raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
     if checkpointLocation is None and log is None:
         raise TopologyError("reset needs the place of the log: say checkpointLocation= or log= as start was told")

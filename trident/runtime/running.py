@@ -7,11 +7,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trident.base.errors import FencedError, StateError, TridentError
 from trident.compiler.program import Program
 from trident.drpc.local import LocalDRPC
+from trident.plan.topology_plan import TopologyPlan
 from trident.runtime import events as on
 from trident.runtime import registry
 from trident.runtime.commits import RunCommits
@@ -26,10 +27,6 @@ from trident.runtime.threads import Threads
 from trident.runtime.trace import Trace
 from trident.runtime.watch import Watch
 from trident_state.store import Store
-
-if TYPE_CHECKING:
-    from trident.topology import TridentTopology
-
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +44,7 @@ class RunningTopology:
     Meaning: ``pyspark.sql.streaming.StreamingQuery``.
     """
 
-    def __init__(self, topology: "TridentTopology", program: Program, name: str, id: str) -> None:
+    def __init__(self, topology: TopologyPlan, program: Program, name: str, id: str) -> None:
         self._topology = topology
         self._program = program
         self.name = name
@@ -173,16 +170,22 @@ class RunningTopology:
         is told to cancel its jobs. What has not come back then is left behind and named in the Python log. It cannot
         write any more: what it gives reaches nobody, and the log is no longer its driver's.
         """
-        self._ask_to_stop()
+        self.stop_soon()
         if not self._in_own_thread() and not self._ended.wait(STOP_SECONDS):
             logger.warning("topology %r does not end in %g s; it is left behind", self.name, STOP_SECONDS)
 
-    def _ask_to_stop(self) -> None:
+    def stop_soon(self) -> None:
+        """Ask the run to stop, and return at once."""
         for run in self._runs.values():
             run.post(on.StopAsked())
 
-    def _leave_to_parent(self) -> None:
-        """In a forked child: nothing of this runs here. New events, because a lock may have been held just then."""
+    def wait_ended(self, timeout: float | None) -> bool:
+        """Wait until the run has ended, for `timeout` seconds at most; tell whether it did."""
+        return self._ended.wait(timeout)
+
+    def leave_to_parent(self) -> None:
+        """Forget the run in a forked child: its threads run in the parent only."""
+        # New events, because the parent may have held their locks at the fork.
         for run in self._runs.values():
             run.done = _set_event()
         self._ended, self._forked = _set_event(), True
@@ -292,6 +295,15 @@ class RunningTopology:
             finally:
                 registry.release(self.name, self)  # before anybody hears of the end, and starts the next one
                 self._ended.set()
+
+
+def active() -> list[RunningTopology]:
+    """Return the running topologies of this process.
+
+    >>> active()
+    []
+    """
+    return [run for run in registry.running_here() if isinstance(run, RunningTopology)]
 
 
 def _set_event() -> threading.Event:

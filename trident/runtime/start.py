@@ -25,6 +25,7 @@ from trident.compiler.states.queries import Reads, compile_query
 from trident.drpc.local import LocalDRPC
 from trident.plan.guarantee import demand_exactly_once
 from trident.plan.nodes import StateQuery, WriteParquet
+from trident.plan.topology_plan import TopologyPlan
 from trident.runtime import events as on
 from trident.runtime import registry
 from trident.runtime.alone import explaining
@@ -56,14 +57,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from trident.log import RedisLog
-    from trident.topology import TridentTopology
 
 LOG_FILE = "log.sqlite"
 FORMER_SCRATCH = "scratch"
 """Version 0.1.0 left it."""
 
 
-def start(topology: "TridentTopology", spark: "SparkSession | None" = None, **options: Any) -> RunningTopology:
+def start(topology: TopologyPlan, spark: "SparkSession | None" = None, **options: Any) -> RunningTopology:
     """Start a topology on Spark. The options are those of ``TridentTopology.start``."""
 
     def engine(settings: Settings) -> Engine:
@@ -77,7 +77,7 @@ def start(topology: "TridentTopology", spark: "SparkSession | None" = None, **op
 
 def start_on(
     engine_of: Callable[[Settings], Engine],
-    topology: "TridentTopology",
+    topology: TopologyPlan,
     *,
     name: str = "topology",
     checkpointLocation: str | Path | None = None,
@@ -133,7 +133,7 @@ def start_on(
 
 
 def _start(
-    topology: "TridentTopology", program: Program, settings: Settings, engine_of: Callable[[Settings], Engine]
+    topology: TopologyPlan, program: Program, settings: Settings, engine_of: Callable[[Settings], Engine]
 ) -> RunningTopology:
     """Everything that must be closed again if a later step fails is put on `undo`."""
     with contextlib.ExitStack() as undo:

@@ -1,16 +1,14 @@
 """A topology with no JVM: the same runtime, log and states, with the driver-side engine in Spark's place."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trident.compiler.local.engine import ArrowEngine
+from trident.plan.topology_plan import TopologyPlan
 from trident.runtime.running import RunningTopology
 from trident.runtime.start import start_on
 
-if TYPE_CHECKING:
-    from trident.topology import TridentTopology
 
-
-def start_local(topology: "TridentTopology", **options: Any) -> RunningTopology:
+def start_local(topology: TopologyPlan, **options: Any) -> RunningTopology:
     """Start a topology for a test, in this process and without Spark. The options are those of `start`.
 
     Operations that only Spark can run (``expr``, a Column, ``transform``) are refused with MissingSessionError.
