@@ -11,8 +11,8 @@ from trident import Count, DeadLetter, FailedException, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError
 from trident.runtime import events as on
-from trident.runtime.coordinator import Coordinator, History, Rules, Status
-from trident.runtime.events import AttemptRecord
+from trident.runtime.coordinator import Coordinator, Rules, Status
+from trident.runtime.history import AttemptRecord, History
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

@@ -14,9 +14,8 @@ import pytest
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogError
 from trident.compiler.engine import FrozenFile, FrozenFiles
-from trident.runtime.coordinator import History
-from trident.runtime.events import AttemptRecord
 from trident.runtime.frozen import FrozenOutput, freeze, thaw
+from trident.runtime.history import AttemptRecord, History
 from trident.runtime.log import BatchRecord, Birth, LogReading, Members, StreamRecord, TransactionLog
 
 TABLE = pa.table({"word": ["a", "b"], "count": pa.array([1, 2], pa.int64())})

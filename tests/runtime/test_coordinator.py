@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, FencedError, StateUnavailableError
 from trident.runtime import events as on
-from trident.runtime.coordinator import Coordinator, History, Rules, Status
-from trident.runtime.events import AttemptRecord
+from trident.runtime.coordinator import Coordinator, Rules, Status
+from trident.runtime.history import AttemptRecord, History
 
 EPOCH = 7
 

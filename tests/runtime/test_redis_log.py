@@ -20,8 +20,8 @@ from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
 from trident.log import RedisLog
 from trident.runtime import redis_log
-from trident.runtime.events import AttemptRecord
 from trident.runtime.frozen import freeze, thaw
+from trident.runtime.history import AttemptRecord
 from trident.runtime.log import Birth, LogReading
 from trident.runtime.log_server import WRITE
 from trident.runtime.redis_log import RedisTransactionLog

@@ -8,9 +8,8 @@ from typing import Any
 from tests.simulator.scheduler import Scheduler
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
-from trident.runtime.coordinator import History
-from trident.runtime.events import AttemptRecord, Positions
 from trident.runtime.frozen import FrozenOutput
+from trident.runtime.history import AttemptRecord, History, Positions
 from trident.runtime.log import BatchRecord, Birth, Members
 
 Outputs = dict[str, FrozenOutput]

@@ -12,8 +12,8 @@ from tests.simulator.fake_log import FakeLog, LogDisk
 from tests.simulator.scheduler import Scheduler
 from trident.base.attempt import Lease
 from trident.base.errors import TridentError
-from trident.runtime.events import AttemptRecord
 from trident.runtime.frozen import freeze
+from trident.runtime.history import AttemptRecord
 from trident.runtime.log import BatchRecord, Birth, Members, StreamRecord
 from trident.runtime.sqlite_log import SqliteLog
 

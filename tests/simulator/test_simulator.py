@@ -15,7 +15,8 @@ from tests.simulator.families import EVERY, machine, world_of
 from tests.simulator.fleet import some
 from tests.support.soak import Soak
 from trident.runtime import committer, coordinator, trimming
-from trident.runtime.coordinator import Coordinator, History, Status
+from trident.runtime.coordinator import Coordinator, Status
+from trident.runtime.history import History
 
 ROOT = Path(__file__).parents[2]
 MILLION = 1_000_000

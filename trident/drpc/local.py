@@ -25,8 +25,8 @@ from trident.drpc.arguments import Arguments
 from trident.drpc.combining import Audience, Combining, Late
 from trident.drpc.result import DRPCResult
 from trident.plan.nodes import HeldState, StaticState, walk
+from trident.plan.sites import sites_in
 from trident.runtime.reading import Commits, Snapshot, consistently
-from trident.runtime.user_code import sites_in
 from trident.runtime.watched_calls import Subject, place_in
 from trident_state.store import StateKind
 

@@ -9,8 +9,7 @@ from trident.base.attempt import Lease, TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident.compiler.program import Group
 from trident.plan.nodes import Node
-from trident.runtime.coordinator import History
-from trident.runtime.events import AttemptRecord, BatchPlan
+from trident.runtime.history import AttemptRecord, BatchPlan, History
 from trident.runtime.log import TransactionLog
 from trident_spouts.executor import Emission, Metadata, SpoutKind
 

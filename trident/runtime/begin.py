@@ -26,9 +26,8 @@ from trident.base.errors import (
 from trident.compiler.program import Group, Program
 from trident.plan.nodes import StateWriter
 from trident.runtime.alone import explaining
-from trident.runtime.coordinator import History
 from trident.runtime.crash import reach
-from trident.runtime.events import AttemptRecord
+from trident.runtime.history import AttemptRecord, History
 from trident.runtime.home import LogHome
 from trident.runtime.lives import demand_this_life, of_another_life
 from trident.runtime.log import Birth, TransactionLog

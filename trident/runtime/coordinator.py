@@ -14,14 +14,15 @@ and stale failures closed.
 """
 
 import enum
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, TridentError
 from trident.runtime import events as on
-from trident.runtime.events import Action, AttemptRecord, BatchPlan, Event, Positions, positions_after
+from trident.runtime.events import Action, Event
+from trident.runtime.history import BatchPlan, History, Positions, positions_after
 
 
 class Status(enum.Enum):
@@ -64,26 +65,6 @@ class Batch:
     previous: Positions
     plan: BatchPlan | None = None
     after: Positions | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What the log tells at a start.
-
-    committed: the last committed txid. positions: where the spouts stand after the last frozen one.
-    frozen: txids that are frozen and not committed, in order.
-    attempts: the last attempt at each txid after these, where earlier runs made one.
-    """
-
-    committed: int = 0
-    positions: Positions = field(default_factory=dict)
-    frozen: tuple[int, ...] = ()
-    attempts: Mapping[int, AttemptRecord] = field(default_factory=dict)
-
-    @property
-    def last_frozen(self) -> int:
-        """The last frozen txid."""
-        return self.committed + len(self.frozen)
 
 
 class Coordinator:

@@ -3,35 +3,7 @@
 import msgspec
 
 from trident.base.attempt import TransactionAttempt
-from trident_spouts.executor import Metadata
-
-BatchPlan = dict[str, Metadata]
-"""What names a batch: each spout's metadata by its stream's name, None for a spout that has nothing in this batch."""
-
-Positions = dict[str, Metadata]
-"""Where each spout stands after a batch: what its next plan starts from."""
-
-
-def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | None = None) -> Positions:
-    """Return where the spouts stand after a batch: where `emitted` says, for those that only know it after emission,
-    else at the batch's own metadata; a spout that had nothing stays."""
-    told = emitted or {}
-    moved = {stream: metadata if told.get(stream) is None else told[stream] for stream, metadata in plan.items()}
-    return {**previous, **{stream: position for stream, position in moved.items() if position is not None}}
-
-
-class AttemptRecord(msgspec.Struct, frozen=True):
-    """The last attempt at a batch of which nothing is frozen yet, as the log holds it.
-
-    `epoch`: of the driver that made it. `deaths`: how many drivers in a row died before it with the batch under way.
-    `digests`: what each transactional stream emitted for it (`trident.runtime.attempts`).
-    """
-
-    number: int
-    epoch: int = 0
-    deaths: int = 0
-    digests: dict[str, str] = {}
-
+from trident.runtime.history import BatchPlan, Positions
 
 # --- events: what happened ---------------------------------------------------------------------------------------
 

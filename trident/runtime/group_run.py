@@ -27,9 +27,10 @@ from trident.runtime.alone import explained
 from trident.runtime.attempts import Attempts
 from trident.runtime.commit_errors import PASSING, REPEATED
 from trident.runtime.committer import Committer, Turn
-from trident.runtime.coordinator import Coordinator, History, Rules
+from trident.runtime.coordinator import Coordinator, Rules
 from trident.runtime.crash import reach
 from trident.runtime.frozen import FrozenOutput
+from trident.runtime.history import BatchPlan, History, Positions
 from trident.runtime.log import BatchRecord, TransactionLog
 from trident.runtime.reading import CommitGate
 from trident.runtime.rests import Rests
@@ -55,7 +56,7 @@ class _Held(msgspec.Struct, frozen=True):
 
     results: Mapping[str, Result]
     outputs: dict[str, FrozenOutput]
-    positions: on.Positions
+    positions: Positions
     batch: BatchRecord
 
 
@@ -108,7 +109,7 @@ class GroupRun:
         self._held: dict[TransactionAttempt, _Held] = {}
         self._at_hand: dict[int, Mapping[str, Result]] = {}
         """What was frozen, until it is committed: of the very attempt that froze, whichever others end late."""
-        self._plans: dict[int, on.BatchPlan] = {}
+        self._plans: dict[int, BatchPlan] = {}
         self._times: dict[int, float] = {}
         """When each batch was planned."""
         self._outline = group.outline.encode()

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from trident.base.attempt import Lease
-from trident.runtime.coordinator import History
-from trident.runtime.events import AttemptRecord, BatchPlan, Positions
 from trident.runtime.frozen import FrozenOutput
+from trident.runtime.history import AttemptRecord, BatchPlan, History, Positions
 from trident_spouts.executor import Metadata
 
 

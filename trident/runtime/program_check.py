@@ -12,7 +12,7 @@ from trident.base.errors import CodeChangedError
 from trident.compiler.outline import Outline, Part, Step
 from trident.compiler.program import Group, Program
 from trident.compiler.whereabouts import frozen_in_words
-from trident.runtime.coordinator import History
+from trident.runtime.history import History
 from trident.runtime.log import Birth, TransactionLog
 from trident.runtime.settings import Settings
 

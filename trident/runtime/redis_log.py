@@ -24,9 +24,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from trident.base.attempt import Lease
 from trident.base.errors import LogError
 from trident.base.names import check_name
-from trident.runtime.coordinator import History
-from trident.runtime.events import AttemptRecord, Positions
 from trident.runtime.frozen import FrozenOutput, folder_of
+from trident.runtime.history import AttemptRecord, History, Positions
 from trident.runtime.log import BatchRecord, Birth, Members, StreamRecord
 from trident.runtime.log_base import LogBase, compact, trim_until
 from trident.runtime.log_migration import FORMER_REDIS, batch_checksum, check_nothing_waits, migrated_group

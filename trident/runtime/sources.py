@@ -14,7 +14,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import SpoutContractError
 from trident.plan.nodes import Node, SpoutSource
-from trident.runtime.events import BatchPlan, Positions, positions_after
+from trident.runtime.history import BatchPlan, Positions, positions_after
 from trident.runtime.watched_calls import PATIENCE, Subject, WatchedCalls
 from trident_spouts.executor import Emission, Metadata, Spout, SpoutExecutor, SpoutKind
 

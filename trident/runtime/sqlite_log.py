@@ -17,9 +17,8 @@ from typing import Any
 
 from trident.base.attempt import Lease
 from trident.base.errors import LogError
-from trident.runtime.coordinator import History
-from trident.runtime.events import AttemptRecord, Positions
 from trident.runtime.frozen import FrozenOutput
+from trident.runtime.history import AttemptRecord, History, Positions
 from trident.runtime.log import BatchRecord, Birth, Members
 from trident.runtime.log_base import LogBase, compact, trim_until
 from trident.runtime.log_migration import FORMER_SQLITE, batch_checksum, migrate

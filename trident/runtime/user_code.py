@@ -2,21 +2,20 @@
 Whatever it is, it is called here, watched, and named with its file and line. For stores of their own: `WatchedStore`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import fields
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import CallSite
-from trident.base.step import is_ours
 from trident.compiler.engine import Result, StageResult
 from trident.compiler.layout import stage_ends
 from trident.compiler.program import Stage
 from trident.plan.nodes import Node, Sink, StateQuery, walk
+from trident.plan.sites import sites_in
 from trident.runtime.sinks import HandOver
 from trident.runtime.slots import Slots
 from trident.runtime.threads import Threads
@@ -77,27 +76,6 @@ class UserCode:
         """Call a step's code in the commit turn and wait for it; `overrun` as for `WatchedCalls.submit`."""
         subject = Subject(f"{step.step}, batch {txid}", sites_in([step]))
         return self._calls.submit(_COMMIT, subject, work, self.tries, overrun).result()
-
-
-def sites_in(nodes: Iterable[Node]) -> tuple[CallSite, ...]:
-    """The functions of the user that these steps call, each once."""
-    found: dict[CallSite, None] = {}
-    for node in nodes:
-        for each in fields(node):
-            value = getattr(node, each.name) if each.name != "site" else ()  # that is where the verb was called
-            for part in value if isinstance(value, tuple) else (value,):
-                found |= dict.fromkeys(_sites_of_part(part))
-    return tuple(found)
-
-
-def _sites_of_part(part: Any) -> Iterable[CallSite]:
-    """The call sites of an operation, an aggregation, a member of an aggregate, or a function's own."""
-    if isinstance(part, Node):
-        return
-    for holder in (part, getattr(part, "how", None)):
-        site = holder if isinstance(holder, CallSite) else getattr(holder, "site", None)
-        if isinstance(site, CallSite) and site.file and not is_ours(site.file):
-            yield site
 
 
 def _sites_of(stage: Stage) -> tuple[CallSite, ...]:

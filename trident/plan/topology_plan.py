@@ -1,0 +1,28 @@
+"""The plan of a whole topology, as the compiler, a run and a reset see it."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from trident.plan.nodes import Node, RequestSource
+
+
+class TopologyPlan(Protocol):
+    """What `TridentTopology` offers to whoever compiles, runs or resets it, and must not import it."""
+
+    @property
+    def sinks(self) -> tuple[Node, ...]:
+        """The nodes that have an effect."""
+
+    @property
+    def requests(self) -> Mapping[str, tuple[RequestSource, Node]]:
+        """The DRPC functions: where each begins, and the node whose tuples are its answer."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node that leads to an effect or to an answer, each after those that it reads."""
+
+    def explain(self) -> None:
+        """Print the steps, the batch groups and stages, and the guarantees of the states."""
+
+    def draw(self, format: str = "svg") -> str:
+        """Return the steps as a picture."""
