@@ -27,7 +27,7 @@ from tests.support.buckets import stored_keys
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.attempt import Lease
-from trident.runtime.running import RunningTopology
+from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
 from trident.testing.local import start_local

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+import trident
 from tests.support.server import BUNDLED, RedisServer, server_binary, server_version
 from tests.support.soak import Budget, Soak
 from tests.support.spark import CONNECT, SHORT_LIVED, small_spark
@@ -84,3 +85,11 @@ def shared_redis(_one_redis: RedisServer) -> RedisServer:
     """One server for the whole run, empty at the start of each test; for tests that do it no harm."""
     _one_redis.client.flushall()
     return _one_redis
+
+
+@pytest.fixture
+def nothing_left_running() -> Iterator[None]:
+    """Stop every topology that the test left running."""
+    yield
+    for running in trident.active():
+        running.stop()

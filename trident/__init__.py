@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trident import errors
-    from trident.access.dropping import dropState
     from trident.access.listing import listStates
     from trident.access.opening import openState
+    from trident.access.removal import dropState
     from trident.base.errors import FailedException, TridentError
     from trident.operations.aggregators import Aggregator, CombinerAggregator, ReducerAggregator
     from trident.operations.averages import Average
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from trident.operations.builtin_filters import Equals, FilterNull, Negate
     from trident.operations.builtin_functions import Debug, MapGet, SnapshotGet, TupleCollectionGet, expr
     from trident.operations.context import OperationContext
+    from trident.operations.error_policy import DeadLetter
     from trident.operations.functions import Filter, Function, QueryFunction, StateUpdater, TridentCollector
-    from trident.operations.joining import JoinOutFieldsMode, JoinType
+    from trident.operations.join_kinds import JoinOutFieldsMode, JoinType
     from trident.operations.multireducers import GroupedMultiReducer, MultiReducer
-    from trident.operations.poison import DeadLetter
     from trident.operations.sketches import CountDistinct, Quantiles
-    from trident.operations.top import TopK
+    from trident.operations.top_k import TopK
     from trident.operations.tuples import TridentTuple
     from trident.operations.windows import (
         SessionWindow,
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
         TumblingDurationWindow,
         TumblingEventTimeWindow,
     )
-    from trident.output import publishedFiles, readParquet
-    from trident.runtime.running import active
+    from trident.outputs.published import publishedFiles, readParquet
+    from trident.run.running import active
     from trident.stream import GroupedStream, Stream, TridentState, WindowedStream
     from trident.stream.assembly import Assembly, FirstN
-    from trident.stream.verb import verb
+    from trident.stream.custom_verbs import verb
     from trident.topology import TridentTopology
 
 _HOMES = {
@@ -60,14 +60,14 @@ _HOMES = {
     "ReducerAggregator": "trident.operations.aggregators",
     "MultiReducer": "trident.operations.multireducers",
     "GroupedMultiReducer": "trident.operations.multireducers",
-    "JoinType": "trident.operations.joining",
-    "JoinOutFieldsMode": "trident.operations.joining",
+    "JoinType": "trident.operations.join_kinds",
+    "JoinOutFieldsMode": "trident.operations.join_kinds",
     "Count": "trident.operations.builtin_aggregators",
     "Sum": "trident.operations.builtin_aggregators",
     "Min": "trident.operations.builtin_aggregators",
     "Max": "trident.operations.builtin_aggregators",
     "Average": "trident.operations.averages",
-    "TopK": "trident.operations.top",
+    "TopK": "trident.operations.top_k",
     "CountDistinct": "trident.operations.sketches",
     "Quantiles": "trident.operations.sketches",
     "Assembly": "trident.stream.assembly",
@@ -88,14 +88,14 @@ _HOMES = {
     "TumblingEventTimeWindow": "trident.operations.windows",
     "SlidingEventTimeWindow": "trident.operations.windows",
     "SessionWindow": "trident.operations.windows",
-    "DeadLetter": "trident.operations.poison",
-    "active": "trident.runtime.running",
-    "publishedFiles": "trident.output",
-    "readParquet": "trident.output",
-    "verb": "trident.stream.verb",
+    "DeadLetter": "trident.operations.error_policy",
+    "active": "trident.run.running",
+    "publishedFiles": "trident.outputs.published",
+    "readParquet": "trident.outputs.published",
+    "verb": "trident.stream.custom_verbs",
     "openState": "trident.access.opening",
     "listStates": "trident.access.listing",
-    "dropState": "trident.access.dropping",
+    "dropState": "trident.access.removal",
     "FailedException": "trident.base.errors",
     "TridentError": "trident.base.errors",
 }
@@ -185,14 +185,14 @@ def _unknown(name: str) -> Exception:
     if name.startswith("_") or (asks and find_spec(f"trident.{name}") is not None):
         return AttributeError(f"module 'trident' has no attribute {name!r}")
     from trident.base.names import by_any_case, did_you_mean
-    from trident.stream import elsewhere
+    from trident.stream import foreign_names
 
     homes = [home for home in ("spouts", "state") if name in importlib.import_module(f"trident.{home}").__all__]
-    meant = by_any_case(name, elsewhere.MODULE)
+    meant = by_any_case(name, foreign_names.MODULE)
     if homes:
         hint = f"; write: from trident.{homes[0]} import {name}"
     else:
-        hint = did_you_mean(name, __all__) if meant is None else f"; use {elsewhere.MODULE[meant]}"
+        hint = did_you_mean(name, __all__) if meant is None else f"; use {foreign_names.MODULE[meant]}"
     if asks:
         return ImportError(f"cannot import name {name!r} from 'trident'{hint}", name="trident")
     return AttributeError(f"module 'trident' has no attribute {name!r}{hint}", name=name)

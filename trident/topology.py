@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from trident.base.errors import TopologyError
 from trident.base.step import caller
-from trident.operations.poison import KeepLetters
-from trident.plan.explain import Known, explain_nodes
+from trident.operations.error_policy import KeepLetters
+from trident.picture.explain import Known, explain_nodes
 from trident.plan.nodes import BestEffort, Node, RequestSource, StateWriter, walk
 from trident.plan.register import Register
-from trident.stream import Stream, TridentState, elsewhere
+from trident.stream import Stream, TridentState, foreign_names
 from trident.stream.base import unknown_verb
-from trident.stream.begin import Beginnings
-from trident.stream.combine import merged
-from trident.stream.letters import letters_of, taken_out, with_letters
-from trident.stream.meet import Meetings
+from trident.stream.dead_letters import letters_of, taken_out, with_letters
+from trident.stream.joins import merged
+from trident.stream.sources import Beginnings
+from trident.stream.topology_joins import Meetings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from trident.log import RedisLog
-    from trident.runtime.running import RunningTopology
+    from trident.run.running import RunningTopology
 
 
 class TridentTopology(Beginnings, Meetings):
@@ -163,7 +163,7 @@ class TridentTopology(Beginnings, Meetings):
                 "no stream of the topology has an effect: end one in persistentAggregate, or look at it with "
                 "each(Debug()), peek(...) or show()"
             )
-        from trident.runtime.start import start
+        from trident.run.start import start
 
         given = {"name": name, "checkpointLocation": checkpointLocation}
         options |= {key: value for key, value in given.items() if value is not None}
@@ -196,7 +196,7 @@ class TridentTopology(Beginnings, Meetings):
         StateOwnedError
             Where a state's place holds another topology's state. Nothing was touched.
         """
-        from trident.runtime.reset import reset
+        from trident.run.reset import reset
 
         reset(self, name, checkpointLocation, log, force)
 
@@ -208,8 +208,8 @@ class TridentTopology(Beginnings, Meetings):
 
         Starts no JVM. `Stream.explainSpark` prints what Spark makes of a stream.
         """
+        from trident.compiler.runners import stage_lines, whereabouts
         from trident.compiler.stages import cut
-        from trident.compiler.whereabouts import stage_lines, whereabouts
 
         program = cut(self)
         answers = {id(leaf): function for function, (_, leaf) in self.requests.items()}
@@ -227,7 +227,7 @@ class TridentTopology(Beginnings, Meetings):
         return f"TridentTopology({told})"
 
     def __getattr__(self, name: str) -> NoReturn:
-        message = unknown_verb(self, name, elsewhere.TOPOLOGY)
-        if not name.startswith("_") and hasattr(Stream, name) and name not in elsewhere.TOPOLOGY:
+        message = unknown_verb(self, name, foreign_names.TOPOLOGY)
+        if not name.startswith("_") and hasattr(Stream, name) and name not in foreign_names.TOPOLOGY:
             message = f"'TridentTopology' has no verb {name!r}; a stream has: newStream('name', spout).{name}"
         raise AttributeError(message, name=name, obj=self)

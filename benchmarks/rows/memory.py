@@ -8,7 +8,7 @@ from benchmarks.memory_use import live_heap_mb, resident_mb
 from benchmarks.row import Row
 from benchmarks.workload import Workload
 from trident import Count, TridentTopology
-from trident.runtime.running import RunningTopology
+from trident.run.running import RunningTopology
 from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

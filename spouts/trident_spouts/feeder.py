@@ -12,8 +12,8 @@ from trident.base.errors import FeedTimeoutError, SpoutContractError, SpoutError
 from trident.base.types import ddl
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
-from trident_spouts.readers import claim, release
 from trident_spouts.rows import RowsLike, read_schema, table_of
+from trident_spouts.single_reader import claim, release
 
 
 class FeederBatchSpout:

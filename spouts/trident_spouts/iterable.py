@@ -15,7 +15,7 @@ from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.protocols import BatchSpout
 from trident_spouts.rows import read_schema
-from trident_spouts.usercode import run
+from trident_spouts.user_calls import run
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)

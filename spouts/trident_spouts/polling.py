@@ -14,7 +14,7 @@ from trident_spouts.adapters.partitioned import OpaqueExecutor
 from trident_spouts.executor import Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.protocols import Emitted, OpaquePartitionedSpout
 from trident_spouts.rows import read_schema
-from trident_spouts.usercode import pair_of, run
+from trident_spouts.user_calls import pair_of, run
 
 Fetch: TypeAlias = Callable[[Metadata, int], tuple[Emitted, Metadata]]
 Partition: TypeAlias = Fetch | Sequence[Any]

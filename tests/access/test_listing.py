@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.access.kit import Fed, counted, counting, everything, fixed
+from tests.access.small_topologies import Fed, counted, counting, everything, fixed
 from tests.support.server import RedisServer
 from trident import listStates
 from trident.errors import LogError, TopologyError

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.access.kit import Fed, Longest, counted, counting, everything, fixed
+from tests.access.small_topologies import Fed, Longest, counted, counting, everything, fixed
 from tests.state.backing.maps import SqliteMap
 from tests.support.server import RedisServer, free_port
 from trident import Sum, TridentTopology, dropState, openState
@@ -216,7 +216,7 @@ def test_a_copy_that_was_not_asked_while_its_state_was_dropped_says_so(tmp_path:
 def test_a_scan_of_a_state_in_redis_tells_from_which_txid_to_which_it_is(
     tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trident.runtime import reading
+    from trident.reads import committed_reads
 
     fed = Fed(RedisMapState.opaque(shared_redis.url, buckets=64), checkpointLocation=tmp_path)
     with fed.running, openState("wc", "counts", url=shared_redis.url) as counts:
@@ -228,7 +228,9 @@ def test_a_scan_of_a_state_in_redis_tells_from_which_txid_to_which_it_is(
             fed.feed("w1")
         pages += list(whole)
         assert {txid for txid, _ in pages} == {1, 5} and sum(page.num_rows for _, page in pages) == 400
-        monkeypatch.setattr(store.__class__, "scan_by_page", lambda self, pageRows=reading.FREE_ROWS: iter(pages))
+        monkeypatch.setattr(
+            store.__class__, "scan_by_page", lambda self, pageRows=committed_reads.FREE_ROWS: iter(pages)
+        )
         assert counts.toPandas().attrs == {"asOfTxid": 1, "toTxid": 5}
 
 

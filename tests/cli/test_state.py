@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.access.kit import Fed, counted, counting, fixed
+from tests.access.small_topologies import Fed, counted, counting, fixed
 from tests.support.server import RedisServer
 from trident import Sum, TridentTopology
 from trident.cli.main import main
@@ -128,12 +128,12 @@ def test_a_state_in_redis_by_a_url_that_stands_in_a_file_or_the_environment(
 def test_drop_asks_and_leaves_alone_what_a_driver_holds(
     trident_: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trident.runtime import registry
+    from trident.run import registry
 
     fed = Fed(checkpointLocation=tmp_path)
     fed.feed("dog")
     with fed.running:
-        monkeypatch.setattr(registry, "active", list)  # as another process sees it
+        monkeypatch.setattr(registry, "running_here", list)  # as another process sees it
         assert "a driver holds topology 'wc' (epoch 1)" in refused(trident_("drop", "wc", "counts", "--yes"))
         monkeypatch.undo()
     monkeypatch.setenv("TRIDENT_CHECKPOINT", str(tmp_path))

@@ -31,7 +31,7 @@ from tests.cluster.drive import executors, session
 from tests.faults import windows
 from tests.support.standalone import StandaloneCluster
 from trident import Count, DeadLetter, SessionWindow, Sum, TridentTopology, TumblingEventTimeWindow
-from trident.runtime.running import RunningTopology
+from trident.run.running import RunningTopology
 from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState
 

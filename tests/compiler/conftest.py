@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.compiler.kit import OnArrow, OnSpark, Slots
+from tests.compiler.stage_runner import OnArrow, OnSpark, Slots
 from trident.compiler.spark.sessions import released
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.compiler.functions import Longest, Mean, Tally
-from tests.compiler.kit import STATE, Slots, leaving, run_group, stream
+from tests.compiler.stage_runner import STATE, Slots, leaving, run_group, stream
 from trident import Average, Count, CountDistinct, Max, Min, Quantiles, Sum, TopK, TridentTopology, expr
 from trident.base.errors import FailedException, UserFunctionError
 from trident.compiler.stages import cut_nodes

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.compiler.functions import Long, Longest, Mean, Spell, Tally, even, half, lengths, split
-from tests.compiler.kit import STATE, Slots, results, rows, run, stream
+from tests.compiler.stage_runner import STATE, Slots, results, rows, run, stream
 from trident import Count, Debug, FilterNull, Max, Min, Sum, TridentTopology
 
 WORDS = [("the",), ("cow",), ("the",), ("dog",), ("jumped",), ("the",)]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.compiler.functions import Longest, boom_at_dog, fail_at_dog, half, split, stop_at_dog
-from tests.compiler.kit import STATE, Slots, results, stream
+from tests.compiler.stage_runner import STATE, Slots, results, stream
 from trident import Count, FailedException, Function, TridentTopology
 from trident.base.errors import MalformedInputError, TridentError, UserFunctionError
-from trident.compiler.tuples.failures import decoded, encoded
+from trident.compiler.columns.failures import decoded, encoded
 
 
 def counted(change: Callable[[Any], Any], *tuples: Any, fields: str = "word string") -> TridentTopology:

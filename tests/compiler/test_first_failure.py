@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.compiler.functions import Longest
-from tests.compiler.kit import STATE, OnSpark, emission, run, stream
+from tests.compiler.stage_runner import STATE, OnSpark, emission, run, stream
 from tests.support.spark import CONNECT
 from trident import Count, DeadLetter, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import UserFunctionError
-from trident.compiler.spark.bell import Bell
 from trident.compiler.spark.engine import SparkSlot
+from trident.compiler.spark.failure_signal import Bell
 from trident.compiler.stages import cut
 
 pytestmark = pytest.mark.spark

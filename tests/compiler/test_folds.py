@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.compiler.functions import Tally
-from tests.compiler.kit import rows
+from tests.compiler.stage_runner import rows
 from trident import Count, Max, Min, Sum
 from trident.base.callsite import site_of
 from trident.base.errors import UserFunctionError
 from trident.base.types import parse_type, spark_schema
-from trident.compiler.folding.arrow_folds import fold_columns, met, quick_merge, quick_partial
-from trident.compiler.folding.folds import Fold, FoldMember, FoldSpec
-from trident.compiler.spark.folded import Quick
-from trident.compiler.tuples.columns import Columns, concat
-from trident.compiler.tuples.failures import Where
-from trident.compiler.tuples.keys import KeyIndex
+from trident.compiler.aggregates.arrow_folds import fold_columns, met, quick_merge, quick_partial
+from trident.compiler.aggregates.folds import Fold, FoldMember, FoldSpec
+from trident.compiler.columns.columns import Columns, concat
+from trident.compiler.columns.failures import Where
+from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.spark.worker_aggregates import Quick
 from trident.operations.aggregators import Aggregation
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.float64()), ("n", pa.int64())])
@@ -90,7 +90,7 @@ def test_every_way_gives_the_same(tuples: list[Any], cut_at: int, keys: str, agg
     if both.num_rows or keys:
         for few in (256, 0):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("trident.compiler.folding.arrow_folds._FEW", few)
+                patch.setattr("trident.compiler.aggregates.arrow_folds._FEW", few)
                 assert outcome(lambda: met(how, both), how) == expected
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.compiler.kit import STATE, OnArrow, Slots, results, rows, stream
+from tests.compiler.stage_runner import STATE, OnArrow, Slots, results, rows, stream
 from trident import Count, JoinType, Stream, TridentTopology
-from trident.compiler.local.requests import compile_request
+from trident.compiler.arrow.requests import compile_request
 from trident.compiler.stages import cut
 
 INNER, OUTER = JoinType.INNER, JoinType.OUTER

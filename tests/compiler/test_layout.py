@@ -9,16 +9,16 @@ import pytest
 from pyspark.sql import DataFrame
 
 from tests.compiler.functions import Longest, even, half, lengths, split
-from tests.compiler.kit import STATE, stream
+from tests.compiler.stage_runner import STATE, stream
 from trident import Count, Debug, FilterNull, Sum, TridentTopology, expr
 from trident.base.errors import UserFunctionError
 from trident.compiler.layout import Layout, check_travels, layout, stage_ends
-from trident.compiler.spark.folded import Partial
-from trident.compiler.spark.lower import Lowering
+from trident.compiler.spark.inputs import Start
+from trident.compiler.spark.lowering import Lowering
+from trident.compiler.spark.pending_function import Tail
 from trident.compiler.spark.sessions import Profile
-from trident.compiler.spark.starts import Start
-from trident.compiler.spark.tails import Tail
-from trident.compiler.spark.worker import Batches
+from trident.compiler.spark.worker_aggregates import Partial
+from trident.compiler.spark.worker_functions import Batches
 from trident.compiler.stages import cut
 
 FIELDS = "line string, n int, unused string"

@@ -5,13 +5,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.compiler.kit import STATE, OnArrow, Slots, results, rows, run, stream
+from tests.compiler.stage_runner import STATE, OnArrow, Slots, results, rows, run, stream
 from tests.compiler.test_joins import ordered, seen, tuples
 from trident import Count, Sum, TridentTopology
 from trident.base.errors import UserFunctionError
-from trident.compiler.local.requests import compile_request
+from trident.compiler.arrow.requests import compile_request
+from trident.compiler.runners import whereabouts
 from trident.compiler.stages import cut
-from trident.compiler.whereabouts import whereabouts
 
 
 class Balance:

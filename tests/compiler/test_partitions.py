@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.compiler.kit import Slots, run, stream, table
+from tests.compiler.stage_runner import Slots, run, stream, table
 from trident import Count, Function, TridentTopology
 from trident.base.errors import TopologyError, UserFunctionError
 from trident.plan.nodes import walk
@@ -252,7 +252,7 @@ def test_what_goes_wrong_at_the_beginning_and_the_end_is_told(engine: Slots, wro
 
 
 def test_a_request_is_spread_and_answered_as_if_it_were_alone() -> None:
-    from trident.compiler.local.requests import compile_request
+    from trident.compiler.arrow.requests import compile_request
     from trident.compiler.stages import cut
 
     topology = TridentTopology()

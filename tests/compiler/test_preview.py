@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.compiler.functions import half, split
-from tests.compiler.kit import STATE, stream
+from tests.compiler.stage_runner import STATE, stream
 from trident import Count, TridentTopology, expr
 from trident.base.errors import TopologyError, UserFunctionError
 from trident.compiler.preview import take

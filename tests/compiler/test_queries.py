@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.compiler.kit import STATE, rows, stream
-from tests.compiler.kit import table as tuples
+from tests.compiler.stage_runner import STATE, rows, stream
+from tests.compiler.stage_runner import table as tuples
 from tests.support.topologies import node
 from trident import Count, SnapshotGet, TridentTopology, TupleCollectionGet
 from trident.base.errors import StateKeyError, StateUnavailableError, UserFunctionError

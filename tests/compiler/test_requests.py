@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from tests.compiler.functions import Longest, Mean, half, split
-from tests.compiler.kit import STATE, OnSpark, rows, stream, table
+from tests.compiler.stage_runner import STATE, OnSpark, rows, stream, table
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology, expr
 from trident.base.errors import MissingSessionError, UserFunctionError
-from trident.compiler.local.requests import compile_request
+from trident.compiler.arrow.requests import compile_request
 from trident.compiler.stages import cut
 from trident.compiler.states.queries import Read, compile_query
 from trident.plan.nodes import StateQuery

@@ -13,7 +13,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from tests.compiler.functions import CountedCalls, Longest, Sleeper, Tally, an_hour_later, split
-from tests.compiler.kit import STATE, OnSpark, emission, results, rows, run, stream
+from tests.compiler.stage_runner import STATE, OnSpark, emission, results, rows, run, stream
 from trident import Count, Debug, FilterNull, Max, Sum, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import (
@@ -25,14 +25,14 @@ from trident.base.errors import (
     UserFunctionError,
 )
 from trident.base.types import parse_schema
+from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.engine import StageResult
 from trident.compiler.layout import layout, stage_ends
-from trident.compiler.local.engine import ArrowEngine
 from trident.compiler.program import Group
 from trident.compiler.spark.engine import SparkEngine
-from trident.compiler.spark.lower import Lowering
+from trident.compiler.spark.inputs import start_of
+from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import Profile, released, run_session
-from trident.compiler.spark.starts import start_of
 from trident.compiler.stages import cut
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.reading import LinesEmission, Stretch

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from tests.compiler.functions import CountedCalls
-from tests.compiler.kit import STATE, OnArrow, Slots, results, rows, run, stream
+from tests.compiler.stage_runner import STATE, OnArrow, Slots, results, rows, run, stream
 from tests.compiler.test_joins import ordered, seen, tuples
 from trident import Count, Function, Sum, TridentTopology
 from trident.base.errors import UserFunctionError
-from trident.compiler.local.requests import compile_request
+from trident.compiler.arrow.requests import compile_request
 from trident.compiler.stages import cut
 
 LINES = ["1 2.5", "2 free", "", "3 4.0", "x"]

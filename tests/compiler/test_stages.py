@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.compiler.functions import Longest, Mean, split
-from tests.compiler.kit import STATE, stream
+from tests.compiler.stage_runner import STATE, stream
 from trident import Count, Debug, MapGet, Max, Min, Sum, TridentTopology, expr
 from trident.base.errors import UserFunctionError
 from trident.compiler.stages import cut

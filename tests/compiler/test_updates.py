@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.compiler.kit import STATE, stream
-from tests.compiler.kit import table as tuples
+from tests.compiler.stage_runner import STATE, stream
+from tests.compiler.stage_runner import table as tuples
 from tests.support.topologies import node
 from trident import Sum, TridentTopology
 from trident.base.errors import (

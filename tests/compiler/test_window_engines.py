@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.compiler.functions import Longest, lengths
-from tests.compiler.kit import STATE, Slots, results, stream
-from tests.compiler.window_kit import FIELDS, at
+from tests.compiler.stage_runner import STATE, Slots, results, stream
+from tests.compiler.window_runner import FIELDS, at
 from trident import (
     Count,
     Max,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.compiler.window_kit import Windowed, at, secs
+from tests.compiler.window_runner import Windowed, at, secs
 from trident import (
     Count,
     Max,

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import pytest
 from pyspark.sql.types import StructType
 
-from tests.compiler.kit import Slots, run
+from tests.compiler.stage_runner import Slots, run
 from trident import Function, Stream, TridentTopology
 from trident.base.types import parse_schema
-from trident.runtime.running import RunningTopology
+from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.compiler.kit import Slots
+from tests.compiler.stage_runner import Slots
 from tests.conformance.kit import Case, check, conforms, sink, sinks, unordered
 from trident import JoinOutFieldsMode, JoinType, TridentTopology
 from trident.spouts import FixedBatchSpout

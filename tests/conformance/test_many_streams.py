@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.compiler.kit import Slots
+from tests.compiler.stage_runner import Slots
 from tests.conformance.kit import Case, check, conforms, emitted, lying, placed, sink
 from trident import TridentTopology
 from trident.base.errors import TopologyError

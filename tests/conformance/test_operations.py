@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.compiler.kit import Slots
+from tests.compiler.stage_runner import Slots
 from tests.conformance.kit import Case, check, conforms, emitted, raises, sink
 from trident import Equals, Filter, FilterNull, Function, Negate, TridentTopology, expr
 from trident.base.errors import FieldNotFoundError, UserFunctionError

@@ -1,6 +1,6 @@
 """Where tuples go."""
 
-from tests.compiler.kit import Slots
+from tests.compiler.stage_runner import Slots
 from tests.conformance.kit import Case, check_places, conforms, lying
 from trident import Count, Stream, TridentTopology
 from trident.spouts import FixedBatchSpout

@@ -18,7 +18,7 @@ from trident import (
 )
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
-from trident.stream.combine import joined
+from trident.stream.joins import joined
 from trident.stream.multireduce import multi_reduced
 from trident.stream.split import SplitStreams
 

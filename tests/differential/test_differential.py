@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from pyspark.sql import SparkSession
 
-from tests.compiler.kit import OnArrow, OnSpark, Slots
+from tests.compiler.stage_runner import OnArrow, OnSpark, Slots
 from tests.differential.build import built
 from tests.differential.draw import BATCHES, plans
 from tests.differential.oracle import evaluate, same

@@ -4,10 +4,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.compiler.window_kit import states_of
+from tests.compiler.window_runner import states_of
 from trident.compiler.program import Group
-from trident.compiler.windows.running import compile_window
-from trident.compiler.windows.turn import WindowTurn
+from trident.compiler.windows.dispatch import compile_window
+from trident.compiler.windows.types import WindowTurn
 from trident.plan.nodes import Watermark, Window
 
 

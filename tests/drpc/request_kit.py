@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.runtime.reading_kit import SITE
+from tests.reads.reading_kit import SITE
 from trident.base.callsite import site_of
 from trident.base.types import parse_schema, parse_type, schema_of, select
 from trident.compiler.program import RequestPlan

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import Row
 
 from tests.drpc.request_kit import arguments, ask, each, mapped, planned, split, summed, words
-from tests.runtime.reading_kit import States, state_node
-from tests.runtime.test_reading import writing
+from tests.reads.reading_kit import States, state_node
+from tests.reads.test_committed_reads import writing
 from trident.base.errors import (
     DRPCArgumentError,
     DRPCNotFoundError,
@@ -22,7 +22,7 @@ from trident.base.errors import (
     StateRecoveringError,
     UserFunctionError,
 )
-from trident.compiler.local.requests import compile_request
+from trident.compiler.arrow.requests import compile_request
 from trident.drpc.local import LocalDRPC, _apart
 from trident_state.store import StateKind
 

@@ -11,7 +11,7 @@ from pyspark.sql import Row
 from tests.support.server import RedisServer
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology
 from trident.base.errors import StateUnavailableError, UserFunctionError
-from trident.runtime.running import RunningTopology
+from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
 from trident.testing.local import start_local

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.faults.zygotes import Zygote
+from tests.faults.driver_forks import Zygote
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 from tests.faults import outputs, poison, updates, windows
 from tests.faults.source import NumberedSpout
 from trident import Count, Max, Sum, TridentTopology
-from trident.runtime.running import RunningTopology
+from trident.run.running import RunningTopology
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
 from trident_spouts.executor import SpoutKind

@@ -32,10 +32,10 @@ from types import TracebackType
 from typing import Any, Self, get_args
 from unittest import mock
 
-from tests.faults import disk, small, wire
-from tests.faults.small import Small, expected
+from tests.faults import disk, request_steps, smallest_topology
+from tests.faults.driver_forks import Zygote
+from tests.faults.smallest_topology import Small, expected
 from tests.faults.steps import Fault, How, Injected, Mode, Steps
-from tests.faults.zygotes import Zygote
 from tests.support.request_proxy import RequestProxy
 from tests.support.server import RedisServer
 from trident.base.errors import TridentError
@@ -73,7 +73,7 @@ def columns() -> list[Column]:
         for home in HOMES
         for site in (("disk", "server") if home == "redis" else ("disk",))
         for how in ways[site]
-        for shape in small.STATES
+        for shape in smallest_topology.STATES
         for kind in KINDS
         for begin in BEGINS
     ]
@@ -138,7 +138,7 @@ class Bench:
                 self._troubled(column, given, steps)
         finally:
             self._proxy.ask = lambda commands: None
-        self._check(given, small.run(given), "after another start")
+        self._check(given, smallest_topology.run(given), "after another start")
         died, self._died = self._died, []
         assert not died, died
         return steps
@@ -151,7 +151,7 @@ class Bench:
         """The driver is a process of its own, which dies at the fault."""
         child = [0]
         if column.site == "server":
-            self._proxy.ask = wire.asking(steps, lambda: os.kill(child[0], signal.SIGKILL))
+            self._proxy.ask = request_steps.asking(steps, lambda: os.kill(child[0], signal.SIGKILL))
         child[0] = self._zygote.begin(given, steps.fault if column.site == "disk" else None)
         end = self._zygote.end()
         if column.site == "disk":
@@ -169,12 +169,12 @@ class Bench:
             if column.site == "disk":
                 stack.enter_context(disk.watched(steps))
             elif column.how == "exception":
-                stack.enter_context(wire.watched(steps))
+                stack.enter_context(request_steps.watched(steps))
             else:
-                self._proxy.ask = wire.asking(steps, lambda: None)
+                self._proxy.ask = request_steps.asking(steps, lambda: None)
             for _ in range(_STARTS):
                 try:
-                    self._check(given, small.run(given), "in the run that met the fault")
+                    self._check(given, smallest_topology.run(given), "in the run that met the fault")
                     return
                 except (TridentError, Injected) as error:
                     assert steps.fired, f"an error without a fault: {error!r}"

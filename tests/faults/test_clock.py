@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import small
-from tests.faults.small import Small, expected
+from tests.faults import smallest_topology
+from tests.faults.smallest_topology import Small, expected
 from tests.support.server import RedisServer
 from trident.testing.local import start_local
 
@@ -40,8 +40,8 @@ def test_a_wall_clock_that_jumps_by_years_between_batches_and_restarts_changes_n
     given = Small(kind, "two", home, str(tmp_path), shared_redis.url)
     for start in range(3):
         clock = JumpingClock(start)
-        options = {"name": small.NAME, "checkpointLocation": tmp_path, "clock": clock}
-        with start_local(small.topology(given), **options) as running:
+        options = {"name": smallest_topology.NAME, "checkpointLocation": tmp_path, "clock": clock}
+        with start_local(smallest_topology.topology(given), **options) as running:
             running.processAllAvailable(timeout=30)
             assert {state: dict(running.state(state).items()) for state in ("sums", "seqs")} == expected("two")
         assert clock.looks or start

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import disk, small
-from tests.faults.small import Small, expected
+from tests.faults import disk, smallest_topology
+from tests.faults.driver_forks import Zygote
+from tests.faults.smallest_topology import Small, expected
 from tests.faults.steps import Fault, Steps
-from tests.faults.zygotes import Zygote
 from tests.support.server import RedisServer
 from trident.base.errors import LogError, StateAheadError, StateLostError
-from trident.runtime.start import LOG_FILE
+from trident.run.start import LOG_FILE
 
 FREEZE = "log: commit of DELETE FROM attempts"
 FRAME = 24 + 4096
@@ -26,9 +26,9 @@ def test_an_fsync_that_fails_ends_the_run_and_is_not_tried_again(kind: str, tmp_
     given = Small(kind, "one", "memory", str(tmp_path))
     steps = Steps(Fault(FREEZE, 2, "applied", "exception"))
     with disk.watched(steps), pytest.raises(LogError, match=r"log\.sqlite cannot be used: disk I/O error"):
-        small.run(given)
+        smallest_topology.run(given)
     assert steps.fired and steps.met[FREEZE] == 2
-    assert small.run(given) == expected("one")
+    assert smallest_topology.run(given) == expected("one")
 
 
 @pytest.mark.parametrize("part", [1, 2])
@@ -36,17 +36,17 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_commit_leaves_nothing_of_it(par
     given = Small("opaque", "one", "memory", str(tmp_path))
     steps = Steps(Fault(FREEZE, 2, "half", "exception", part))
     with disk.watched(steps), pytest.raises(LogError, match=r"log\.sqlite cannot be used: (database or )?disk"):
-        small.run(given)
+        smallest_topology.run(given)
     assert steps.fired
-    assert small.run(given) == expected("one")
+    assert smallest_topology.run(given) == expected("one")
 
 
 def test_a_close_that_fails_is_told_and_takes_nothing_with_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     given = Small("opaque", "two", "memory", str(tmp_path))
     with disk.watched(Steps(Fault("log: close", 1, "before", "exception"))):
-        assert small.run(given) == expected("two")
+        assert smallest_topology.run(given) == expected("two")
     assert "'small' did not close in good order" in caplog.text and "disk I/O error" in caplog.text
-    assert small.run(given) == expected("two")
+    assert smallest_topology.run(given) == expected("two")
 
 
 # --- a power loss that takes the end of the log ------------------------------------------------------------------
@@ -61,7 +61,7 @@ def killed(zygote: Zygote, given: Small, crash: str) -> Path:
 
 def cut_tail(folder: Path, frames: float) -> None:
     """Take so many pages from the end of the WAL, as a disk may that had not written them."""
-    wal = folder / small.NAME / f"{LOG_FILE}-wal"
+    wal = folder / smallest_topology.NAME / f"{LOG_FILE}-wal"
     os.truncate(wal, max(0, wal.stat().st_size - math.ceil(frames * FRAME)))
 
 
@@ -71,7 +71,7 @@ def test_a_last_commit_that_is_torn_never_was(bytes_: int, kind: str, zygote: Zy
     """All that a disk may lose is what no fsync has confirmed, which is the end of the last commit."""
     given = Small(kind, "two", "memory", str(tmp_path))
     cut_tail(killed(zygote, given, "committed.after:3"), bytes_ / FRAME)
-    assert small.run(given) == expected("two")
+    assert smallest_topology.run(given) == expected("two")
 
 
 @pytest.mark.parametrize("kind", ["transactional", "opaque"])
@@ -113,7 +113,7 @@ def test_a_log_behind_its_server_is_exact_or_refused_wherever_it_is_cut(
 def outcome(given: Small) -> str:
     """What a start says to what it finds: it counts to the exact end, or refuses and says why."""
     try:
-        assert small.run(given) == expected(given.shape)
+        assert smallest_topology.run(given) == expected(given.shape)
     except (StateAheadError, StateLostError, LogError):
         return "refused"
     return "exact"

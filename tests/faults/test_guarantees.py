@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.cells import WORDS, counting, run, spout_of
+from tests.faults.guarantee_cells import WORDS, counting, run, spout_of
 from tests.state.backing.maps import Meddled, PlainMap
 from tests.support.request_proxy import Cut, RequestProxy, words
 from tests.support.server import RedisServer
@@ -39,7 +39,9 @@ THIRD = {
 def forks() -> Any:
     """Children from a server that has everything imported: a driver's life takes no second."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.faults.cells", "trident.compiler.local.engine", "trident_state.redis"])
+    context.set_forkserver_preload(
+        ["tests.faults.guarantee_cells", "trident.compiler.arrow.engine", "trident_state.redis"]
+    )
     return context
 
 

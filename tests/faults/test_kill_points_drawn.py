@@ -10,10 +10,10 @@ import pytest
 
 from tests.faults import outputs, poison, source, updates, windows
 from tests.faults.drive import Case
-from tests.faults.zygotes import Zygote
+from tests.faults.driver_forks import Zygote
 from tests.support.server import RedisServer
 from tests.support.soak import Soak
-from trident.runtime.crash import OUTPUT_POINTS, POINTS
+from trident.base.crash_points import OUTPUT_POINTS, POINTS
 
 TOTAL = 240
 LATEST = 30

@@ -6,8 +6,8 @@ import pytest
 
 from tests.faults import outputs
 from tests.faults.drive import Case
-from tests.faults.zygotes import End, Zygote
-from trident.runtime.crash import OUTPUT_POINTS
+from tests.faults.driver_forks import End, Zygote
+from trident.base.crash_points import OUTPUT_POINTS
 
 TOTAL = 120
 POINTS = (

@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults import poison
 from tests.faults.drive import Case
-from tests.faults.zygotes import End, Zygote
+from tests.faults.driver_forks import End, Zygote
 
 TOTAL = 120
 POINTS = (

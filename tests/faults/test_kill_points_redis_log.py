@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.drive import Case
+from tests.faults.driver_forks import End, Zygote
 from tests.faults.source import expected
-from tests.faults.zygotes import End, Zygote
 from tests.support.server import RedisServer
-from trident.runtime.crash import POINTS
+from trident.base.crash_points import POINTS
 
 TOTAL = 600
 AT = [p for p in POINTS if p.startswith(("start.", "plan.", "freeze.", "commit", "success.", "trim."))]

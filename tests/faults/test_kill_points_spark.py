@@ -18,7 +18,7 @@ from tests.faults.drive import Case
 from tests.faults.source import expected
 from tests.support.server import RedisServer
 from tests.support.soak import Soak
-from trident.runtime.crash import VARIABLE
+from trident.base.crash_points import VARIABLE
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]

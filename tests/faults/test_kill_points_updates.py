@@ -11,8 +11,8 @@ import pytest
 
 from tests.faults import drive, updates
 from tests.faults.drive import Case
+from tests.faults.driver_forks import End, Zygote
 from tests.faults.test_rewind import Killer
-from tests.faults.zygotes import End, Zygote
 from tests.support.server import RedisServer
 
 TOTAL = 120

@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults import windows
 from tests.faults.drive import Case
-from tests.faults.zygotes import Zygote
+from tests.faults.driver_forks import Zygote
 from tests.support.server import RedisServer
 
 TOTAL = 120

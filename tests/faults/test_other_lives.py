@@ -12,9 +12,9 @@ import trident
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology, dropState
 from trident.base.errors import FencedError, LogMismatchError, StateAheadError, StateLostError
-from trident.runtime import registry
-from trident.runtime.sqlite_log import SqliteLog
-from trident.runtime.start import LOG_FILE
+from trident.log.sqlite_log import SqliteLog
+from trident.run import registry
+from trident.run.start import LOG_FILE
 from trident.spouts import FeederBatchSpout
 from trident.state import RedisMapState
 from trident.testing.local import start_local

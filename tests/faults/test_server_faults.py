@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.faults.small import Small, expected, run, topology
+from tests.faults.smallest_topology import Small, expected, run, topology
 from tests.support.request_proxy import Cut, RequestProxy, words
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.errors import StateFullError, StateLostError
-from trident.runtime.running import RunningTopology
+from trident.run.running import RunningTopology
 from trident.spouts import FeederBatchSpout
 from trident.state import RedisMapState
 from trident.testing.local import start_local

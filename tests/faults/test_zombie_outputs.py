@@ -18,7 +18,7 @@ SLEEPER = """
 import json, sys, time
 from pathlib import Path
 from tests.faults import drive
-from trident.runtime import crash
+from trident.base import crash_points
 
 point, folder, left = sys.argv[1], Path(sys.argv[3]), [9]
 
@@ -29,7 +29,7 @@ def sleep(reached):
         while not (folder / "awake").exists():
             time.sleep(0.01)
 
-crash.listen(sleep)
+crash_points.listen(sleep)
 drive.run(drive.Case(**json.loads(sys.argv[2])))
 """
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import small, wire
-from tests.faults.small import Small, expected
-from tests.faults.zygotes import Zygote
+from tests.faults import request_steps, smallest_topology
+from tests.faults.driver_forks import Zygote
+from tests.faults.smallest_topology import Small, expected
 from tests.support.processes import state_of
 from tests.support.request_proxy import Cut, RequestProxy
 from tests.support.server import RedisServer
-from trident.runtime.start import LOG_FILE
+from trident.run.start import LOG_FILE
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def test_a_sleeper_whose_write_arrives_after_the_takeover_changes_nothing_and_st
 
     def stopping(commands: Sequence[bytes]) -> Cut | None:
         nonlocal seen
-        if wire.name_of(commands) == step and not taken_over:
+        if request_steps.name_of(commands) == step and not taken_over:
             seen += 1
             if seen == 2:
-                taken_over.append(_while_asleep(sleeper[0], tmp_path / small.NAME / LOG_FILE, takeover))
+                taken_over.append(_while_asleep(sleeper[0], tmp_path / smallest_topology.NAME / LOG_FILE, takeover))
         return None
 
     with RequestProxy(shared_redis.port, stopping) as proxy:
@@ -50,7 +50,7 @@ def test_a_sleeper_whose_write_arrives_after_the_takeover_changes_nothing_and_st
         end = zygote.end()
     assert taken_over == [expected("two")]
     assert end.error is not None and end.error.startswith("FencedError: "), end
-    assert small.run(takeover) == expected("two")
+    assert smallest_topology.run(takeover) == expected("two")
 
 
 def _while_asleep(pid: int, log: Path, takeover: Small) -> object:
@@ -61,7 +61,7 @@ def _while_asleep(pid: int, log: Path, takeover: Small) -> object:
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.001)
             _stop(pid)
-        return small.run(takeover)
+        return smallest_topology.run(takeover)
     except BaseException as error:
         return error
     finally:

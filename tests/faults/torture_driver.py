@@ -21,14 +21,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from tests.faults.small import mark
+from tests.faults.smallest_topology import mark
 from tests.support.spark import small_spark
 from trident import Sum, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SnapshotMovedError, StateRecoveringError, StateUnavailableError, TridentError
 from trident.base.types import arrow_schema, parse_schema
-from trident.runtime.reading import read_committed
-from trident.runtime.running import RunningTopology
+from trident.reads.committed_reads import read_committed
+from trident.run.running import RunningTopology
 from trident.state import MemoryMapState, RedisMapState
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Metadata, SpoutKind

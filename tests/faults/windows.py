@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.faults.source import NumberedSpout, records
 from trident import SessionWindow, Sum, TridentTopology, TumblingEventTimeWindow
-from trident.runtime.running import RunningTopology
+from trident.run.running import RunningTopology
 from trident_spouts.executor import SpoutKind
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

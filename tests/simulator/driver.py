@@ -1,4 +1,4 @@
-"""One driver of the simulated topology: put together as `trident.runtime.start` does it, from the same parts."""
+"""One driver of the simulated topology: put together as `trident.run.start` does it, from the same parts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,15 +13,15 @@ from trident.base.errors import AttemptCancelledError, BatchTimeoutError, Fenced
 from trident.compiler.engine import StageResult
 from trident.compiler.program import Group, Stage
 from trident.plan.nodes import Node
-from trident.runtime import start
-from trident.runtime.begin import Begun, begin, close_all
-from trident.runtime.commits import RunCommits
-from trident.runtime.group_run import GroupRun
-from trident.runtime.reading import CommitGate
-from trident.runtime.settings import Settings
-from trident.runtime.sources import Sources
-from trident.runtime.watch import Watch
-from trident.runtime.watched_calls import WatchedCalls
+from trident.reads.committed_reads import CommitGate
+from trident.recovery.acquisition import Begun, begin, close_all
+from trident.recovery.settings import Settings
+from trident.run import start
+from trident.run.fence_watch import Watch
+from trident.run.group_run import GroupRun
+from trident.run.read_source import RunCommits
+from trident.run.sources import Sources
+from trident.user_calls.watched_calls import WatchedCalls
 
 if TYPE_CHECKING:
     from tests.simulator.world import World

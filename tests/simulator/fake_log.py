@@ -8,9 +8,9 @@ from typing import Any
 from tests.simulator.scheduler import Scheduler
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogCorruptError, LogError
-from trident.runtime.frozen import FrozenOutput
-from trident.runtime.history import AttemptRecord, History, Positions
-from trident.runtime.log import BatchRecord, Birth, Members
+from trident.log.frozen_results import FrozenOutput
+from trident.log.history import AttemptRecord, History, Positions
+from trident.log.protocol import BatchRecord, Birth, Members
 
 Outputs = dict[str, FrozenOutput]
 Undo = Callable[[], None]

@@ -13,7 +13,7 @@ from typing import Any
 import redis
 
 from tests.simulator.records import Merging, counts, framed, is_nothing, txid_of
-from trident.runtime import log_server
+from trident.log import redis_server
 from trident_state.redis.layout import LEGEND
 from trident_state.redis.scripts import ACQUIRE, ALL, CLEAR, COMMIT, CREATE, DROP, MERGE, OPEN, PUT
 
@@ -443,8 +443,8 @@ _SCRIPTS: dict[bytes, Callable[[FakeRedis, list[Undo], list[bytes], list[bytes]]
     MERGE.sha: FakeRedis._merge,
     COMMIT.sha: FakeRedis._commit,
     CLEAR.sha: FakeRedis._clear,
-    log_server.FOUND.sha: FakeRedis._log_found,
-    log_server.TAKE.sha: FakeRedis._log_take,
-    log_server.WRITE.sha: FakeRedis._log_write,
+    redis_server.FOUND.sha: FakeRedis._log_found,
+    redis_server.TAKE.sha: FakeRedis._log_take,
+    redis_server.WRITE.sha: FakeRedis._log_write,
 }
-_SHA_OF = {script.source: script.sha for script in (*ALL, *log_server.ALL)}
+_SHA_OF = {script.source: script.sha for script in (*ALL, *redis_server.ALL)}

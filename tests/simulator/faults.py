@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulator.fake_log import LogDisk
 from tests.simulator.scheduler import Crashed
-from trident.runtime import events as on
+from trident.run import events as on
 
 if TYPE_CHECKING:
     from tests.simulator.driver import Driver

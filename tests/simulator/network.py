@@ -79,7 +79,7 @@ def _parsed(data: bytes) -> tuple[list[bytes], ...]:
 
 
 class FakeAddress:
-    """In the place of `trident_state.redis.link.Address`."""
+    """In the place of `trident_state.redis.command_routing.Address`."""
 
     shown = "redis://fake"
     connect_timeout = socket_timeout = 1.0

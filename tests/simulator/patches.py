@@ -16,20 +16,23 @@ import pyarrow as pa
 
 from tests.simulator.flows import Worlds
 from tests.simulator.memo import MOST, content, kept, remembered
+from trident.base import crash_points
 from trident.compiler.states.queries import compile_query
-from trident.runtime import attempts, committer, crash, frozen_batches, group_run, reading, slots, sources, start, watch
-from trident.runtime.frozen_batches import keys_and_values
-from trident_state import demands
+from trident.log import frozen_batches
+from trident.log.frozen_batches import keys_and_values
+from trident.reads import committed_reads
+from trident.run import attempts, committer, fence_watch, group_run, slots, sources, start
+from trident_state import checks
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys
 from trident_state.memory import entries as memory_entries
-from trident_state.memory import index, keyheap, segments, snapshots
+from trident_state.memory import key_index, key_storage, segments, snapshots
 from trident_state.memory import store as memory_store
 from trident_state.memory.segments import Segment
 from trident_state.records.forms import records_of, unpacked
-from trident_state.redis import cluster, findings, placement, reader, writer
+from trident_state.redis import cluster, inspection, placement, reader, writer
 from trident_state.redis import store as redis_store
-from trident_state.redis.findings import looks
+from trident_state.redis.inspection import looks
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import parse_meta, read_meta
 from trident_state.redis.placement import PUT_KEYS, Placement, place, place_distinct
@@ -238,7 +241,7 @@ def _strays(folder: Path, manifest: Any, log: str, epoch: int | None) -> list[st
     ]
 
 
-_short_keys = keyheap._short
+_short_keys = key_storage._short
 
 
 def _keeping(work: Callable[..., Placement]) -> Callable[..., Placement]:
@@ -271,26 +274,26 @@ def _all() -> list[tuple[Any, str, Any]]:
         (committer, "freeze", lambda result, beside=None: Kept(result)),
         (frozen_batches, "thaw", _thawed),
         (frozen_batches, "keys_and_values", remembered(_split, content)),
-        (reading, "time", Clock),
+        (committed_reads, "time", Clock),
         (sources, "_JSON", SimpleNamespace(encode=msgspec.json.encode)),
         (sources, "json", SimpleNamespace(loads=msgspec.json.decode)),
-        *((module, "threading", _THREADING) for module in (group_run, reading, watch)),
+        *((module, "threading", _THREADING) for module in (group_run, committed_reads, fence_watch)),
         (start, "compile_query", cache(compile_query)),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
-        (index, "heads_of", remembered(keyheap.heads_of, content)),
-        (keyheap, "_short", remembered(lambda heads: kept(_short_keys(heads)), bytes)),
+        (key_index, "heads_of", remembered(key_storage.heads_of, content)),
+        (key_storage, "_short", remembered(lambda heads: kept(_short_keys(heads)), bytes)),
         (snapshots, "write_segment", _write_segment),
         (snapshots, "read_segment", _read_segment),
         (snapshots, "delete_segments", lambda folder, names: Worlds.now.segments.delete(folder, names)),
         (snapshots, "strays", _strays),
-        (demands, "encode_keys", encode),
+        (checks, "encode_keys", encode),
         *((module, "hash_keys", hashed) for module in (placement, memory_store, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
         (redis_store, "threading", SimpleNamespace(RLock=Turns)),
         (memory_store, "threading", SimpleNamespace(RLock=Turns, Lock=Turn)),
         (attempts, "threading", SimpleNamespace(Lock=Turns)),
         *((module, "parse_info", cache(parse_info)) for module in (redis_store, cluster)),  # equal ones are one
-        *((module, "parse_meta", remembered(parse_meta, tuple)) for module in (reader, findings)),
+        *((module, "parse_meta", remembered(parse_meta, tuple)) for module in (reader, inspection)),
         *((module, "Arguments", arguments) for module in (reader, writer)),
         *((module, "unpacked", unpack) for module in (reader, writer)),
         *((module, "decode_keys", decode) for module in (reader, memory_store)),
@@ -300,9 +303,9 @@ def _all() -> list[tuple[Any, str, Any]]:
         (redis_store, "place_distinct", remembered(_keeping(place_distinct), _placed)),
         (redis_store, "records_of", cache(records_of)),
         (redis_store, "check_server", remembered(check_server, lambda info, *where: (id(info), *where))),
-        *((module, "command", packed) for module in (cluster, findings, reader, redis_store)),
-        (findings, "looks", cache(looks)),
-        *((module, "read_meta", lru_cache(MOST)(read_meta)) for module in (findings, reader)),
+        *((module, "command", packed) for module in (cluster, inspection, reader, redis_store)),
+        (inspection, "looks", cache(looks)),
+        *((module, "read_meta", lru_cache(MOST)(read_meta)) for module in (inspection, reader)),
     ]
 
 
@@ -316,5 +319,5 @@ def machine() -> Iterator[None]:
     with ExitStack() as stack:
         for module, name, thing in _PUT:
             stack.enter_context(patch.object(module, name, thing))
-        stack.callback(crash.listen, None)  # each world listens itself
+        stack.callback(crash_points.listen, None)  # each world listens itself
         yield

@@ -16,7 +16,7 @@ from trident.base.errors import (
     StateRecoveringError,
     StateUnavailableError,
 )
-from trident.runtime.reading import consistently, read_committed
+from trident.reads.committed_reads import consistently, read_committed
 
 if TYPE_CHECKING:
     from tests.simulator.driver import Driver

@@ -307,7 +307,7 @@ class Outcome:
 
 
 class Pool:
-    """In the place of `trident.runtime.threads.Threads`: a queue of tasks of which the scheduler begins the first."""
+    """Stand in for `trident.user_calls.threads.Threads`: a queue of tasks of which the scheduler begins the first."""
 
     def __init__(
         self, scheduler: Scheduler, process: Process, name: str, most: int | None, fibers: bool = True

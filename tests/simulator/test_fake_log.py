@@ -12,10 +12,10 @@ from tests.simulator.fake_log import FakeLog, LogDisk
 from tests.simulator.scheduler import Scheduler
 from trident.base.attempt import Lease
 from trident.base.errors import TridentError
-from trident.runtime.frozen import freeze
-from trident.runtime.history import AttemptRecord
-from trident.runtime.log import BatchRecord, Birth, Members, StreamRecord
-from trident.runtime.sqlite_log import SqliteLog
+from trident.log.frozen_results import freeze
+from trident.log.history import AttemptRecord
+from trident.log.protocol import BatchRecord, Birth, Members, StreamRecord
+from trident.log.sqlite_log import SqliteLog
 
 Call = Callable[[Any, list[Lease]], Any]
 """What is called on a log, given the leases that it gave out so far (their tokens are random)."""

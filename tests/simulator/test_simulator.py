@@ -14,9 +14,9 @@ from tests.simulator import fake_log, planted, records
 from tests.simulator.families import EVERY, machine, world_of
 from tests.simulator.fleet import some
 from tests.support.soak import Soak
-from trident.runtime import committer, coordinator, trimming
-from trident.runtime.coordinator import Coordinator, Status
-from trident.runtime.history import History
+from trident.log.history import History
+from trident.run import committer, coordinator, log_retention
+from trident.run.coordinator import Coordinator, Status
 
 ROOT = Path(__file__).parents[2]
 MILLION = 1_000_000
@@ -107,7 +107,7 @@ def nothing_heals(patch: pytest.MonkeyPatch) -> None:
 
 def trims_too_much(patch: pytest.MonkeyPatch) -> None:
     """The log lets go of batches that a state in memory has not secured."""
-    patch.setattr(trimming.Trimming, "secured", lambda self, committed: committed)
+    patch.setattr(log_retention.Trimming, "secured", lambda self, committed: committed)
 
 
 def frozen_again(patch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ from tests.simulator.reads import Reads
 from tests.simulator.scheduler import Process, Scheduler, Stuck
 from tests.simulator.setting import Setting
 from tests.simulator.verdict import Seen, why_right
+from trident.base import crash_points
 from trident.base.attempt import TransactionAttempt
-from trident.runtime import crash
-from trident.runtime import events as on
-from trident.runtime.settings import Settings
+from trident.recovery.settings import Settings
+from trident.run import events as on
 from trident_state.redis import writer
 from trident_state.store import Home, StateIdentity, StateKind, StateShape, Store
 
@@ -110,7 +110,7 @@ class World:
         flows.Worlds.now = self
         vars(writer)["PUT_KEYS"] = self._put_keys
         scheduler = self.scheduler
-        crash.listen(scheduler.point)
+        crash_points.listen(scheduler.point)
         try:
             self._start_driver()
             while not self.over and self.wrong is None:
@@ -122,7 +122,7 @@ class World:
         finally:
             self._close()
             flows.Worlds.now = None
-            crash.listen(None)
+            crash_points.listen(None)
         result = self.result
         result.batches, result.drivers = len(self.oracle.batches), len(self.drivers)
         result.steps = scheduler.steps

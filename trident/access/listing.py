@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trident.access.places import Place, read_place
+from trident.access.locations import Place, read_place
 from trident.base.errors import TopologyError
-from trident.runtime.log import LogReading
+from trident.log.protocol import LogReading
 from trident_state.memory.segments import read_manifest
-from trident_state.redis.found import find_states
+from trident_state.redis.discovery import find_states
 
 if TYPE_CHECKING:
     from trident.log import RedisLog

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from trident.access.opened import FollowedStore, OpenedState
-from trident.access.places import Place, read_place
+from trident.access.locations import Place, read_place
+from trident.access.opened_state import FollowedStore, OpenedState
 from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
 from trident.base.names import check_name, did_you_mean
 from trident.compiler.states.shapes import aggregator_name
+from trident.log.snapshot_home import NoHome
 from trident.operations.averages import Average
 from trident.operations.builtin_aggregators import Count, Max, Min, Sum
-from trident.runtime.home import NoHome
-from trident.runtime.reading import Isolation
-from trident.runtime.state_view import Described
+from trident.reads.committed_reads import Isolation
+from trident.reads.state_view import Described
 from trident_state.fingerprint import Fingerprint, read_fingerprint
-from trident_state.redis.found import FoundState, find_state
+from trident_state.redis.discovery import FoundState, find_state
 from trident_state.store import Combine, StateFactory, StateIdentity, StateKind, StateShape, replacing
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import LogError, StateError, StateLostError, StateShapeError
-from trident.runtime.frozen_batches import FrozenBatches
-from trident.runtime.log import LogReading
+from trident.log.frozen_batches import FrozenBatches
+from trident.log.protocol import LogReading
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest

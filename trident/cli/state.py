@@ -7,16 +7,16 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from trident.access.dropping import dropState
-from trident.access.exporting import FORMATS, export_state
+from trident.access.export import FORMATS, export_state
 from trident.access.listing import StateInfo, listStates
-from trident.access.opened import OpenedState
+from trident.access.opened_state import OpenedState
 from trident.access.opening import openState
+from trident.access.removal import dropState
 from trident.base.errors import StateKeyError
 from trident.base.values import to_python
 from trident.cli.keys import read_key
+from trident.cli.locations import place_options, read_places
 from trident.cli.output import format_option, show
-from trident.cli.places import place_options, read_places
 
 NOT_FOUND = 3
 

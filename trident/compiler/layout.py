@@ -7,13 +7,13 @@ from types import MappingProxyType
 from pyspark import cloudpickle
 
 from trident.base.errors import UserCodeError
-from trident.compiler.needs import needs, with_letters
+from trident.compiler.column_pruning import needs, with_letters
+from trident.compiler.columns.dead_letters import Caught
+from trident.compiler.columns.failures import Where
+from trident.compiler.columns.kernels import Work, work_of
 from trident.compiler.program import Stage
-from trident.compiler.tuples.failures import Where
-from trident.compiler.tuples.kernels import Work, work_of
-from trident.compiler.tuples.letters import Caught
 from trident.operations.builtin_filters import FilterNull
-from trident.operations.picking import Extreme
+from trident.operations.selections import Extreme
 from trident.plan.nodes import (
     Aggregate,
     Debug,

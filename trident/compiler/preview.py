@@ -13,14 +13,14 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TopologyError
 from trident.base.types import arrow_schema
 from trident.base.values import conform, to_python
+from trident.compiler.arrow.engine import columns_of
+from trident.compiler.arrow.evaluation import Evaluation, Run
 from trident.compiler.layout import layout
-from trident.compiler.local.engine import columns_of
-from trident.compiler.local.evaluate import Evaluation, Run
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.lower import Lowering
-from trident.compiler.spark.names import all_quoted
+from trident.compiler.spark.inputs import start_of
+from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, local_session, released, run_session
-from trident.compiler.spark.starts import start_of
+from trident.compiler.spark.sql_names import all_quoted
 from trident.compiler.stages import has_python_form
 from trident.plan.nodes import Node, RequestSource, SpoutSource, StateStep, walk
 from trident_spouts.executor import Emission, SpoutExecutor

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
+from trident.compiler.columns.kernels import work_of
 from trident.compiler.program import Group, Output, Program, RequestPlan, Stage
 from trident.compiler.states.shapes import nullable, shape_of
-from trident.compiler.tuples.kernels import work_of
-from trident.compiler.windows.enter import entering_watermark, entering_window
+from trident.compiler.windows.inputs import entering_watermark, entering_window
 from trident.plan.nodes import (
     Debug,
     Each,

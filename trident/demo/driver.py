@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology
 from trident.demo.words import CORPUS, words
-from trident.runtime.running import RunningTopology
+from trident.run.running import RunningTopology
 from trident.spouts import FileSpout
 from trident.state import MemoryMapState, RedisMapState
 

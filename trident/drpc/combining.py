@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from trident.runtime.threads import Threads
+from trident.user_calls.threads import Threads
 
 _IDLE = 10.0
 """Seconds after which a thread ends that has nothing to answer."""

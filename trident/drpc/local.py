@@ -18,7 +18,7 @@ from trident.base.errors import (
     StateUnavailableError,
 )
 from trident.base.names import did_you_mean
-from trident.compiler.local.requests import Answer, compile_request
+from trident.compiler.arrow.requests import Answer, compile_request
 from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Reads
 from trident.drpc.arguments import Arguments
@@ -26,8 +26,8 @@ from trident.drpc.combining import Audience, Combining, Late
 from trident.drpc.result import DRPCResult
 from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.sites import sites_in
-from trident.runtime.reading import Commits, Snapshot, consistently
-from trident.runtime.watched_calls import Subject, place_in
+from trident.reads.committed_reads import Commits, Snapshot, consistently
+from trident.user_calls.watched_calls import Subject, place_in
 from trident_state.store import StateKind
 
 Compile = Callable[[RequestPlan], Answer]

@@ -7,8 +7,8 @@ from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.names import brief
 from trident.base.step import Step
+from trident.operations.callables import bind
 from trident.operations.functions import TridentCollector
-from trident.operations.reading import bind
 
 
 class MultiReducer(Protocol):

@@ -12,11 +12,11 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
 from trident.operations.aggregators import Aggregation, AnyAggregation, Reduction
+from trident.operations.error_policy import OnError
 from trident.operations.functions import Operation, Query, Updating
 from trident.operations.multireducers import MultiReduction
-from trident.operations.picking import Picking
-from trident.operations.poison import OnError
-from trident.operations.windowing import Windowing
+from trident.operations.selections import Picking
+from trident.operations.window_aggregators import Windowing
 from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
 
@@ -109,7 +109,7 @@ class Peek(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LettersOf(Node):
-    """The tuples on which a step's function failed, as dead letters (`trident.operations.poison.LETTER`)."""
+    """The tuples on which a step's function failed, as dead letters (`trident.operations.error_policy.LETTER`)."""
 
     source: Node
 
@@ -422,7 +422,7 @@ class MultiReduce(Node):
 @dataclass(frozen=True, slots=True, eq=False)
 class Split(Node):
     """Every tuple replaced by what the function sends to the streams, which have names and fields of their own. What
-    leaves it are the tuples of all streams (`trident.plan.splitting` says how); a Part takes one stream's."""
+    leaves it are the tuples of all streams (`trident.plan.split_schema` says how); a Part takes one stream's."""
 
     source: Node
     inputs: tuple[str, ...]

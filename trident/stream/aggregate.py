@@ -9,17 +9,17 @@ from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import select
-from trident.operations.aggregating import read_aggregator, read_folding
+from trident.operations.aggregator_kinds import read_aggregator, read_folding
 from trident.operations.aggregators import Aggregation, Reduction
 from trident.operations.builtin_aggregators import Count
 from trident.operations.functions import Declared
-from trident.operations.outputs import OutputsLike, read_outputs
+from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan import nodes, rules
+from trident.stream.arguments import Arguments, read_arguments
 from trident.stream.base import StreamBase
-from trident.stream.call import Arguments, read_arguments
 
 if TYPE_CHECKING:
-    from trident.stream.chain import ChainedAggregate
+    from trident.stream.aggregator_chain import ChainedAggregate
     from trident.stream.stream import Stream
 
 VERBS: dict[nodes.Scope, str] = {"batch": "aggregate", "partition": "partitionAggregate"}
@@ -98,7 +98,7 @@ class AggregateVerbs(StreamBase):
         >>> words.chainedAgg().aggregate(Count(), "count").aggregate("n", Sum(), "total").chainEnd().take(1)
         [Row(count=2, total=7)]
         """
-        from trident.stream.chain import ChainedAggregate
+        from trident.stream.aggregator_chain import ChainedAggregate
 
         return ChainedAggregate(self, ())
 

@@ -1,77 +1,106 @@
-"""A verb that is called with arguments which it does not take says so as every other wrong call does."""
+"""Reads a verb's arguments: ``verb([inputFields,] operation, outputFields)``, all of them also by keyword."""
 
-import functools
-import inspect
-from collections.abc import Callable
-from enum import Enum
-from types import FunctionType
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from trident.base.errors import ArgumentsError
-from trident.base.names import did_you_mean
-from trident.base.step import Step, caller
+from pyspark.sql import Column
+from pyspark.sql.types import StructType
 
-_ON_ERROR = (
-    "; each, filter, map, flatMap and peek take onError. What may fail goes into one of these before, and here come "
-    "tuples that cannot fail"
-)
-
-
-class Told:
-    """What has verbs: Python's own TypeError for arguments that do not fit becomes an ArgumentsError, with the step."""
-
-    __slots__ = ()
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
-        for name, verb in list(vars(cls).items()):
-            if isinstance(verb, FunctionType) and not name.startswith("_"):
-                setattr(cls, name, told(verb))
+from trident.base.callsite import CallSite, site_of
+from trident.base.errors import TopologyError
+from trident.base.names import FieldsLike, brief
+from trident.base.step import Step
+from trident.operations.builtin_aggregators import called_like
+from trident.operations.builtin_functions import Expression
+from trident.operations.output_fields import OutputsLike
 
 
-def told(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """The verb, telling of arguments that it does not take."""
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a verb was given. `inputs` None: no input fields were named; `outputs` None: no output fields."""
 
-    @functools.wraps(verb)
-    def called(*args: Any, **keywords: Any) -> Any:
-        __tracebackhide__ = True  # in notebooks and tests: the reader looks for the verb
-        try:
-            return verb(*args, **keywords)
-        except TypeError as error:
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise  # it is of the verb's inside, and not of the call
-            wrong = error
-        check_arguments(verb, args, keywords)
-        raise wrong
-
-    return called
+    inputs: FieldsLike | None
+    operation: Any
+    outputs: OutputsLike | None
+    step: Step
 
 
-def check_arguments(verb: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-    """Raise ArgumentsError where these do not fit the verb; the first of them is what it is a verb of."""
-    signature, name = inspect.signature(verb), verb.__name__
-    own = list(signature.parameters.values())[1:]
-    taken = [each.name for each in own if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    strange = [word for word in keywords if word not in taken]
-    any_word = any(each.kind is each.VAR_KEYWORD for each in own)
-    if strange and not any_word:
-        hint = _ON_ERROR if strange[0] == "onError" else did_you_mean(strange[0], taken)
-        told = f"{name} takes {', '.join(taken)}" if taken else f"{name} takes no keywords"
-        raise _step(args[0], name).error(ArgumentsError, f"there is no argument {strange[0]!r}; {told}{hint}")
-    try:
-        signature.bind(*args, **keywords)
-    except TypeError as error:
-        usage = f"{name}({', '.join(map(_shown, own))})"
-        raise _step(args[0], name).error(ArgumentsError, f"{error}; write {usage}") from None
+def read_arguments(
+    step: Step,
+    usage: str,
+    args: Sequence[object],
+    operations: Mapping[str, object],
+    inputFields: FieldsLike | None = None,
+    outputFields: OutputsLike | None = None,
+) -> Arguments:
+    """Sort positional arguments by what they are: the operation is the first that is no field.
+
+    `operations` are the keywords under which the operation may come, with what came; `usage` is shown in errors.
+    """
+    given = [(name, value) for name, value in operations.items() if value is not None]
+    before, rest = _leading_fields(args)
+    if not given and rest:
+        given, rest = [("", rest[0])], rest[1:]
+    elif given and not rest and len(before) > 1:
+        before, rest = before[:1], before[1:]
+    more = [value for value in rest if not is_fields(value)]
+    if len(given) != 1 or more:
+        listed = " and ".join(brief(value) for value in [*(value for _, value in given), *more])
+        what = f"it takes one operation, not {listed}" if listed else "the operation is missing"
+        hint = _unquoted(before[1:], usage) if not listed else ""
+        if hint:
+            what = f"{before[1]!r} is a string, and the operation is a function or object: {hint}"
+        raise step.error(TopologyError, f"{what}; write {usage}")
+    operation = given[0][1]
+    step = step.with_function(operation_site(operation))
+    inputs = _one("inputFields", before, inputFields, step, usage)
+    outputs = _one("outputFields", rest, outputFields, step, usage)
+    if isinstance(inputs, StructType):
+        raise step.error(TopologyError, f"inputFields are names, not a StructType; write {usage}")
+    return Arguments(inputs, operation, outputs, step)
 
 
-def _shown(parameter: inspect.Parameter) -> str:
-    """A parameter without its annotation: ``name``, ``name=None``, ``*streams``."""
-    default = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
-    return str(parameter.replace(annotation=inspect.Parameter.empty, default=default))
+def _unquoted(given: Sequence[object], usage: str) -> str:
+    """What may have been meant by the first of these, which stands where the operation should; nothing where it does
+    not look like one."""
+    text = given[0] if given else None
+    if not isinstance(text, str):
+        return ""
+    known = called_like(text) if "aggregator" in usage else None
+    if known is not None:
+        return f"give {known}"
+    if text.isidentifier():
+        return "give it without quotes"
+    return f"an expression is expr({text!r})" if len(given) > 1 or "(" in text else ""
 
 
-def _step(subject: Any, verb: str) -> Step:
-    stream = getattr(subject, "_stream", subject)
-    register, label = getattr(stream, "_register", None), getattr(stream, "_label", None)
-    return Step(verb if register is None or label is None else register.label(label, verb), caller(verb))
+def is_fields(value: object) -> bool:
+    """Whether a positional argument names fields."""
+    if isinstance(value, str | StructType):
+        return True
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+
+
+def operation_site(operation: object) -> CallSite:
+    """What an operation is called in a step's label, and where it stands."""
+    if isinstance(operation, Expression):
+        return CallSite("expr")
+    if isinstance(operation, Column):
+        return CallSite("Column")
+    return site_of(operation)
+
+
+def _leading_fields(args: Sequence[object]) -> tuple[list[Any], list[Any]]:
+    count = next((at for at, value in enumerate(args) if not is_fields(value)), len(args))
+    return list(args[:count]), list(args[count:])
+
+
+def _one(name: str, positional: list[Any], keyword: Any, step: Step, usage: str) -> Any:
+    """The one value of an argument that may come by position or by keyword."""
+    values = positional + ([] if keyword is None else [keyword])
+    if len(values) > 1:
+        listed = " and ".join(map(repr, values))
+        hint = "fields go into one argument, such as 'a, b'; " if len(positional) > 1 else ""
+        raise step.error(TopologyError, f"{name} given {len(values)} times, {listed}; {hint}write {usage}")
+    return values[0] if values else None

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trident.base.errors import TopologyError
 from trident.base.names import brief
-from trident.operations.reading import bind
+from trident.operations.callables import bind
+from trident.stream.arguments import operation_site
 from trident.stream.base import StreamBase
-from trident.stream.call import operation_site
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream

@@ -11,9 +11,9 @@ from trident.base.types import ddl
 from trident.plan import rules
 from trident.plan.nodes import Node
 from trident.plan.register import Register
-from trident.stream import elsewhere
-from trident.stream.arguments import Told
-from trident.stream.shown import Shown
+from trident.stream import foreign_names
+from trident.stream.checked_calls import Told
+from trident.stream.display import Shown
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream
@@ -81,7 +81,7 @@ class StreamBase(Rails, Shown):
         return f"{type(self).__name__}({self._node.step}: {ddl(self.schema)})"
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(unknown_verb(self, name, elsewhere.STREAM, self.fields), name=name, obj=self)
+        raise AttributeError(unknown_verb(self, name, foreign_names.STREAM, self.fields), name=name, obj=self)
 
 
 def unknown_verb(subject: object, name: str, known: Mapping[str, str], fields: tuple[str, ...] = ()) -> str:

@@ -10,13 +10,13 @@ from trident.base.step import Step
 from trident.operations.annotations import Returns
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.builtin_functions import Debug
+from trident.operations.callables import check_arguments, check_predicate, read_operation
+from trident.operations.error_policy import DeadLetter, OnError, OnErrorLike, read_policy
 from trident.operations.functions import Call, Operation
-from trident.operations.outputs import OutputsLike, read_outputs, resolve
-from trident.operations.poison import DeadLetter, OnError, OnErrorLike, read_policy
-from trident.operations.reading import check_arguments, check_predicate, read_operation
+from trident.operations.output_fields import OutputsLike, read_outputs, resolve
 from trident.plan import nodes, rules
+from trident.stream.arguments import Arguments, read_arguments
 from trident.stream.base import StreamBase
-from trident.stream.call import Arguments, read_arguments
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream

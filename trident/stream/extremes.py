@@ -6,7 +6,7 @@ from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
-from trident.operations.picking import Comparator, Extreme, First, Picking, check_comparator, check_ordered
+from trident.operations.selections import Comparator, Extreme, First, Picking, check_comparator, check_ordered
 from trident.plan import nodes
 from trident.stream.base import StreamBase
 

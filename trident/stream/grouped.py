@@ -8,15 +8,15 @@ from pyspark.sql.types import StructType
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.types import ddl
-from trident.operations.outputs import OutputsLike
-from trident.operations.poison import OnErrorLike
+from trident.operations.error_policy import OnErrorLike
+from trident.operations.output_fields import OutputsLike
 from trident.plan.nodes import Node
-from trident.stream import elsewhere
+from trident.stream import foreign_names
 from trident.stream.aggregate import aggregated
+from trident.stream.aggregator_chain import ChainedAggregate
 from trident.stream.base import Rails, StreamBase, unknown_verb
-from trident.stream.chain import ChainedAggregate
+from trident.stream.display import Shown
 from trident.stream.persist import persisted
-from trident.stream.shown import Shown
 from trident.stream.state import TridentState
 from trident.stream.window import WindowVerbs
 
@@ -191,8 +191,8 @@ class GroupedStream(Rails, Shown, WindowVerbs):
     def __getattr__(self, name: str) -> NoReturn:
         from trident.stream.stream import Stream
 
-        if not name.startswith("_") and hasattr(Stream, name) and name not in elsewhere.GROUPED:
+        if not name.startswith("_") and hasattr(Stream, name) and name not in foreign_names.GROUPED:
             message = f"'GroupedStream' has no verb {name!r}; the stream without groups has: toStream().{name}"
         else:
-            message = unknown_verb(self, name, elsewhere.GROUPED, self.fields)
+            message = unknown_verb(self, name, foreign_names.GROUPED, self.fields)
         raise AttributeError(message, name=name, obj=self)

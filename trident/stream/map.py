@@ -7,12 +7,12 @@ from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import select
 from trident.operations.annotations import Returns, several_of, type_of
+from trident.operations.callables import bind
+from trident.operations.error_policy import OnErrorLike
 from trident.operations.functions import Call, Operation
-from trident.operations.outputs import OutputsLike, keep_names, read_outputs, resolve, shown
-from trident.operations.poison import OnErrorLike
-from trident.operations.reading import bind
+from trident.operations.output_fields import OutputsLike, keep_names, read_outputs, resolve, shown
 from trident.plan import nodes
-from trident.stream.call import Arguments, operation_site, read_arguments
+from trident.stream.arguments import Arguments, operation_site, read_arguments
 from trident.stream.each import EachVerbs
 
 if TYPE_CHECKING:

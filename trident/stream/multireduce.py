@@ -7,12 +7,12 @@ from trident.base.errors import TopologyError
 from trident.base.names import brief
 from trident.base.step import Step, caller
 from trident.operations.multireducers import read_multi_reducer
-from trident.operations.outputs import OutputsLike, emitted
-from trident.plan import meeting, nodes, rules
+from trident.operations.output_fields import OutputsLike, emitted
+from trident.plan import joins, nodes, rules
 from trident.plan.register import Register
-from trident.stream.call import operation_site
-from trident.stream.combine import begin, in_a_list, made
+from trident.stream.arguments import operation_site
 from trident.stream.grouped import GroupedStream
+from trident.stream.joins import begin, in_a_list, made
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream
@@ -31,11 +31,11 @@ def multi_reduced(
     given = [each.toStream() for each in streams] if all(grouped) else list(streams)
     label, step = begin(register, "multiReduce", given)
     step = step.with_function(operation_site(reducer))
-    meeting.one_batch([stream._node for stream in given], step)
+    joins.one_batch([stream._node for stream in given], step)
     schemas = [stream.schema for stream in given]
     groups = tuple(each.groupFields for each in streams) if all(grouped) else ()
     if groups:
-        meeting.same_keys(groups, schemas, step)
+        joins.same_keys(groups, schemas, step)
     inputs = _inputs(given, inputFields, step)
     reduction = read_multi_reducer(reducer, bool(groups), step)
     schema = emitted(reducer, outputFields, step, "reducer")
@@ -50,7 +50,7 @@ def _inputs(streams: "Sequence[Stream]", fields: object, step: Step) -> tuple[tu
     wanted = (
         f"a multiReduce of {len(streams)} streams needs the input fields of each, [fields1, fields2], or None for all"
     )
-    given = meeting.for_each(fields, len(streams), wanted, step)
+    given = joins.for_each(fields, len(streams), wanted, step)
     return tuple(
         rules.known_fields(stream.schema, names, step, f" in stream {at}")
         for at, (stream, names) in enumerate(zip(streams, given, strict=True), 1)

@@ -8,12 +8,12 @@ from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
 from trident.operations.aggregators import Reduction
-from trident.operations.outputs import OutputsLike
-from trident.operations.updating import emitted_fields, held_fields, read_updater
+from trident.operations.output_fields import OutputsLike
+from trident.operations.state_updaters import emitted_fields, held_fields, read_updater
 from trident.plan import nodes, rules
 from trident.stream.aggregate import folded
+from trident.stream.arguments import Arguments, read_arguments
 from trident.stream.base import StreamBase
-from trident.stream.call import Arguments, read_arguments
 from trident.stream.state import TridentState
 
 _USAGE = "persistentAggregate(stateFactory, [inputFields,] aggregator, outputField, name=...)"

@@ -9,13 +9,13 @@ from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import ddl, select, type_ddl
 from trident.operations.builtin_functions import MapGet, SnapshotGet, TupleCollectionGet
+from trident.operations.callables import bind, kind_of
 from trident.operations.functions import Declared, Query
-from trident.operations.outputs import OutputsLike, own_types, read_outputs
-from trident.operations.reading import bind, kind_of
+from trident.operations.output_fields import OutputsLike, own_types, read_outputs
 from trident.plan import nodes, rules
-from trident.plan.states import function_of, keys_of, shown_type, value_of
+from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
+from trident.stream.arguments import Arguments, read_arguments
 from trident.stream.base import StreamBase
-from trident.stream.call import Arguments, read_arguments
 from trident.stream.state import TridentState
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, cast
 
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, check_name
+from trident.operations.callables import bind, read_operation
 from trident.operations.functions import Call
-from trident.operations.reading import bind, read_operation
 from trident.plan import nodes, rules
 from trident.plan.nodes import Placing
+from trident.stream.arguments import read_arguments
 from trident.stream.base import StreamBase
-from trident.stream.call import read_arguments
 
 if TYPE_CHECKING:
     from trident.stream.grouped import GroupedStream

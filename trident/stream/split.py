@@ -8,15 +8,15 @@ from pyspark.sql.types import StructType
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, check_name, did_you_mean
 from trident.base.step import Step
+from trident.operations.callables import check_arguments, read_operation
 from trident.operations.functions import Call, Operation
-from trident.operations.outputs import OutputsLike, read_outputs
-from trident.operations.reading import check_arguments, read_operation
+from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan import nodes
 from trident.plan.register import Register
-from trident.plan.splitting import shown_streams, split_schema
+from trident.plan.split_schema import shown_streams, split_schema
+from trident.stream.arguments import Arguments, read_arguments
 from trident.stream.base import StreamBase
-from trident.stream.call import Arguments, read_arguments
-from trident.stream.shown import Shown
+from trident.stream.display import Shown
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream

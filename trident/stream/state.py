@@ -10,9 +10,9 @@ from trident.base.step import Step, caller
 from trident.base.types import ddl
 from trident.plan import nodes
 from trident.plan.register import Register
-from trident.stream import elsewhere
+from trident.stream import foreign_names
 from trident.stream.base import unknown_verb
-from trident.stream.shown import Shown
+from trident.stream.display import Shown
 
 if TYPE_CHECKING:
     from trident.stream.stream import Stream
@@ -83,8 +83,8 @@ class TridentState(Shown):
     def __getattr__(self, name: str) -> NoReturn:
         from trident.stream.stream import Stream
 
-        if not name.startswith("_") and hasattr(Stream, name) and name not in elsewhere.STATE:
+        if not name.startswith("_") and hasattr(Stream, name) and name not in foreign_names.STATE:
             message = f"'TridentState' has no verb {name!r}; the stream of its new values has: newValuesStream().{name}"
         else:
-            message = unknown_verb(self, name, elsewhere.STATE)
+            message = unknown_verb(self, name, foreign_names.STATE)
         raise AttributeError(message, name=name, obj=self)

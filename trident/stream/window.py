@@ -10,8 +10,8 @@ from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
 from trident.base.types import select
-from trident.operations.outputs import OutputsLike
-from trident.operations.windowing import Windowing, read_windowing
+from trident.operations.output_fields import OutputsLike
+from trident.operations.window_aggregators import Windowing, read_windowing
 from trident.operations.windows import (
     CountWindow,
     Duration,
@@ -24,11 +24,11 @@ from trident.operations.windows import (
     timestamp_field,
 )
 from trident.plan import nodes, rules
-from trident.plan import windows as fields
+from trident.plan import window_schema as fields
 from trident.stream.aggregate import inputs_of
-from trident.stream.arguments import Told
+from trident.stream.arguments import read_arguments
 from trident.stream.base import StreamBase
-from trident.stream.call import read_arguments
+from trident.stream.checked_calls import Told
 from trident_state.memory.factory import MemoryMapState
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from trident.compiler.local.engine import ArrowEngine
+from trident.compiler.arrow.engine import ArrowEngine
 from trident.plan.topology_plan import TopologyPlan
-from trident.runtime.running import RunningTopology
-from trident.runtime.start import start_on
+from trident.run.running import RunningTopology
+from trident.run.start import start_on
 
 
 def start_local(topology: TopologyPlan, **options: Any) -> RunningTopology:

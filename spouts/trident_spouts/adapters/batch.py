@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
-from trident_spouts.readers import claim, release
-from trident_spouts.usercode import call, emission_of
+from trident_spouts.single_reader import claim, release
+from trident_spouts.user_calls import call, emission_of
 
 
 class BatchExecutor(SpoutExecutor):

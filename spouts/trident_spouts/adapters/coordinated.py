@@ -8,7 +8,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
-from trident_spouts.usercode import call, emission_of, foreign, json_of
+from trident_spouts.user_calls import call, emission_of, foreign, json_of
 
 
 class CoordinatedExecutor(SpoutExecutor):

@@ -9,7 +9,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident_spouts.emission import one_emission
 from trident_spouts.executor import Emission, Metadata
-from trident_spouts.usercode import call, emission_of, foreign, pair_of
+from trident_spouts.user_calls import call, emission_of, foreign, pair_of
 
 Positions = dict[str, Metadata]
 """Positions by partition, of every partition ever seen: one that is away or emits nothing keeps its position."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
-from trident_spouts.files.births import birth_of
+from trident_spouts.files.file_births import birth_of
 from trident_spouts.files.lines import line_start, whole_lines_end
 from trident_spouts.files.listing import Found, Place
 from trident_spouts.files.ranges import FileRange, checksum, iso_time
-from trident_spouts.files.seen import Entry, Seen
+from trident_spouts.files.read_files import Entry, Seen
 
 MOST_FILES = 1_000
 """In one batch, where the user set no limit."""

@@ -21,11 +21,11 @@ from trident_spouts.files.listing import Found, Place, absolute, find, hidden_in
 from trident_spouts.files.parquet import FilesEmission, count_rows, footer_schema
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
+from trident_spouts.files.read_files import Seen
 from trident_spouts.files.reading import LineFormat, LinesEmission, Stretch
-from trident_spouts.files.seen import Seen
 from trident_spouts.files.text import TextFormat
 from trident_spouts.rows import read_schema
-from trident_spouts.usercode import foreign
+from trident_spouts.user_calls import foreign
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

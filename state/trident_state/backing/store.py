@@ -22,7 +22,7 @@ from trident_state.backing.maps import RULES
 from trident_state.backing.meta import Meta, read_meta
 from trident_state.backing.protocol import META, BackingMap
 from trident_state.binary import in_halves, replaced, together
-from trident_state.demands import (
+from trident_state.checks import (
     demand_as_created,
     demand_fitting,
     demand_newest,

@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 
 from trident_state.keys import hash_keys
-from trident_state.memory.columns import Column, Slots
-from trident_state.memory.index import Hashes, KeyIndex
-from trident_state.memory.keyheap import HEAD_BYTES, heap_bytes_of
-from trident_state.memory.rows import Rows, Triples
+from trident_state.memory.key_index import Hashes, KeyIndex
+from trident_state.memory.key_storage import HEAD_BYTES, heap_bytes_of
+from trident_state.memory.triples import Rows, Triples
+from trident_state.memory.value_columns import Column, Slots
 from trident_state.store import StateKind
 
 NOTHING = -1

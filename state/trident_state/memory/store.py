@@ -14,7 +14,7 @@ from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
 from trident.base.errors import FencedError, StateFullError, StateOwnedError
 from trident_state.binary import in_halves, replaced, together
-from trident_state.demands import (
+from trident_state.checks import (
     demand_fitting,
     demand_named_once,
     demand_newest,
@@ -26,11 +26,11 @@ from trident_state.demands import (
 )
 from trident_state.expiry import Expiry, kept
 from trident_state.keys import decode_keys, hash_keys
-from trident_state.memory.columns import Cells, Slots
 from trident_state.memory.entries import Entries
-from trident_state.memory.index import Hashes
-from trident_state.memory.rows import Triples
+from trident_state.memory.key_index import Hashes
 from trident_state.memory.snapshots import Cut, Snapshots
+from trident_state.memory.triples import Triples
+from trident_state.memory.value_columns import Cells, Slots
 from trident_state.rules import as_of, combined
 from trident_state.store import (
     Applied,

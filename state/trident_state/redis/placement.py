@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from trident.base.errors import StateValueError
 from trident_state.binary import lengths_of
-from trident_state.demands import demand_named_once
+from trident_state.checks import demand_named_once
 from trident_state.keys import hash_keys
 from trident_state.redis.layout import Layout
 

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateCorruptError, StateLostError, StateRecoveringError
-from trident_state.demands import demand_not_beyond, demand_reached
+from trident_state.checks import demand_not_beyond, demand_reached
 from trident_state.expiry import Cutoff, kept
 from trident_state.keys import decode_keys
 from trident_state.records.forms import Records, unpacked
 from trident_state.records.triples import Triples
+from trident_state.redis.command_routing import Links, Reply
 from trident_state.redis.layout import LEGEND, Layout
-from trident_state.redis.link import Links, Reply
 from trident_state.redis.meta import Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
 from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, command, hmget

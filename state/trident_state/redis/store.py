@@ -11,24 +11,24 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateUnavailableError
 from trident_state.binary import in_halves, spread, together
-from trident_state.demands import demand_fitting, encoded_keys
+from trident_state.checks import demand_fitting, encoded_keys
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.address import Address
-from trident_state.redis.clearing import AT_ONCE as CLEARED_AT_ONCE
-from trident_state.redis.clearing import Clearing
 from trident_state.redis.cluster import Servers
-from trident_state.redis.findings import Findings
+from trident_state.redis.command_routing import Link, Links
+from trident_state.redis.expired_values import AT_ONCE, Sweeper
+from trident_state.redis.inspection import Findings
 from trident_state.redis.layout import Layout
-from trident_state.redis.link import Link, Links
 from trident_state.redis.meta import Meta, identity_fields
 from trident_state.redis.placement import place, place_distinct
 from trident_state.redis.reader import LayoutChanged, Reader
+from trident_state.redis.removed_values import AT_ONCE as CLEARED_AT_ONCE
+from trident_state.redis.removed_values import Clearing
+from trident_state.redis.script_errors import Answer, refusal
 from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Script
 from trident_state.redis.server import check_server, parse_info
-from trident_state.redis.sweep import AT_ONCE, Sweeper
-from trident_state.redis.verdicts import Answer, refusal
 from trident_state.redis.wire import bulks, call, command
 from trident_state.redis.writer import Task, Writer
 from trident_state.store import (

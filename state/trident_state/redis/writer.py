@@ -18,16 +18,16 @@ from trident.base.attempt import Lease
 from trident.base.errors import StateUnavailableError, StateValueError
 from trident.base.values import type_name
 from trident_state.binary import lengths_of, spread, with_lengths
-from trident_state.demands import demand_none_later
+from trident_state.checks import demand_none_later
 from trident_state.expiry import Expiry, kept
 from trident_state.keys import decode_keys
 from trident_state.records.documents import Documents
 from trident_state.records.forms import FixedRecords, Records, nulls_of, unpacked
 from trident_state.records.triples import Triples
-from trident_state.redis.link import Link, Reply
+from trident_state.redis.command_routing import Link, Reply
 from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
+from trident_state.redis.script_errors import Answer, refusal
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
-from trident_state.redis.verdicts import Answer, refusal
 from trident_state.redis.wire import Arguments, Blob, call, hmget
 from trident_state.rules import NO_ROOM, NO_ROOM_HERE, combined
 from trident_state.store import StateKind, StateShape

@@ -18,7 +18,7 @@ from typing import Any
 from tests.data.recorded import program
 from tests.data.recorded.store import keep
 from tests.support.server import RedisServer
-from trident.runtime import crash
+from trident.base import crash_points
 
 ENDS = {"clean": None, "frozen": "freeze.after", "planned": "plan.logged"}
 """How a recording ends: in good order, or by SIGKILL as soon as all groups have reached a point."""
@@ -105,7 +105,7 @@ def _die_at(point: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(60)
 
-    crash.listen(heard)
+    crash_points.listen(heard)
 
 
 def _go_on(folder: Path, url: str | None) -> None:
@@ -117,7 +117,7 @@ def _go_on(folder: Path, url: str | None) -> None:
 def _groups(folder: Path, url: str | None) -> dict[str, Any]:
     """What the log says of each group."""
     from trident.log import RedisLog
-    from trident.runtime.sqlite_log import SqliteLog
+    from trident.log.sqlite_log import SqliteLog
 
     if url is None:
         copy = folder / "copy"  # a look at the log itself would tidy it up

@@ -11,24 +11,25 @@ from tests.simulator.fake_log import FakeLog, LogDisk
 from tests.simulator.memo import remembered
 from tests.simulator.patches import Folder, Kept, Turns
 from tests.simulator.scheduler import Pool
-from trident.access import dropping
+from trident.access import removal
 from trident.access.opening import _BUILTIN
 from trident.access.replica import MemoryReplica
 from trident.base import errors
 from trident.base.attempt import Lease
 from trident.base.types import arrow_schema
-from trident.compiler.local.engine import ArrowSlot
+from trident.compiler.arrow.engine import ArrowSlot
 from trident.compiler.program import Group
-from trident.runtime import events as on
-from trident.runtime import group_run, log_server, redis_log, sources, start
-from trident.runtime.begin import Begun, begin, close_all, open_stores
-from trident.runtime.commits import RunCommits
-from trident.runtime.group_run import GroupRun
-from trident.runtime.redis_log import RedisTransactionLog
-from trident.runtime.sources import Sources
-from trident.runtime.watch import Watch
-from trident.runtime.watched_calls import WatchedCalls
-from trident_spouts import emission, rows, usercode
+from trident.log import redis_log, redis_server
+from trident.log.redis_log import RedisTransactionLog
+from trident.recovery.acquisition import Begun, begin, close_all, open_stores
+from trident.run import events as on
+from trident.run import group_run, sources, start
+from trident.run.fence_watch import Watch
+from trident.run.group_run import GroupRun
+from trident.run.read_source import RunCommits
+from trident.run.sources import Sources
+from trident.user_calls.watched_calls import WatchedCalls
+from trident_spouts import emission, rows, user_calls
 from trident_spouts.adapters import partitioned
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Started:
 
 
 def started(driver: "Driver") -> Started:
-    """Start a program, as `trident.runtime.start` does it: from the same parts, in its order."""
+    """Start a program, as `trident.run.start` does it: from the same parts, in its order."""
     world, program = driver.world, program_of(driver.shape)
     log: Any = open_log(world, driver)
     begun = begin(program, log, world.settings)
@@ -229,20 +230,20 @@ def patched() -> list[tuple[Any, str, Any]]:
     from tests.simulator.patches import Clock
 
     locks = SimpleNamespace(Lock=Turns, RLock=Turns)
-    table = remembered(usercode.table_of, lambda rows, schema, where: (tuple(rows), id(schema)))
+    table = remembered(user_calls.table_of, lambda rows, schema, where: (tuple(rows), id(schema)))
     return [
         *((module, "arrow_schema", _same(arrow_schema)) for module in (rows, emission, group_run)),
-        (usercode, "table_of", table),
+        (user_calls, "table_of", table),
         (inspect, "getsourcelines", cache(inspect.getsourcelines)),  # for messages; it parses a file each time
         *((module, "monotonic", Clock.monotonic) for module in (sources, partitioned)),
-        (log_server, "threading", locks),
-        (log_server, "time", Clock),
+        (redis_server, "threading", locks),
+        (redis_server, "time", Clock),
         (redis_log, "threading", locks),
         (redis_log, "secrets", SimpleNamespace(token_hex=lambda size: _now().new_token())),
         (redis_log, "uuid", SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=_now().new_uuid()))),
-        (dropping, "time", Clock),
-        (dropping, "_files_in", lambda folder: _now().segments.names(folder)),
-        (dropping, "_delete", lambda folder, files: _now().segments.delete(folder, files)),
+        (removal, "time", Clock),
+        (removal, "_files_in", lambda folder: _now().segments.names(folder)),
+        (removal, "_delete", lambda folder, files: _now().segments.delete(folder, files)),
     ]
 
 
@@ -286,7 +287,7 @@ def drop(world: "World", shape: Shape, state: str) -> None:
         memory = bool(log.manifest(state))
         place: Any = _Place()
         if memory:
-            dropping._drop(place, log, "sim", state, False, False)
+            removal._drop(place, log, "sim", state, False, False)
             return
         lease = log.take()
         store = world.store_left_of(state, shape)
@@ -300,7 +301,7 @@ def drop(world: "World", shape: Shape, state: str) -> None:
 
 
 class _Place:
-    """In the place of `trident.access.places.Place`."""
+    """In the place of `trident.access.locations.Place`."""
 
     checkpoint = "nowhere"
 

@@ -8,7 +8,7 @@ from tests.simulator.changing.history import State, Values
 from tests.simulator.oracle import Wrong
 from tests.simulator.scheduler import Crashed, Pool, Process
 from trident.base.errors import LogError, StateError
-from trident.runtime.reading import consistently
+from trident.reads.committed_reads import consistently
 
 if TYPE_CHECKING:
     from tests.simulator.changing.driver import Driver

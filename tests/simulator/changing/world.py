@@ -22,9 +22,9 @@ from tests.simulator.network import FakeAddress, Network
 from tests.simulator.oracle import Wrong
 from tests.simulator.scheduler import Crashed, Pool, Process, Scheduler, Stuck
 from tests.simulator.world import Result
+from trident.base import crash_points
 from trident.base.errors import FencedError, LogError, TridentError
-from trident.runtime import crash
-from trident.runtime.settings import Settings
+from trident.recovery.settings import Settings
 from trident_state.memory.store import MemoryStore, Pace
 from trident_state.redis import writer
 from trident_state.redis.layout import Layout
@@ -135,7 +135,7 @@ class World:
         flows.Worlds.now = self
         vars(writer)["PUT_KEYS"] = 1000
         scheduler = self.scheduler
-        crash.listen(self._reached)
+        crash_points.listen(self._reached)
         try:
             self.say("sources %s", {name: source.partitions for name, source in self.sources.items()})
             self._start_driver()
@@ -148,7 +148,7 @@ class World:
         finally:
             self._close()
             flows.Worlds.now = None
-            crash.listen(None)
+            crash_points.listen(None)
         result = self.result
         result.batches, result.drivers = len(self.history.batches), len(self.drivers)
         result.steps = scheduler.steps

@@ -24,7 +24,7 @@ from trident.errors import (
 )
 from trident.spouts import FileSpout, SpoutKind, TransactionAttempt
 from trident_spouts.executor import Metadata
-from trident_spouts.files import seen as seen_module
+from trident_spouts.files import read_files as seen_module
 from trident_spouts.files import spout as spout_module
 from trident_spouts.files.listing import Found
 

@@ -23,9 +23,9 @@ from trident.spouts import FileSpout, TransactionAttempt
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
 from trident_spouts.files import planner
-from trident_spouts.files import seen as seen_module
-from trident_spouts.files.births import birth_of
-from trident_spouts.files.seen import Entry, Seen
+from trident_spouts.files import read_files as seen_module
+from trident_spouts.files.file_births import birth_of
+from trident_spouts.files.read_files import Entry, Seen
 
 
 def lines(word: str, count: int) -> str:

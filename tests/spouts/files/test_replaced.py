@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from tests.support.plans import planned
 from trident import Count, TridentTopology
+from trident.base import crash_points
 from trident.base.types import parse_schema
 from trident.compiler.spark.engine import SparkEngine
 from trident.errors import SourceUnreadableError, SpoutContractError
-from trident.runtime import crash
-from trident.runtime.start import start_on
+from trident.run.start import start_on
 from trident.spouts import FileSpout, TransactionAttempt
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
@@ -69,13 +69,13 @@ def at_point() -> Iterator[Callable[[str, Callable[[], None]], None]]:
     def arrange(point: str, do: Callable[[], None]) -> None:
         def heard(reached: str) -> None:
             if reached == point:
-                crash.listen(None)
+                crash_points.listen(None)
                 do()
 
-        crash.listen(heard)
+        crash_points.listen(heard)
 
     yield arrange
-    crash.listen(None)
+    crash_points.listen(None)
 
 
 def rotated(folder: Path, name: str, new: list[str] | None) -> None:

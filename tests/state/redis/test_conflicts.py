@@ -10,7 +10,7 @@ from tests.state.redis.states import LEASE, SECOND, SHAPE, batches, contents, op
 from tests.support.server import RedisServer
 from trident.base.errors import StateUnavailableError, UserFunctionError
 from trident_state.records.forms import records_of
-from trident_state.redis.link import Link
+from trident_state.redis.command_routing import Link
 from trident_state.redis.scripts import COMMIT
 from trident_state.store import Combine, StateShape
 

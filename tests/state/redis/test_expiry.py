@@ -13,8 +13,8 @@ from tests.support.request_proxy import Cut, RequestProxy
 from tests.support.server import RedisServer
 from trident.base.errors import StateUnavailableError
 from trident_state.redis import RedisMapState, RedisStore
+from trident_state.redis.expired_values import Sweeper
 from trident_state.redis.layout import Layout
-from trident_state.redis.sweep import Sweeper
 from trident_state.store import StateIdentity, StateKind, Update
 
 SHAPES = {"server": SHAPE, "python": PYTHON}

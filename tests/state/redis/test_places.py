@@ -11,7 +11,7 @@ from tests.state.redis.states import IDENTITY, LEASE, PYTHON, SECOND, contents, 
 from tests.support.server import RedisServer
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateOwnedError, StateShapeError, TopologyError
-from trident_state.redis.link import Links, Reply
+from trident_state.redis.command_routing import Links, Reply
 from trident_state.store import StateIdentity, StateKind, Update
 
 META = "trident:{wordcount/counts}:m"

@@ -8,12 +8,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from trident.base.types import spark_schema, type_ddl
-from trident.compiler.folding.folds import FoldMember, FoldSpec
-from trident.compiler.folding.gathers import GatherSpec
-from trident.compiler.spark.folded import MARK, Gathering, Merge
-from trident.compiler.spark.names import all_quoted, quoted
+from trident.compiler.aggregates.folds import FoldMember, FoldSpec
+from trident.compiler.aggregates.gathers import GatherSpec
+from trident.compiler.spark.pending_function import Tail
 from trident.compiler.spark.sessions import Profile
-from trident.compiler.spark.tails import Tail
+from trident.compiler.spark.sql_names import all_quoted, quoted
+from trident.compiler.spark.worker_aggregates import MARK, Gathering, Merge
 
 
 def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:

@@ -13,21 +13,21 @@ from pyspark.sql import SparkSession
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError
-from trident.compiler.catching import Catcher
+from trident.compiler.arrow.requests import Answer, compile_request
+from trident.compiler.columns.dead_letters import Caught, Letters
+from trident.compiler.columns.failures import decoded
 from trident.compiler.engine import StageResult
+from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import Layout, check_travels, layout, stage_ends
-from trident.compiler.local.requests import Answer, compile_request
 from trident.compiler.program import Group, RequestPlan, Stage
-from trident.compiler.spark.bell import bell_of
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.expressions import Learned
-from trident.compiler.spark.frames import SparkFrames
-from trident.compiler.spark.freeze import FROZEN, FileFolder, FrozenPlace, reachable
-from trident.compiler.spark.jobs import StageJob
-from trident.compiler.spark.native import SparkSteps
+from trident.compiler.spark.failure_signal import bell_of
+from trident.compiler.spark.frozen_files import FROZEN, FileFolder, FrozenPlace, reachable
+from trident.compiler.spark.frozen_frames import SparkFrames
+from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
-from trident.compiler.tuples.failures import decoded
-from trident.compiler.tuples.letters import Caught, Letters
+from trident.compiler.spark.stage_job import StageJob
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
 

@@ -14,9 +14,9 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
 from trident.base.errors import TridentError, UserCodeError
-from trident.compiler.spark.names import all_quoted, cast, plain, quoted, widens
+from trident.compiler.columns.failures import Where
 from trident.compiler.spark.sessions import seen_in
-from trident.compiler.tuples.failures import Where
+from trident.compiler.spark.sql_names import all_quoted, cast, plain, quoted, widens
 from trident.operations.functions import Call, Operation
 from trident.plan.nodes import Each, Filter, Map, Node, Transform
 

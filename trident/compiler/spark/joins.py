@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField
 
 from trident.base.types import type_ddl
-from trident.compiler.spark.names import cast, plain, quoted
-from trident.plan.meeting import origins_of
+from trident.compiler.spark.sql_names import cast, plain, quoted
+from trident.plan.joins import origins_of
 from trident.plan.nodes import Join, Merge
 
 

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from trident.base.types import arrow_type, type_ddl
-from trident.compiler.folding.multireduces import ReduceSpec, Reducing, reducing
-from trident.compiler.spark import places
-from trident.compiler.spark.names import all_quoted, quoted
+from trident.compiler.aggregates.multireduces import ReduceSpec, Reducing, reducing
+from trident.compiler.columns.columns import Columns
+from trident.compiler.spark import partitions
+from trident.compiler.spark.pending_function import Tail
 from trident.compiler.spark.sessions import Profile
-from trident.compiler.spark.tails import Tail
-from trident.compiler.spark.worker import Batches, OnWorker
-from trident.compiler.tuples.columns import Columns
+from trident.compiler.spark.sql_names import all_quoted, quoted
+from trident.compiler.spark.worker_functions import Batches, OnWorker
 from trident.plan.nodes import MultiReduce
 
 _STREAM = "__trident_stream"
@@ -41,12 +41,12 @@ def multi_reduced(node: MultiReduce, frames: Sequence[DataFrame], count: int | N
         there = frames[0].sparkSession.range(0, count or 1, 1, count or 1)
         union = _union([*rows, _rows(node, _NOBODY, there, columns)])
         if count is not None:
-            met = places.side_by_side(union, count)
+            met = partitions.side_by_side(union, count)
         else:
             met = union.coalesce(1) if profile.small else union.repartition(1)
     kinds = [(name, arrow_type(kind)) for name, kind in columns.items()]
-    entering = pa.schema([(places.PLACE, pa.int32()), (_STREAM, pa.int32()), *kinds])
-    numbered = met.selectExpr(f"spark_partition_id() AS {places.PLACE}", _STREAM, *all_quoted(columns))
+    entering = pa.schema([(partitions.PLACE, pa.int32()), (_STREAM, pa.int32()), *kinds])
+    numbered = met.selectExpr(f"spark_partition_id() AS {partitions.PLACE}", _STREAM, *all_quoted(columns))
     return Tail(numbered, MultiReducing(spec, entering, count), spec.outputs)
 
 

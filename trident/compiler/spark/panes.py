@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from trident.compiler.spark.aggregates import catalyst
-from trident.compiler.spark.names import all_quoted, quoted
+from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.compiler.windows.panes import PANE, pane_spec
 from trident.compiler.windows.time import FIRST, LAST
 from trident.plan.nodes import WindowPanes

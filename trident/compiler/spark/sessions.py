@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from trident.compiler.engine import StageResult
 from trident.compiler.program import Stage
-from trident.compiler.spark.pins import PINNED, pin
+from trident.compiler.spark.pinned_confs import PINNED, pin
 
 SMALL_ROWS = 20_000
 """Up to so many tuples a batch is small: one job with few tasks, and nothing re-planned on the way."""

@@ -15,10 +15,10 @@ from pyarrow import types as kinds
 from trident.base.errors import StateClosedError, StateKeyError, StateValueError
 from trident.base.names import did_you_mean
 from trident.base.values import NotAccepted, to_python, type_name
-from trident.compiler.tuples.columns import Column, Columns, concat
-from trident.compiler.tuples.failures import Where, short
-from trident.compiler.tuples.keyed import key_columns
-from trident.compiler.tuples.keys import KeyIndex
+from trident.compiler.columns.columns import Column, Columns, concat
+from trident.compiler.columns.failures import Where, short
+from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.user_keys import key_columns
 from trident_state.protocols import ValueUpdater
 from trident_state.store import StateShape
 

@@ -8,15 +8,15 @@ import pyarrow as pa
 
 from trident.base.errors import FailedException, StateError
 from trident.base.types import arrow_schema
+from trident.compiler.columns.calls import ListCollector, column_of, not_emitted
+from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.columns.failures import Where
+from trident.compiler.columns.keys import KeyIndex
+from trident.compiler.columns.user_keys import key_columns
 from trident.compiler.states.shapes import shape_of
-from trident.compiler.tuples.calls import ListCollector, column_of, not_emitted
-from trident.compiler.tuples.columns import Column, Columns
-from trident.compiler.tuples.failures import Where
-from trident.compiler.tuples.keyed import key_columns
-from trident.compiler.tuples.keys import KeyIndex
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import HeldState, StateQuery
-from trident.plan.states import function_of, present_of
+from trident.plan.state_schema import function_of, present_of
 
 Read = Callable[[HeldState, pa.Table], pa.Array]
 """Reads a state: a table of its key fields (no key twice; one row and no column for a global value) to one stored

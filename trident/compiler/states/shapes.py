@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from trident.base.errors import FailedException
 from trident.base.types import arrow_schema, arrow_type, select
-from trident.compiler.tuples.failures import Where, short
+from trident.compiler.columns.failures import Where, short
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce, Watermark, Window
-from trident.plan.states import keys_of, value_of
+from trident.plan.state_schema import keys_of, value_of
 from trident_state.store import Combine, StateShape, replacing
 
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 from trident.base.errors import FailedException, StateError
 from trident.base.types import arrow_schema, select
 from trident.base.values import NotAccepted, to_python, type_name
+from trident.compiler.columns.calls import ListCollector, misfit
+from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.columns.failures import Where, short
+from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.states.overlay import MapOverlay, Overlay, Stored, ValueOverlay
 from trident.compiler.states.shapes import shape_of
-from trident.compiler.tuples.calls import ListCollector, misfit
-from trident.compiler.tuples.columns import Column, Columns
-from trident.compiler.tuples.failures import Where, short
-from trident.compiler.tuples.keys import KeyIndex
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import PartitionPersist, PersistentReduce
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 from trident.base.errors import FailedException
 from trident.base.types import arrow_schema
 from trident.base.values import NotAccepted
-from trident.compiler.tuples.calls import ListCollector, misfit
-from trident.compiler.tuples.columns import Column, Columns
-from trident.compiler.tuples.failures import Where
-from trident.operations.windowing import Windowing
+from trident.compiler.columns.calls import ListCollector, misfit
+from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.columns.failures import Where
+from trident.operations.window_aggregators import Windowing
 from trident.plan.nodes import Window, WindowPanes
 
 Rows = Sequence[Any]

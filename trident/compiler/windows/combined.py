@@ -6,19 +6,19 @@ import pyarrow.compute as pc
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
-from trident.compiler.folding.arrow_folds import meets_quickly, met
-from trident.compiler.folding.folds import FoldMember, FoldSpec
+from trident.compiler.aggregates.arrow_folds import meets_quickly, met
+from trident.compiler.aggregates.folds import FoldMember, FoldSpec
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import combine_of, nullable, shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import made_column, presenting, where_of
-from trident.compiler.windows.held import moments, numbers, one
-from trident.compiler.windows.open import OpenWindows, is_unique, values_now
+from trident.compiler.windows.open_windows import OpenWindows, is_unique, values_now
 from trident.compiler.windows.time import Clock, Lattice, clock_of, latest_of
-from trident.compiler.windows.turn import RunWindow, WindowTurn
+from trident.compiler.windows.tuple_lists import moments, numbers, one
+from trident.compiler.windows.types import RunWindow, WindowTurn
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
-from trident.plan.windows import END, LATEST, START
+from trident.plan.window_schema import END, LATEST, START
 from trident_state.rules import combined
 
 

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
+from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated, entering
-from trident.compiler.tuples.columns import Column, Columns
-from trident.compiler.tuples.keys import KeyIndex
 from trident.compiler.windows.calls import Results, where_of
-from trident.compiler.windows.held import Held, flattened
-from trident.compiler.windows.turn import RunWindow, WindowTurn
+from trident.compiler.windows.tuple_lists import Held, flattened
+from trident.compiler.windows.types import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import CountWindow
 from trident.plan.nodes import Window

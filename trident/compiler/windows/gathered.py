@@ -10,21 +10,21 @@ import numpy as np
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
+from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated
-from trident.compiler.tuples.columns import Column, Columns
-from trident.compiler.tuples.keys import KeyIndex
 from trident.compiler.windows.calls import Results, where_of
-from trident.compiler.windows.enter import entering_window
-from trident.compiler.windows.held import Held, Ids, flattened, moments, numbers, one
-from trident.compiler.windows.open import OpenWindows, runs, values_now
+from trident.compiler.windows.inputs import entering_window
+from trident.compiler.windows.open_windows import OpenWindows, runs, values_now
 from trident.compiler.windows.time import Clock, Lattice, clock_of, held_by_any, latest_of
-from trident.compiler.windows.turn import RunWindow, WindowTurn
+from trident.compiler.windows.tuple_lists import Held, Ids, flattened, moments, numbers, one
+from trident.compiler.windows.types import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
-from trident.plan.windows import BATCH, END, START
+from trident.plan.window_schema import BATCH, END, START
 
 
 def gathered_update(node: Window) -> RunWindow:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
-from trident.compiler.folding.arrow_folds import fold_columns
-from trident.compiler.folding.folds import FoldMember, FoldSpec
-from trident.compiler.tuples.columns import Column, Columns
+from trident.compiler.aggregates.arrow_folds import fold_columns
+from trident.compiler.aggregates.folds import FoldMember, FoldSpec
+from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.windows.calls import where_of
-from trident.compiler.windows.held import moments, numbers
 from trident.compiler.windows.time import known
+from trident.compiler.windows.tuple_lists import moments, numbers
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import WindowPanes
 

@@ -14,22 +14,22 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
-from trident.compiler.folding.arrow_folds import fold_columns
-from trident.compiler.folding.folds import FoldMember, FoldSpec
+from trident.compiler.aggregates.arrow_folds import fold_columns
+from trident.compiler.aggregates.folds import FoldMember, FoldSpec
+from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.updates import Updated
-from trident.compiler.tuples.columns import Column, Columns
-from trident.compiler.tuples.keys import KeyIndex
 from trident.compiler.windows.calls import Results, made_column, presenting, where_of
-from trident.compiler.windows.enter import entering_window
-from trident.compiler.windows.held import Held, Ids, flattened, moments, numbers, one
+from trident.compiler.windows.inputs import entering_window
 from trident.compiler.windows.time import LAST, clock_of, held_by_any, latest_of
-from trident.compiler.windows.turn import RunWindow, WindowTurn
+from trident.compiler.windows.tuple_lists import Held, Ids, flattened, moments, numbers, one
+from trident.compiler.windows.types import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import SessionWindow
 from trident.plan.nodes import Window
-from trident.plan.windows import END, START
+from trident.plan.window_schema import END, START
 from trident_state.keys import decode_keys, encode_keys
 
 

@@ -11,11 +11,11 @@ from trident.base.types import arrow_type
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.held import Ids, moments, numbers
-from trident.compiler.windows.turn import RunWindow, WindowTurn
+from trident.compiler.windows.tuple_lists import Ids, moments, numbers
+from trident.compiler.windows.types import RunWindow, WindowTurn
 from trident.operations.windows import CountWindow, SessionWindow, TimeWindow, WindowConfig
 from trident.plan.nodes import Watermark, WindowPanes
-from trident.plan.windows import LATEST
+from trident.plan.window_schema import LATEST
 
 NEVER = -(2**63)
 """The watermark before any tuple has come: all windows end later."""

@@ -1,0 +1,123 @@
+"""States on a server that are found by their names, with no topology at hand: their meta hashes tell everything."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from trident.base.errors import StateCorruptError, StateOwnedError, StateShapeError, StateUnavailableError
+from trident_state.fingerprint import read_fingerprint
+from trident_state.records.forms import ValueForm
+from trident_state.redis.address import Address
+from trident_state.redis.cluster import Servers
+from trident_state.redis.command_routing import Links
+from trident_state.redis.connection import Connection
+from trident_state.redis.failures import demand
+from trident_state.redis.layout import Layout
+from trident_state.redis.meta import FORMAT, Meta, parse_meta, read_meta
+from trident_state.redis.store import RedisStore
+from trident_state.redis.wire import bulks, command
+from trident_state.store import Combine, StateIdentity, StateKind, StateShape
+
+_SCAN_COUNT = 1000
+
+
+@dataclass(frozen=True)
+class FoundState:
+    """A state as its first meta hash tells of it."""
+
+    address: Address
+    prefix: str
+    identity: StateIdentity
+    fingerprint: str
+    kind: StateKind
+    form: ValueForm
+    buckets: int
+    groups: int
+    marker: int | None
+    epoch: int
+
+    def open(self, combine: Combine) -> RedisStore:
+        """Its store. `combine` is for who writes; readers may give anything."""
+        told = read_fingerprint(self.fingerprint)
+        layout = Layout(self.prefix, self.identity, self.buckets, self.groups)
+        shape = StateShape(told.keys, told.value, combine)
+        return RedisStore(self.identity, shape, self.kind, self.address, layout, self.form)
+
+
+def find_state(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
+    """The state of this name, None where there is none. Raises StateError and its kinds."""
+    where = f"state {state!r}"
+    servers = Servers(address, where)
+    failed: StateUnavailableError | None = None
+    with closing(Links(servers, address.socket_timeout)) as links:
+        for groups in (1, 2):  # one by one: a cluster may keep them on two servers, and it is needed in one place only
+            name = Layout(prefix, StateIdentity(topology, state, ""), 2, groups).meta(0)
+            try:
+                meta = parse_meta(links.exchange([read_meta(bulks([name]))])[0])
+            except StateUnavailableError as error:
+                if not servers.cluster:
+                    raise
+                failed = failed or error
+                continue
+            if not meta.absent:
+                return _read(address, prefix, name, meta)
+    if failed is not None:
+        raise failed
+    return None
+
+
+def find_rest(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
+    """The same of a state whose first group is gone: any other one tells as much. The server's user needs the right to
+    SCAN."""
+    where = f"state {state!r}"
+    with closing(Links(Servers(address, where), address.socket_timeout)) as links:
+        for name in _scan(Servers(address, where), where, f"{prefix}:{{{topology}/{state}/*}}:m"):
+            meta = parse_meta(links.exchange([read_meta(bulks([name]))])[0])
+            if not meta.absent:
+                return _read(address, prefix, name, meta)
+    return None
+
+
+def find_states(address: Address, prefix: str, topology: str | None = None) -> Iterator[FoundState]:
+    """All states under a prefix (of one topology), in no order. The server's user needs the right to SCAN."""
+    where = f"the states under {prefix!r}"
+    Layout(prefix, StateIdentity(topology or "any", "any", ""), 1, 1)  # refuses a prefix that is none
+    with closing(Links(Servers(address, where), address.socket_timeout)) as links:
+        names = sorted(set(_scan(Servers(address, where), where, f"{prefix}:{{{topology or '*'}/*}}:m")))
+        replies = links.exchange([read_meta(bulks([name])) for name in names])
+    for name, meta in zip(names, map(parse_meta, replies), strict=True):
+        first = name.endswith((b"/0}:m",)) or meta.groups == "1"
+        if not meta.absent and meta.identity is not None and first:
+            yield _read(address, prefix, name, meta)
+
+
+def _scan(servers: Servers, where: str, pattern: str) -> Iterator[bytes]:
+    for server in servers.slots().servers:
+        with closing(Connection(server, where)) as connection:
+            cursor = b"0"
+            while True:
+                asked = command(b"SCAN", cursor, b"MATCH", pattern.encode(), b"COUNT", b"%d" % _SCAN_COUNT)
+                cursor, names = demand(connection.ask(asked)[0], where, server)
+                yield from names
+                if cursor == b"0":
+                    break
+
+
+def _read(address: Address, prefix: str, name: bytes, meta: Meta) -> FoundState:
+    shown = repr(name.decode())
+    if meta.format is None or meta.identity is None:
+        raise StateOwnedError(f"the key {shown} is a hash that this library did not write")
+    where = f"state {meta.state!r}"
+    if meta.format != FORMAT:
+        raise StateShapeError(f"{where}: {shown} has format {meta.format}, this version reads format {FORMAT}")
+    try:
+        kind, status = StateKind(meta.kind), meta.status(where)
+        if meta.fingerprint is None or meta.values not in ("packed", "json") or status.lease is None:
+            raise ValueError
+    except ValueError:
+        raise StateCorruptError(f"{where}: its meta hash {shown} lacks a part, or holds what is none") from None
+    form: ValueForm = "json" if meta.values == "json" else "packed"
+    groups, buckets = meta.group_count(where), meta.bucket_count(where)
+    return FoundState(
+        address, prefix, meta.identity, meta.fingerprint, kind, form, buckets, groups, status.marker, status.lease.epoch
+    )

@@ -1,0 +1,81 @@
+"""What a script's refusal means to the caller."""
+
+from dataclasses import dataclass
+
+from trident.base.attempt import Lease
+from trident.base.errors import (
+    FencedError,
+    LogMismatchError,
+    StateBehindError,
+    StateCorruptError,
+    StateError,
+    StateOwnedError,
+    StateShapeError,
+    StateUnavailableError,
+)
+from trident_state.checks import fenced
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A script's answer about a group: a status, and its meta as the script found it."""
+
+    status: str
+    token: str
+    epoch: str
+    open: str
+    marker: str
+    detail: str
+
+    @classmethod
+    def of(cls, reply: list[bytes]) -> "Answer":
+        return cls(*[part.decode("utf-8", "replace") for part in reply])
+
+
+def refusal(answer: Answer, lease: Lease, txid: int, where: str) -> StateError | FencedError | LogMismatchError:
+    """The error that a refused script call is."""
+    marker = int(answer.marker) if answer.marker.lstrip("-").isdigit() else -1
+    match answer.status:
+        case "FENCED":
+            return fenced(where, answer.epoch, lease)
+        case "OTHER":
+            return LogMismatchError(
+                f"{where}: another log (uuid {answer.detail}) has it since this driver began: the topology was reset "
+                f"meanwhile, or another one stands in its place. This driver stops; nothing was written"
+            )
+        case "GONE":
+            return StateBehindError(f"{where}: the server holds nothing of it (any more)", -1)
+        case "REWOUND":
+            return StateBehindError(
+                f"{where}: the server fell back to epoch {answer.epoch} (ours is {lease.epoch}), "
+                f"its marker to txid {marker}: it lost its last writes",
+                marker,
+            )
+        case "BEHIND":
+            return StateBehindError(
+                f"{where}: it stands at txid {marker}, before txid {txid} it needs {txid - 1}", marker
+            )
+        case "SHAPE":
+            return StateShapeError(f"{where}: it was created again with another number of buckets")
+        case "AHEAD":
+            return StateCorruptError(
+                f"{where}: a key was changed by a later batch, and the state's marker is {answer.marker}: "
+                f"batch {txid} cannot be applied"
+            )
+        case "CORRUPT":
+            return StateCorruptError(f"{where}: what is stored of a key is no record; batch {txid} cannot be applied")
+        case "EXISTS":
+            return StateOwnedError(
+                f"{where}: a state is there already (epoch {answer.epoch}, txid {answer.marker}); reset drops it"
+            )
+        case "COUNT":
+            return StateCorruptError(
+                f"{where}: the commit of txid {txid} was refused: {answer.detail} keys were moved to it, "
+                f"the batch has another number of them: it was begun with other content"
+            )
+        case "CLOSED" | "CONFLICT":
+            return StateUnavailableError(
+                f"{where}: txid {txid} is not open there (any more; open is {answer.open or 'none'}); "
+                f"repeating the commit opens it again"
+            )
+    return StateCorruptError(f"{where}: a script answered {answer.status!r}")

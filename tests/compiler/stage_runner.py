@@ -1,0 +1,118 @@
+"""A topology's stages run by hand, on either engine: what each batch comes to, without log, stores or commits."""
+
+import itertools
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from trident import TridentTopology
+from trident.base.attempt import TransactionAttempt
+from trident.base.types import arrow_schema, parse_schema
+from trident.compiler.arrow.engine import ArrowEngine
+from trident.compiler.engine import Slot, StageResult
+from trident.compiler.program import Group
+from trident.compiler.spark.engine import SparkEngine, SparkSlot
+from trident.compiler.spark.sessions import released
+from trident.compiler.stages import cut, cut_nodes
+from trident.plan.nodes import Node
+from trident.spouts import FixedBatchSpout
+from trident.state import MemoryMapState
+from trident_spouts.emission import ArrowEmission
+
+STATE = MemoryMapState.opaque()
+_NUMBERS = itertools.count(1)
+
+
+class Slots(Protocol):
+    """What a test runs a group on."""
+
+    name: str
+
+    def slot(self, group: Group) -> Slot: ...
+
+
+class OnArrow:
+    """The driver-side engine."""
+
+    name = "arrow"
+
+    def slot(self, group: Group) -> Slot:
+        return ArrowEngine().slot(group)
+
+
+class OnSpark:
+    """The Spark engine, all slots in one session: a session of each would start Python workers of its own."""
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.engine = SparkEngine(spark)
+        self.session = self.engine.slot(Group("none", (), ())).session
+
+    def slot(self, group: Group) -> Slot:
+        return SparkSlot(group, self.session, self.engine._sizes, self.engine)
+
+    def close(self) -> None:
+        """Give its sessions back."""
+        self.engine.close()
+        released(self.session)
+
+
+def stream(topology: TridentTopology, fields: str, *batches: Iterable[Any], name: str = "s") -> Any:
+    """A stream of these batches."""
+    return topology.newStream(name, FixedBatchSpout(fields, [list(batch) for batch in batches]))
+
+
+def run(slots: Slots, topology: TridentTopology, batch: int = 0, attempt: int = 0) -> StageResult:
+    """What stage 1 of the topology's one group makes of a batch."""
+    (group,) = cut(topology).groups
+    return run_group(slots, group, batch, attempt)
+
+
+def run_group(slots: Slots, group: Group, batch: int = 0, attempt: int = 0) -> StageResult:
+    """What stage 1 of a group makes of a batch."""
+    slot = slots.slot(group)
+    found: Mapping[Node, Any] = {
+        spout: spout.spout.open().emit(TransactionAttempt(batch + 1, attempt), batch) for spout in group.spouts
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        return slot.run(group.stages[0], found, TransactionAttempt(batch + 1, attempt), Path(scratch) / "s")
+
+
+def results(slots: Slots, topology: TridentTopology, batch: int = 0) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of each of its outputs, sorted."""
+    return {name: rows(table) for name, table in run(slots, topology, batch).results.items()}
+
+
+def leaving(slots: Slots, made: Any, batch: int = 0) -> list[tuple[Any, ...]]:
+    """The tuples of a batch that leave a stream, in the order in which a state's updater would get them."""
+    state = made.partitionPersist(
+        STATE, lambda state, tuples, collector: None, valueType="long", name=f"last{next(_NUMBERS)}"
+    )
+    (group,) = cut_nodes([state._node], {}).groups
+    (output,) = group.stages[0].outputs
+    table = run_group(slots, group, batch).results[output.name]
+    assert isinstance(table, pa.Table)
+    return [tuple(row[name] for name in made.fields) for row in table.to_pylist()]
+
+
+def rows(table: Any) -> list[tuple[Any, ...]]:
+    """A table's rows as tuples, sorted by how they print: NaN and null have their place too."""
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
+
+
+def table(fields: str, *tuples: tuple[Any, ...]) -> pa.Table:
+    """A table of these tuples."""
+    schema = arrow_schema(parse_schema(fields))
+    return pa.Table.from_arrays(
+        [pa.array([row[at] for row in tuples], field.type) for at, field in enumerate(schema)], schema=schema
+    )
+
+
+def emission(fields: str, *tuples: tuple[Any, ...]) -> ArrowEmission:
+    """What a spout would emit."""
+    return ArrowEmission(table(fields, *tuples))

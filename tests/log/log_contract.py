@@ -1,0 +1,324 @@
+"""What every transaction log must do: what it holds, whom it refuses, and what may be repeated.
+
+A log's own tests subclass `LogContract` and give a `place`, which opens the log there again and again, as restarted
+drivers would.
+"""
+
+import random
+from dataclasses import replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pytest
+
+from trident.base.attempt import Lease
+from trident.base.errors import FencedError, LogError
+from trident.compiler.engine import FrozenFile, FrozenFiles
+from trident.log.frozen_results import FrozenOutput, freeze, thaw
+from trident.log.history import AttemptRecord, History
+from trident.log.protocol import BatchRecord, Birth, LogReading, Members, StreamRecord, TransactionLog
+
+TABLE = pa.table({"word": ["a", "b"], "count": pa.array([1, 2], pa.int64())})
+
+
+class Place(Protocol):
+    """Where one topology's log is."""
+
+    def open(self) -> TransactionLog: ...
+
+    def look(self) -> LogReading: ...
+
+
+def record(txid: int) -> BatchRecord:
+    """What the tests' batch of this txid is."""
+    return BatchRecord({"s": txid}, 0.5, "program")
+
+
+def found(log: TransactionLog, lease: Lease) -> None:
+    """Found group g with its one stream, where the log does not know it yet."""
+    if "g" not in log.groups():
+        log.enroll(lease, Members({"s": StreamRecord("g")}, {}, {"g": 0}))
+
+
+def frozen(log: TransactionLog, lease: Lease, txid: int, output: FrozenOutput | None = None) -> None:
+    found(log, lease)
+    log.freeze(lease, "g", txid, record(txid), {"s": txid}, {"counts": output or freeze(TABLE)})
+
+
+class LogContract:
+    def test_a_log_keeps_its_uuid_and_each_lease_is_one_epoch_later(self, place: Place) -> None:
+        log = place.open()
+        assert log.lease() is None
+        assert log.take().epoch == 1
+        log.close()
+        again = place.open()
+        assert again.uuid == log.uuid and again.take().epoch == 2
+
+    def test_a_lease_that_was_given_back_is_nobodys_and_the_next_one_is_later(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        log.give_back(lease)
+        assert log.lease() == Lease(1, "")
+        with pytest.raises(FencedError):
+            log.sync(lease)
+        with pytest.raises(FencedError):
+            log.give_back(lease)
+        assert log.take().epoch == 2
+
+    def test_who_only_looks_sees_what_the_driver_writes_and_can_write_nothing(self, place: Place) -> None:
+        with pytest.raises(LogError, match="not there|no log"):
+            place.look()
+        log = place.open()
+        lease = log.take()
+        looking = place.look()
+        assert looking.uuid == log.uuid and looking.lease() == lease and looking.groups() == []
+        log.born(lease, "counts", Birth("g", 0))
+        frozen(log, lease, 1)
+        log.committed(lease, "g", 1)
+        log.publish(lease, "counts", b"m")
+        log.attempted(lease, "g", 2, AttemptRecord(0, 1))
+        assert looking.history("g").committed == 1 and looking.batch("g", 1) == record(1)
+        assert looking.attempts("g") == {2: AttemptRecord(0, 1)}
+        assert looking.members() == log.members()
+        assert looking.births() == {"counts": Birth("g", 0)} and looking.manifest("counts") == b"m"
+        held = looking.frozen("g", 1, 1)
+        assert held is not None and thaw(held["counts"], "g") == TABLE
+        with pytest.raises(LogError):
+            looking.take()  # type: ignore[attr-defined]
+        with pytest.raises(LogError):
+            looking.sync(lease)  # type: ignore[attr-defined]
+        log.sync(lease)
+        log.close()
+        assert looking.history("g").committed == 1
+        again = place.look()  # while nobody writes
+        assert again.history("g").committed == 1 and again.kept_since("g") == 0
+        looking.close()
+        again.close()
+
+    def test_a_forgotten_state_may_be_born_again(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        log.born(lease, "counts", Birth("g", 0))
+        log.publish(lease, "counts", b"m")
+        log.forget(lease, "counts")
+        assert log.births() == {} and log.manifest("counts") is None
+        log.forget(lease, "counts")
+        log.born(lease, "counts", Birth("g", 7))
+        assert log.births() == {"counts": Birth("g", 7)} and log.manifest("counts") is None
+
+    def test_history_tells_what_is_committed_and_frozen_and_where_the_streams_stand(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        assert log.history("g") == History()
+        for txid in (1, 2):
+            frozen(log, lease, txid)
+        log.committed(lease, "g", 1)
+        assert log.history("g") == History(1, {"s": 2}, (2,))
+        assert log.history("g").last_frozen == 2
+        assert log.batch("g", 2) == record(2) and log.batch("g", 3) is None
+
+    def test_the_last_attempt_at_each_batch_is_known_until_that_batch_is_frozen(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        found(log, lease)
+        assert log.attempts("g") == {}
+        second = AttemptRecord(1, 1, 2, {"s": "0a:1b"})
+        for txid, attempt in ((1, AttemptRecord(0, 1)), (1, second), (2, AttemptRecord(0, 1))):
+            log.attempted(lease, "g", txid, attempt)
+        log.close()
+        log = place.open()
+        assert log.attempts("g") == {1: second, 2: AttemptRecord(0, 1)}
+        assert log.history("g").frozen == ()
+        frozen(log, log.take(), 1)
+        assert log.attempts("g") == {2: AttemptRecord(0, 1)}
+
+    def test_a_group_is_founded_before_its_first_batch_freezes(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        with pytest.raises(LogError, match="batch 1 cannot freeze"):
+            log.freeze(lease, "g", 1, record(1), {"s": 1}, {})
+        assert log.groups() == []
+        log.enroll(lease, Members({"s": StreamRecord("g")}, {}, {"g": 4}))
+        assert log.groups() == ["g"] and log.kept_since("g") == 4
+        assert log.history("g") == History(4, {"s": None})
+        frozen(log, lease, 5)
+        log.enroll(lease, Members(log.members().streams, {}, {"g": 0}))
+        assert log.history("g") == History(4, {"s": 5}, (5,)), "a group is founded once"
+
+    def test_members_are_what_was_enrolled_last_with_the_position_of_each_stream(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        assert log.members() == Members()
+        streams = {"s": StreamRecord("g", None, "Feeder"), "t": StreamRecord("g", {"end": 3}, "Files", False)}
+        streams["t"] = replace(streams["t"], began={"end": 1}, feeds=None, parted={"counts": {"end": 2}, "sums": None})
+        streams["s"] = replace(streams["s"], feeds=("counts", "sums"))
+        log.enroll(lease, Members({**streams, "old": StreamRecord("h")}, {"alerts": "g"}, {"g": 0, "h": 0}))
+        log.enroll(lease, Members(streams, {"letters": "g"}))
+        assert log.members() == Members(streams, {"letters": "g"})
+        assert log.groups() == ["g", "h"], "a group stays known, with its txids"
+        frozen(log, lease, 1)
+        log.close()
+        log = place.open()
+        assert log.members().streams == {"s": replace(streams["s"], position=1), "t": streams["t"]}
+        assert log.history("g").positions == {"s": 1}, "not of a stream that no program has now"
+
+    def test_a_stream_keeps_its_position_when_it_moves_to_another_group(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        frozen(log, lease, 1)
+        stands = log.members().streams["s"].position
+        log.enroll(lease, Members({"s": StreamRecord("other", stands)}, {}, {"other": 1}))
+        assert log.history("g") == History(0, {}, (1,))
+        assert log.history("other") == History(1, {"s": 1})
+        log.freeze(lease, "other", 2, record(2), {"s": 2}, {})
+        assert log.members().streams["s"].position == 2
+
+    def test_what_was_frozen_comes_back_to_the_bit(self, place: Place) -> None:
+        log = place.open()
+        frozen(log, log.take(), 1)
+        log.close()
+        held = place.open().frozen("g", 1, 1)
+        assert held is not None and thaw(held["counts"], "here") == TABLE
+
+    @pytest.mark.parametrize("txid", [1, 3])
+    def test_only_the_batch_after_the_last_frozen_one_can_freeze(self, place: Place, txid: int) -> None:
+        log = place.open()
+        lease = log.take()
+        frozen(log, lease, 1)
+        with pytest.raises(LogError, match=f"batch {txid} cannot freeze"):
+            log.freeze(lease, "g", txid, record(txid), {"s": txid}, {"counts": freeze(TABLE)})
+        assert log.history("g") == History(0, {"s": 1}, (1,)) and log.batch("g", 1) == record(1)
+
+    def test_only_the_next_frozen_batch_can_commit(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        frozen(log, lease, 1)
+        for txid in (2, 0):
+            with pytest.raises(LogError, match=f"batch {txid} cannot commit"):
+                log.committed(lease, "g", txid)
+
+    def test_a_driver_whose_lease_is_over_cannot_write(self, place: Place) -> None:
+        first, second = place.open(), place.open()
+        old = first.take()
+        frozen(first, old, 1)
+        new = second.take()
+        output = {"counts": freeze(TABLE)}
+        for write in (
+            lambda: first.enroll(old, Members()),
+            lambda: first.attempted(old, "g", 2, AttemptRecord(0, 1)),
+            lambda: first.freeze(old, "g", 2, record(2), {}, output),
+            lambda: first.freeze_stage(old, "g", 1, 2, output),
+            lambda: first.committed(old, "g", 1),
+            lambda: first.born(old, "counts", Birth("g", 0)),
+            lambda: first.forget(old, "counts"),
+            lambda: first.publish(old, "counts", b""),
+            lambda: first.trim(old, "g", 1, 0, 0),
+            lambda: first.sync(old),
+        ):
+            with pytest.raises(FencedError, match=r"epoch 2, ours is 1"):
+                write()
+        assert second.history("g").frozen == (1,) and second.attempts("g") == {}
+        assert set(second.members().streams) == {"s"}
+        frozen(second, new, 2)
+
+    def test_an_equal_epoch_with_another_token_is_another_driver(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        with pytest.raises(FencedError):
+            log.sync(Lease(lease.epoch, "other"))
+
+    def test_trim_keeps_what_is_needed_and_the_last_batches_before_it(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        for txid in range(1, 11):
+            frozen(log, lease, txid)
+            log.committed(lease, "g", txid)
+        assert log.trim(lease, "g", needed=8, keep_batches=3, keep_bytes=1 << 30) == []
+        assert log.kept_since("g") == 5
+        assert log.frozen("g", 5, 1) is None and log.frozen("g", 6, 1) is not None
+        log.trim(lease, "g", needed=8, keep_batches=3, keep_bytes=freeze(TABLE).size)
+        assert log.kept_since("g") == 7 and log.frozen("g", 8, 1) is not None
+        log.trim(lease, "g", needed=0, keep_batches=3, keep_bytes=0)
+        assert log.kept_since("g") == 7
+
+    def test_states_are_born_once_and_publish_manifests(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        log.born(lease, "counts", Birth("g", 4))
+        assert log.births() == {"counts": Birth("g", 4)} and log.manifest("counts") is None
+        log.publish(lease, "counts", b"{}")
+        assert log.manifest("counts") == b"{}"
+        with pytest.raises(LogError, match="'other' cannot publish"):
+            log.publish(lease, "other", b"{}")
+
+    def test_a_batch_that_froze_nothing_is_frozen(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        found(log, lease)
+        log.freeze(lease, "g", 1, record(1), {}, {})
+        assert log.frozen("g", 1, 1) == {} and log.history("g").frozen == (1,)
+        assert log.frozen("g", 2, 1) is None and log.groups() == ["g"]
+
+    def test_a_later_stage_is_frozen_once(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        frozen(log, lease, 1)
+        assert log.frozen("g", 1, 2) is None
+        log.freeze_stage(lease, "g", 1, 2, {"letters": freeze(TABLE), "more": freeze(TABLE)})
+        log.freeze_stage(lease, "g", 1, 2, {"letters": freeze(TABLE.slice(1))})
+        held = log.frozen("g", 1, 2)
+        assert held is not None and set(held) == {"letters", "more"}
+        assert thaw(held["letters"], "here") == TABLE
+
+    def test_files_of_a_frozen_batch_are_named_until_it_goes(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        files = FrozenFiles("frozen/g/1-1-0-1", (FrozenFile("a", 900, 2, 7),), TABLE.schema)
+        frozen(log, lease, 1, freeze(files))
+        frozen(log, lease, 2)
+        assert log.folders("g") == {"frozen/g/1-1-0-1"}
+        for txid in (1, 2):
+            log.committed(lease, "g", txid)
+        assert log.trim(lease, "g", needed=2, keep_batches=10, keep_bytes=899) == ["frozen/g/1-1-0-1"]
+        assert log.folders("g") == set() and log.kept_since("g") == 1
+
+    def test_groups_keep_their_own_txids(self, place: Place) -> None:
+        log = place.open()
+        lease = log.take()
+        streams = {f"s{group}": StreamRecord(group) for group in "ab"}
+        log.enroll(lease, Members(streams, {}, {"a": 0, "b": 0}))
+        for group in ("b", "a"):
+            log.freeze(lease, group, 1, record(1), {f"s{group}": group}, {"counts": freeze(TABLE)})
+        log.committed(lease, "a", 1)
+        assert log.groups() == ["a", "b"]
+        assert (log.history("a").committed, log.history("b").committed) == (1, 0)
+        assert log.history("b") == History(0, {"sb": "b"}, (1,))
+        assert log.history("a").positions == {"sa": "a"}
+
+    def test_a_long_life_with_restarts_trims_and_later_stages_is_what_a_model_says(self, place: Place) -> None:
+        drawn, log, kept = random.Random(11), place.open(), 0
+        lease, frozen_upto, committed = log.take(), 0, 0
+        contents: dict[int, Any] = {}
+        for _ in range(120):
+            what = drawn.choice(["freeze", "freeze", "commit", "stage", "trim", "restart"])
+            if what == "freeze":
+                frozen_upto += 1
+                contents[frozen_upto] = pa.table({"n": [drawn.random()]})
+                frozen(log, lease, frozen_upto, freeze(contents[frozen_upto]))
+            elif what == "commit" and committed < frozen_upto:
+                committed += 1
+                log.committed(lease, "g", committed)
+            elif what == "stage" and committed < frozen_upto:
+                log.freeze_stage(lease, "g", committed + 1, 2, {"letters": freeze(contents[committed + 1])})
+            elif what == "trim" and committed:
+                log.trim(lease, "g", committed, 5, 1 << 30)
+                kept = max(kept, committed - min(5, committed - kept))
+            elif what == "restart":
+                log.close()
+                log = place.open()
+                lease = log.take()
+            assert log.history("g").frozen == tuple(range(committed + 1, frozen_upto + 1))
+            assert log.kept_since("g") == kept
+        for txid in range(kept + 1, frozen_upto + 1):
+            held = log.frozen("g", txid, 1)
+            assert held is not None and thaw(held["counts"], "here") == contents[txid]

@@ -1,0 +1,136 @@
+"""The transaction log as a SQLite file: the contract of all logs, and what it says of damage."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.log.log_contract import LogContract, frozen
+from trident.base.errors import LogCorruptError, LogError
+from trident.log.frozen_results import thaw
+from trident.log.protocol import Birth
+from trident.log.sqlite_log import SqliteLog
+
+
+def opened(folder: Path) -> SqliteLog:
+    return SqliteLog(folder / "log.sqlite", "topology")
+
+
+class _Folder:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def open(self) -> SqliteLog:
+        return opened(self.folder)
+
+    def look(self) -> SqliteLog:
+        return SqliteLog(self.folder / "log.sqlite", "topology", reading=True)
+
+
+class TestSqliteLog(LogContract):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> _Folder:
+        return _Folder(tmp_path)
+
+
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.sqlite").write_bytes(b"not a database, but long enough to look like a file" * 40)
+    with pytest.raises(LogCorruptError, match=r"is damaged: file is not a database.*topology\.reset"):
+        opened(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    db = sqlite3.connect(other / "log.sqlite")
+    db.execute("CREATE TABLE mine (x)")
+    db.close()
+    with pytest.raises(LogCorruptError, match="not a log of ours"):
+        opened(other)
+
+
+def test_damaged_pages_are_found_when_the_log_is_opened(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    lease = log.take()
+    for txid in range(1, 60):
+        frozen(log, lease, txid)
+    log.close()
+    path = tmp_path / "log.sqlite"
+    data = bytearray(path.read_bytes())
+    for page in range(2, len(data) // 4096):
+        data[page * 4096 : page * 4096 + 16] = b"\xff" * 16
+    path.write_bytes(data)
+    with pytest.raises(LogCorruptError, match="is damaged"):
+        opened(tmp_path)
+
+
+def test_a_changed_bit_in_frozen_content_is_found_by_its_checksum(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    frozen(log, log.take(), 1)
+    log.close()
+    db = sqlite3.connect(tmp_path / "log.sqlite")
+    db.execute("UPDATE frozen SET body = CAST(substr(body, 1, length(body) - 1) || x'7F' AS BLOB)")
+    db.execute("UPDATE batches SET plan = '{\"s\":2}'")
+    db.commit()
+    db.close()
+    again = opened(tmp_path)
+    found = again.frozen("g", 1, 1)
+    assert found is not None
+    with pytest.raises(LogCorruptError, match="batch 1: the checksum of a frozen result does not fit"):
+        thaw(found["counts"], "batch 1")
+    with pytest.raises(LogCorruptError, match="the checksum of the plan of batch 1 does not fit"):
+        again.batch("g", 1)
+
+
+def test_a_log_of_another_topology_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    with pytest.raises(LogError, match="belongs to topology 'topology', not to 'mine'"):
+        SqliteLog(tmp_path / "log.sqlite", "mine")
+
+
+def test_who_looks_leaves_no_trace_whether_a_driver_writes_was_killed_or_has_gone(tmp_path: Path) -> None:
+    log, names = opened(tmp_path), {"log.sqlite", "log.sqlite-wal", "log.sqlite-shm"}
+    log.born(log.take(), "counts", Birth("g", 0))
+    looking = _Folder(tmp_path).look()
+    assert looking.births() == {"counts": Birth("g", 0)}
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    for path in tmp_path.glob("log.sqlite*"):  # as a killed driver leaves them
+        (killed / path.name).write_bytes(path.read_bytes())
+    assert _Folder(killed).look().births() == {"counts": Birth("g", 0)}
+    assert {path.name for path in killed.iterdir()} == names
+    log.close()
+    assert looking.births() == {"counts": Birth("g", 0)}
+    assert [path.name for path in tmp_path.glob("log.sqlite*")] == ["log.sqlite"]
+    again = opened(tmp_path)
+    again.forget(again.take(), "counts")
+    assert looking.births() == {}, "a later driver's writes are seen"
+    again.close()
+
+
+def test_another_topologys_log_and_what_is_none_are_not_read(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    with pytest.raises(LogError, match="belongs to topology 'topology', not to 'other'"):
+        SqliteLog(tmp_path / "log.sqlite", "other", reading=True)
+    (tmp_path / "garbage").write_bytes(b"garbage" * 1000)
+    with pytest.raises(LogCorruptError, match="is damaged"):
+        SqliteLog(tmp_path / "garbage", "topology", reading=True)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_log_that_is_removed_or_replaced_under_its_driver_takes_nothing_more(tmp_path: Path, replaced: bool) -> None:
+    log = opened(tmp_path)
+    lease = log.take()
+    frozen(log, lease, 1)
+    for path in tmp_path.glob("log.sqlite*"):
+        path.rename(tmp_path / f"away-{path.name}")
+    other = opened(tmp_path) if replaced else None
+    for use in (log.lease, lambda: frozen(log, lease, 2), lambda: log.committed(lease, "g", 1), log.take):
+        with pytest.raises(LogError, match="was removed or replaced while this driver runs"):
+            use()
+    if other is not None:
+        assert other.groups() == [] and other.lease() is None, "nothing of it reaches the new file"
+        frozen(other, other.take(), 1)
+    else:
+        assert list(tmp_path.glob("log.sqlite*")) == []
+        for path in tmp_path.glob("away-*"):
+            path.rename(tmp_path / path.name.removeprefix("away-"))
+        frozen(log, lease, 2)  # it was put back
+        assert log.history("g").frozen == (1, 2)

@@ -1,0 +1,196 @@
+"""A state as a Python user reads it: a mapping of typed keys, a table, a picture."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.reads.reading_kit import States, state_node
+from trident.base.errors import (
+    StateKeyError,
+    StateKeyNotFoundError,
+    StateRecoveringError,
+    TridentError,
+)
+from trident.operations.builtin_aggregators import Sum
+from trident.plan.nodes import PersistentAggregate
+from trident.reads.state_view import Described, StateView
+from trident_state.store import StateKind
+
+
+def view_of(node: PersistentAggregate, *batches: dict[Any, Any], isolation: str = "committed") -> StateView:
+    states = States({"g": [node]})
+    for batch in batches:
+        states.commit("g", {node.state.name: batch})
+    return StateView(states, Described.of(node, states.shapes[node.state.name]), isolation)
+
+
+@pytest.fixture
+def counts() -> StateView:
+    return view_of(state_node("counts"), {"dog": 2, "cat": 1}, {"dog": 2, None: 7})
+
+
+def test_by_key(counts: StateView) -> None:
+    assert counts["dog"] == 4
+    assert counts[None] == 7
+    assert counts.get("unicorn") is None
+    assert counts.get("unicorn", 0) == 0
+    assert "cat" in counts
+    assert "unicorn" not in counts
+    assert counts.multiGet(["unicorn", "cat", "cat"]) == [None, 1, 1]
+    assert counts.multiGet(word for word in ("dog",)) == [4]
+    assert counts.multiGet([]) == []
+
+
+def test_a_missing_key_is_a_key_error_with_a_message(counts: StateView) -> None:
+    with pytest.raises(KeyError) as caught:
+        counts["unicorn"]
+    assert isinstance(caught.value, StateKeyNotFoundError)
+    assert str(caught.value) == "state 'counts' has nothing under 'unicorn', as of txid 2"
+
+
+def test_all_of_it(counts: StateView) -> None:
+    assert dict(counts.items()) == {"dog": 4, "cat": 1, None: 7}
+    assert set(counts) == {"dog", "cat", None}
+    assert len(list(counts.items(limit=2))) == 2
+    assert list(counts.items(limit=0)) == []
+    with pytest.raises(ValueError, match="limit=-1: accepted is a number of rows, or None for all"):
+        list(counts.items(-1))
+
+
+def test_as_tables_that_know_their_txid(counts: StateView) -> None:
+    frame = counts.toPandas()
+    assert list(frame.columns) == ["word", "count"]
+    assert dict(zip(frame["word"], frame["count"], strict=True)) == {"dog": 4, "cat": 1, None: 7}
+    assert frame.attrs["asOfTxid"] == 2
+    table = counts.toArrow(limit=1)
+    assert table.num_rows == 1
+    assert table.schema.metadata == {b"asOfTxid": b"2"}
+    assert counts.asOfTxid == 2
+
+
+def test_an_empty_state_has_a_typed_empty_table() -> None:
+    view = view_of(state_node("counts"))
+    assert view.toArrow().schema.names == ["word", "count"]
+    assert list(view.items()) == []
+    assert view.asOfTxid == 0
+
+
+def test_several_key_fields_make_a_tuple() -> None:
+    day = datetime.date(2024, 2, 29)
+    view = view_of(state_node("visits", "user long, day date"), {(1, day): 3})
+    assert view[1, day] == 3
+    assert view.multiGet([(1, day), [2, day]]) == [3, None]
+    assert list(view.items()) == [((1, day), 3)]
+
+
+def test_a_global_state_has_one_value() -> None:
+    view = view_of(state_node("total", keys=""), {(): 5}, {(): 6})
+    assert view.value == 11
+    assert list(view.items()) == [((), 11)]
+    assert view_of(state_node("total", keys="")).value is None
+    with pytest.raises(StateKeyError, match="state 'total' is one global value without a key: ask view.value"):
+        view["dog"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda v: v[1], "state 'counts': 1 (int) is no key; accepted is word string"),
+        (lambda v: v["a", "b"], "state 'counts': ('a', 'b') (tuple) is no key; accepted is word string"),
+        (lambda v: b"dog" in v, "state 'counts': b'dog' (bytes) is no key; accepted is word string"),
+        (lambda v: v.multiGet(["dog", 1.5]), "state 'counts': 1.5 (float) is no key; accepted is word string"),
+        (lambda v: v.multiGet("dog"), "state 'counts': multiGet takes a list of keys, not the str 'dog'"),
+        (lambda v: v.value, "state 'counts' is keyed by word string: ask view[key], not view.value"),
+    ],
+)
+def test_what_is_no_key_is_refused(counts: StateView, ask: Callable[[StateView], Any], message: str) -> None:
+    with pytest.raises(StateKeyError) as caught:
+        ask(counts)
+    assert str(caught.value) == message
+    assert isinstance(caught.value, TypeError) and isinstance(caught.value, TridentError)
+
+
+@pytest.mark.parametrize("key", ["1", 1.0, True, (1,)])
+def test_an_int_key_is_an_int(key: Any) -> None:
+    view = view_of(state_node("ids", "id long"), {1: 5})
+    with pytest.raises(StateKeyError, match=r"is no key; accepted is id bigint"):
+        view[key]
+
+
+def test_a_tuple_of_the_wrong_length_is_refused() -> None:
+    view = view_of(state_node("visits", "user long, day date"))
+    with pytest.raises(
+        StateKeyError, match=r"1 \(int\) is no key; accepted is a tuple of 2 values \(user bigint, day date\)"
+    ):
+        view[1]
+
+
+def test_values_are_presented_as_the_aggregator_says() -> None:
+    class Average(Sum):
+        def present(self, acc: int) -> str:
+            return f"{acc / 10:.1f}"
+
+    view = view_of(state_node("average", aggregator=Average()), {"dog": 25})
+    assert view["dog"] == "2.5"
+    assert view.get("cat") is None
+    assert dict(view.items()) == {"dog": "2.5"}
+    assert view.toArrow().to_pydict() == {"word": ["dog"], "count": ["2.5"]}
+
+
+def test_a_batch_under_way_is_seen_only_where_it_is_asked_for() -> None:
+    node = state_node("counts")
+    states = States({"g": [node]})
+    states.commit("g", {"counts": {"dog": 1}})
+    states.apply("counts", 2, {"dog": 1, "cat": 1})
+    committed = StateView(states, Described.of(node, states.shapes["counts"]))
+    latest = StateView(states, Described.of(node, states.shapes["counts"]), isolation="latest")
+    assert (committed["dog"], dict(committed.items()), committed.asOfTxid) == (1, {"dog": 1}, 1)
+    assert (latest["dog"], dict(latest.items()), latest.asOfTxid) == (2, {"dog": 2, "cat": 1}, None)
+    assert "asOfTxid" not in latest.toPandas().attrs
+    with pytest.raises(ValueError, match="isolation='dirty': accepted are 'committed' and 'latest'"):
+        StateView(states, Described.of(node, states.shapes["counts"]), isolation="dirty")
+
+
+def test_a_non_transactional_state_has_the_latest_values_only() -> None:
+    view = view_of(state_node("plain", kind=StateKind.NON_TRANSACTIONAL), {"dog": 1})
+    assert (view.isolation, view.asOfTxid, view["dog"]) == ("latest", None, 1)
+
+
+def test_a_loop_over_the_items_sees_one_txid_and_holds_nothing_back() -> None:
+    node = state_node("counts")
+    states = States({"g": [node]})
+    words = [f"w{n}" for n in range(12_000)]
+    states.commit("g", {"counts": dict.fromkeys(words, 1)})
+    seen = set()
+    for at, (_, value) in enumerate(StateView(states, Described.of(node, states.shapes["counts"])).items()):
+        if at % 4000 == 0:
+            for _ in range(3):
+                states.commit("g", {"counts": dict.fromkeys(words, 1)})
+        seen.add(value)
+    assert seen == {1}
+    assert states.txids["g"] == 10
+
+
+def test_it_looks_like_what_it_is(counts: StateView) -> None:
+    assert repr(counts) == "StateView('counts', opaque, word string -> count bigint, as of txid 2)"
+    shown = counts._repr_html_()
+    assert "<b>counts</b> opaque, word string -&gt; count bigint, as of txid 2" in shown
+    assert "<tr><td>dog</td><td>4</td></tr>" in shown
+    assert "the first" not in shown
+    many = view_of(state_node("counts"), {f"<w{n}>": n for n in range(20)})
+    assert many._repr_html_().count("<tr>") == 11
+    assert "&lt;w" in many._repr_html_() and "<w" not in many._repr_html_()
+    assert "the first 10 rows" in many._repr_html_()
+
+
+def test_a_state_that_cannot_be_read_says_so_in_its_picture() -> None:
+    node = state_node("counts")
+    states = States({"g": [node]})
+    states.commit("g", {"counts": {"dog": 1}})
+    states.stores["counts"] = states.made("counts")
+    view = StateView(states, Described.of(node, states.shapes["counts"]))
+    with pytest.raises(StateRecoveringError):
+        view["dog"]
+    assert "<i>" in view._repr_html_() and "has to wait" in view._repr_html_()

@@ -1,0 +1,60 @@
+"""A state is founded in steps: the log notes its birth, its store is made, and the log notes that it was."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.access.small_topologies import fixed
+from tests.support.server import RedisServer
+from trident import Count, TridentTopology, openState
+from trident.base import crash_points
+from trident.state import MemoryMapState, RedisMapState
+from trident.testing.local import start_local
+
+
+class Killed(BaseException):
+    """Ends a start as a kill does: the log is not given back."""
+
+
+def counting(batches: list[list[str]], factory: Any = None) -> TridentTopology:
+    """Words to an output, and counted where a factory is given."""
+    topology = TridentTopology()
+    stream = topology.newStream("words", fixed(*batches))
+    stream.foreachArrow(lambda table, txid, attempt: None, name="out")
+    if factory is not None:
+        stream.groupBy("word").persistentAggregate(factory, Count(), "count", name="counts")
+    return topology
+
+
+def run(topology: TridentTopology, where: Path) -> None:
+    with start_local(topology, name="wc", checkpointLocation=where) as running:
+        running.processAllAvailable(timeout=20)
+
+
+def kill_at(point: str, topology: TridentTopology, where: Path) -> None:
+    def listen(reached: str) -> None:
+        if reached == point:
+            raise Killed
+
+    crash_points.listen(listen)
+    try:
+        with pytest.raises(Killed):
+            start_local(topology, name="wc", checkpointLocation=where)
+    finally:
+        crash_points.listen(None)
+
+
+@pytest.mark.filterwarnings("ignore:state .counts. is new", "ignore:state .counts.. appendonly is off")
+@pytest.mark.parametrize("point", ["start.state.born", "start.state.created", "start.state.acquired"])
+@pytest.mark.parametrize("place", ["memory", "redis"])
+def test_a_state_whose_founding_was_interrupted_begins_anew_after_batches_without_it(
+    tmp_path: Path, shared_redis: RedisServer, place: str, point: str
+) -> None:
+    factory = MemoryMapState.opaque() if place == "memory" else RedisMapState.opaque(shared_redis.url)
+    kill_at(point, counting([["a"]], factory), tmp_path)
+    run(counting([["a"]]), tmp_path)
+    run(counting([["a"], ["a", "b"]], factory), tmp_path)
+    place_of: dict[str, Any] = {"checkpointLocation": tmp_path} if place == "memory" else {"url": shared_redis.url}
+    with openState("wc", "counts", **place_of) as counts:
+        assert dict(counts.items()) == {"a": 1, "b": 1} and counts.asOfTxid == 2

@@ -1,0 +1,151 @@
+"""Dead letters that come back: once, with all their fields, and out of their state in the same batch."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trident
+from trident import DeadLetter, Sum, TridentTopology
+from trident.errors import TopologyError
+from trident.spouts import FeederBatchSpout, FixedBatchSpout
+from trident.state import MemoryMapState
+from trident.testing.local import start_local
+
+BROKEN: set[str] = set()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running() -> Iterator[None]:
+    BROKEN.clear()
+    BROKEN.update({"x", "y"})
+    yield
+    for running in trident.active():
+        running.stop()
+
+
+def number(line: str) -> int:
+    if line in BROKEN:
+        raise ValueError(f"no {line}")
+    return {"x": 10, "y": 100}.get(line) or int(line)
+
+
+def topology(spout: Any, kept: Any = None) -> TridentTopology:
+    made = TridentTopology()
+    lines = made.newStream("lines", spout).replayable()
+    numbers = lines.each("line", number, "n long", onError=DeadLetter(attempts=0))
+    numbers.persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sum")
+    made.deadLetterState(kept or MemoryMapState.opaque())
+    return made
+
+
+def letters(running: Any) -> list[str]:
+    return sorted(value["tuple"] for _, value in running.state("deadLetters").items())
+
+
+def test_letters_come_back_once_and_leave_their_state(tmp_path: Path) -> None:
+    feeder = FeederBatchSpout("line string, extra double")
+    with start_local(topology(feeder), name="t", checkpointLocation=tmp_path) as running:
+        feeder.feed([("1", 0.5), ("x", float("nan")), ("y", None)])
+        running.processAllAvailable(timeout=20)
+        assert letters(running) == ['{"line":"x","extra":"NaN"}', '{"line":"y","extra":null}']
+        BROKEN.clear()
+        assert running.replayDeadLetters("lines", lambda letter: "no x" in letter["message"]) == 1
+        running.processAllAvailable(timeout=20)
+        assert letters(running) == ['{"line":"y","extra":null}'] and running.state("sum").value == 11
+        assert running.replayDeadLetters("lines") == 1
+        assert running.replayDeadLetters("lines") in (0, 1), "a second time before the first is done"
+        feeder.feed([("1000", 0.0)])
+        running.processAllAvailable(timeout=20)
+        running.processAllAvailable(timeout=20)
+        assert letters(running) == [] and running.state("sum").value == 1111
+        assert running.replayDeadLetters("lines") == 0
+
+
+@pytest.mark.parametrize("kind", ["opaque", "transactional", "nonTransactional"])
+def test_letters_come_back_again_and_again_from_a_state_of_any_kind(kind: str, tmp_path: Path) -> None:
+    feeder = FeederBatchSpout("line string")
+    made = topology(feeder, getattr(MemoryMapState, kind)())
+    with start_local(made, name="t", checkpointLocation=tmp_path) as running:
+        for line in ("x", "y"):
+            BROKEN.add(line)
+            feeder.feed([line])
+            running.processAllAvailable(timeout=20)
+            BROKEN.clear()
+            assert running.replayDeadLetters("lines") == 1
+            running.processAllAvailable(timeout=20)
+            assert letters(running) == []
+        assert running.state("sum").value == 110
+
+
+def test_a_tuple_that_dies_again_is_a_new_letter(tmp_path: Path) -> None:
+    feeder = FeederBatchSpout("line string")
+    with start_local(topology(feeder), name="t", checkpointLocation=tmp_path) as running:
+        feeder.feed(["x", "y"])
+        running.processAllAvailable(timeout=20)
+        before = dict(running.state("deadLetters").items())
+        BROKEN.remove("x")
+        assert running.replayDeadLetters("lines") == 2
+        running.processAllAvailable(timeout=20)
+        ((id, letter),) = running.state("deadLetters").items()
+        assert id not in before and letter["tuple"] == '{"line":"y"}' and letter["txid"] == 2
+        assert running.state("sum").value == 10
+
+
+def test_which_letters_come_back_is_chosen_by_the_call_and_never_fails_a_batch(tmp_path: Path) -> None:
+    feeder, asked = FeederBatchSpout("line string"), list[str]()
+
+    def once(letter: Any) -> bool:
+        asked.append(letter["tuple"])
+        return len(asked) < 3 or 1 / 0 > 0
+
+    with start_local(topology(feeder), name="t", checkpointLocation=tmp_path) as running:
+        feeder.feed(["x", "y"])
+        running.processAllAvailable(timeout=20)
+        BROKEN.clear()
+        assert running.replayDeadLetters("lines", once) == 2
+        running.processAllAvailable(timeout=20)
+        assert letters(running) == [] and running.state("sum").value == 110
+        assert asked == ['{"line":"x"}', '{"line":"y"}']
+
+
+def test_letters_of_an_earlier_run_come_back_after_the_code_was_changed(tmp_path: Path) -> None:
+    spout = FixedBatchSpout("line string", [["1", "x"], ["y"]])
+    with start_local(topology(spout), name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+    BROKEN.clear()
+    with start_local(topology(spout), name="t", checkpointLocation=tmp_path) as running:
+        assert running.replayDeadLetters("lines") == 2
+        running.processAllAvailable(timeout=20)
+        assert running.state("sum").value == 111 and letters(running) == []
+
+
+def test_what_cannot_come_back_is_told(tmp_path: Path) -> None:
+    spout = FixedBatchSpout("line string", [["x"]])
+    with start_local(topology(spout), name="t", checkpointLocation=tmp_path) as running:
+        running.processAllAvailable(timeout=20)
+        with pytest.raises(TopologyError, match="no dead letters come back into 'line'; did you mean 'lines'"):
+            running.replayDeadLetters("line")
+        with pytest.raises(trident.errors.StateError, match="no state 'letters'"):
+            running.replayDeadLetters("lines", state="letters")
+    wider = FixedBatchSpout("line string, more int", [])
+    with start_local(topology(wider), name="t", checkpointLocation=tmp_path) as running:
+        with pytest.raises(
+            TopologyError, match=r"000000000001.1.00000 cannot come back here: its tuple has no field 'mo"
+        ):
+            running.replayDeadLetters("lines")
+
+
+def test_a_place_without_letters_and_a_second_one_are_refused(tmp_path: Path) -> None:
+    made = TridentTopology()
+    lines = made.newStream("lines", FixedBatchSpout("line string", [["1"]])).replayable()
+    with pytest.raises(
+        TopologyError, match="lines/2:replayable: dead letters come back into 'lines' at test_dead_letter_replay"
+    ):
+        lines.replayable()
+    lines.each("line", int, "n long").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sum")
+    with pytest.raises(TopologyError, match=r"dead letters are to come back at .* \(replayable\), and none are kept"):
+        start_local(made, name="t", checkpointLocation=tmp_path)
+    with pytest.raises(TopologyError, match="a DRPC request that fails is told its error, and nothing comes back"):
+        TridentTopology().newDRPCStream("ask").replayable()

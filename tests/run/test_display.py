@@ -1,0 +1,98 @@
+"""How a running topology looks as text, as HTML, and in a cell that keeps itself up to date."""
+
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from tests.run.test_progress import batch, failure
+from trident.run.display import LiveProgress, html_of, text_of
+from trident.run.progress import Progress
+
+
+class Watched:
+    """The parts of a running topology that showing looks at, moved by the test."""
+
+    name = "word<count>"
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self.isActive = True
+        self.debugOutput: list[str] = []
+        self.error: BaseException | None = None
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        return self.progress.recent
+
+    def exception(self) -> BaseException | None:
+        return self.error
+
+
+def test_before_the_first_batch() -> None:
+    assert text_of(Watched()) == "word<count> (running): no batch yet"
+    assert "no batch yet" in html_of(Watched())
+
+
+def test_a_line_a_group_with_rates_states_and_failures() -> None:
+    watched = Watched()
+    for event in (batch(1, 0), batch(2, 2, 3000), failure(3), batch(8, 1, None, "users")):
+        watched.progress.tell(event)
+    assert text_of(watched).splitlines() == [
+        "word<count> (running) sentences: txid 2, 3,000 rows, 1,500 rows/s, 30 ms, counts 7 keys, 1 failed attempts",
+        "word<count> (running) users: txid 8, 30 ms, counts 7 keys",
+    ]
+    shown = html_of(watched, "<svg/>")
+    assert "word&lt;count&gt;" in shown and "<count>" not in shown
+    assert "<td>sentences</td><td>2</td><td>3,000</td><td>1,500</td><td>30</td><td>counts 7</td><td>1</td>" in shown
+    assert shown.endswith("<svg/></div>")
+
+
+def test_what_went_wrong_and_the_newest_debug_lines() -> None:
+    watched = Watched()
+    watched.error = ValueError("<bad>")
+    watched.debugOutput = [f"DEBUG(x) 1:0: [{n}, '<b>']" for n in range(30)]
+    assert text_of(watched) == "word<count> (failed: ValueError: <bad>): no batch yet"
+    shown = html_of(watched)
+    assert "failed: ValueError: &lt;bad&gt;" in shown
+    assert "[29, &#x27;&lt;b&gt;&#x27;]" in shown and "[10, " in shown and "[9, " not in shown
+    watched.error, watched.isActive = None, False
+    assert text_of(watched) == "word<count> (stopped): no batch yet"
+
+
+def test_without_a_notebook_a_line_is_printed_where_something_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    watched = Watched()
+    live = LiveProgress(watched, every=0.01)
+    time.sleep(0.1)
+    watched.progress.tell(batch(1))
+    deadline = time.monotonic() + 5
+    printed = ""
+    while "txid 1" not in printed and time.monotonic() < deadline:
+        time.sleep(0.01)
+        printed += capsys.readouterr().out
+    watched.progress.tell(batch(2))
+    live.stop()
+    printed += capsys.readouterr().out
+    assert [line.partition(": ")[2].partition(",")[0] for line in printed.splitlines()] == [
+        "no batch yet",
+        "txid 1",
+        "txid 2",
+    ]
+
+
+def test_it_ends_with_the_topology_and_shows_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    watched = Watched()
+    live = LiveProgress(watched, every=0.01)
+    watched.isActive = False
+    live._thread.join(5)
+    assert not live._thread.is_alive()
+    assert capsys.readouterr().out.splitlines()[-1] == "word<count> (stopped): no batch yet"
+
+
+def test_showing_needs_no_ipython() -> None:
+    code = (
+        "import sys; import trident.run.display as s; assert not s.in_notebook(); assert 'IPython' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,268 @@
+"""Windows are said right or refused where they stand: by their configuration, and by the verb."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.topologies import DeclaredState, stream
+from trident import (
+    Count,
+    MapGet,
+    SessionWindow,
+    SlidingCountWindow,
+    SlidingDurationWindow,
+    SlidingEventTimeWindow,
+    Stream,
+    Sum,
+    TridentTopology,
+    TumblingCountWindow,
+    TumblingDurationWindow,
+    TumblingEventTimeWindow,
+)
+from trident.base.types import ddl
+from trident.compiler.states.shapes import shape_of
+from trident.errors import ArgumentsError, DuplicateNameError, FieldNotFoundError, TopologyError, TypeDeclarationError
+from trident.state import MemoryMapState
+
+FIELDS = "word string, at timestamp, n long"
+HOUR = TumblingEventTimeWindow("1 hour", "at")
+
+
+class Untyped:
+    def init(self): ...  # type: ignore[no-untyped-def]
+
+    def reduce(self, curr, tuple): ...  # type: ignore[no-untyped-def]
+
+
+class Emits:
+    outputType = "string, long"
+
+    def init(self, batchId: int, collector: Any) -> None: ...
+
+    def aggregate(self, val: Any, tuple: Any, collector: Any) -> None: ...
+
+    def complete(self, val: Any, collector: Any) -> None: ...
+
+
+class Narrow(Emits):
+    def aggregate(self, val: Any, tuple: Any) -> None: ...  # type: ignore[override]
+
+
+def source() -> Stream:
+    return stream(FIELDS, name="s")
+
+
+CONFIGS: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: SlidingCountWindow(3, 5),
+        "SlidingCountWindow: slide 5 is more than length 3: the tuples between would be in no window",
+    ),
+    (lambda: TumblingCountWindow(0), "TumblingCountWindow: length=0: a whole number of at least 1 is accepted"),
+    (lambda: SlidingCountWindow(3, 0), "SlidingCountWindow: slide=0: a whole number of at least 1 is accepted"),
+    (lambda: TumblingCountWindow(2.5), "length=2.5: a whole number"),  # type: ignore[arg-type]
+    (lambda: TumblingCountWindow(True), "length=True: a whole number"),
+    (
+        lambda: TumblingDurationWindow("5 parsecs"),
+        "length='5 parsecs' is no duration; write '5 seconds', '1 hour', a number of seconds or a timedelta",
+    ),
+    (lambda: TumblingDurationWindow(0), "length=0: a duration of more than nothing is accepted"),
+    (lambda: TumblingDurationWindow("-1 second"), "length='-1 second': a duration of more than nothing is accepted"),
+    (
+        lambda: SlidingDurationWindow("1 minute", "2 minutes"),
+        "slide 2 minutes is more than length 1 minute: the tuples between would be in no window",
+    ),
+    (
+        lambda: SlidingEventTimeWindow("30 days", "7 seconds", "at"),
+        "a length of 30 days with a slide of 7 seconds is made of 2,592,000 pieces of 1 second, accepted are 10,000",
+    ),
+    (lambda: TumblingEventTimeWindow("1 hour", "at", lateness=-1), "lateness=-1: a duration"),
+    (lambda: SessionWindow("0 seconds", "at"), "SessionWindow: gap='0 seconds': a duration of more than nothing"),
+    (lambda: SessionWindow("1 hour", 3), "timestampField=3: the name of a timestamp field is accepted"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("make", "message"), CONFIGS, ids=range(len(CONFIGS)))
+def test_a_window_that_cannot_be_is_refused_where_it_is_made(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(TopologyError) as caught:
+        make()
+    assert message in str(caught.value)
+    assert "[called at test_window.py:" in str(caught.value)
+
+
+CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (
+        lambda: source().window(3, Count(), "n"),  # type: ignore[arg-type]
+        TopologyError,
+        "s/1:window: 3 is no window; give TumblingCountWindow(3), TumblingDurationWindow('5 seconds'), ",
+    ),
+    (lambda: source().tumblingWindow(0, Count(), "c"), TopologyError, "TumblingCountWindow: length=0"),
+    (lambda: source().slidingWindow("5 seconds", "6 seconds", Count(), "c"), TopologyError, "slide 6 seconds is more"),
+    (
+        lambda: source().window(HOUR, "nn", Sum(), "c"),
+        FieldNotFoundError,
+        "s/1:window(Sum): no field 'nn'; the fields are (word string, at timestamp, n bigint); did you mean 'n'?",
+    ),
+    (
+        lambda: source().window(TumblingEventTimeWindow("1 hour", "time"), Count(), "c"),
+        FieldNotFoundError,
+        "s/1:window(Count): no field 'time' to go by; the fields are",
+    ),
+    (
+        lambda: source().window(TumblingEventTimeWindow("1 hour", "n"), Count(), "c"),
+        TypeDeclarationError,
+        "field 'n' is bigint, and a window goes by a timestamp or timestamp_ntz; make one before, such as "
+        ".each('n', expr('timestamp_millis(n)'), 'at timestamp')",
+    ),
+    (lambda: source().window(HOUR, Count()), TopologyError, "name the output field; write window(config, [stateFac"),
+    (lambda: source().window(HOUR, "n", "c"), TopologyError, "the operation is a function or object"),
+    (
+        lambda: source().window(HOUR, len, "c"),
+        TopologyError,
+        "function 'len' is no aggregator; give an aggregator: one with init(tuple), combine(a, b) and zero()",
+    ),
+    (lambda: source().window(HOUR, Count, "c"), TopologyError, "Count is a class; give an instance of it, Count()"),
+    (lambda: source().window(HOUR, "n", Untyped(), "c"), TypeDeclarationError, "the type of output field 'c'"),
+    (
+        lambda: source().window(HOUR, "word", Emits(), "a, b, c"),
+        TypeDeclarationError,
+        "its outputType 'string, long' has 2 types for 3 output fields",
+    ),
+    (
+        lambda: source().window(HOUR, "word", Narrow(), "a, b"),
+        TopologyError,
+        "aggregate is called with the value, one TridentTuple and a collector",
+    ),
+    (
+        lambda: source().window(HOUR, Count(), "windowStart"),
+        TopologyError,
+        "output field 'windowStart' is a field of the window's results already",
+    ),
+    (
+        lambda: stream("windowStart string, at timestamp").groupBy("windowStart").window(HOUR, Count(), "c"),
+        TopologyError,
+        "field 'windowStart' is a window's own: rename the one of the stream before, with project or each",
+    ),
+    (
+        lambda: source().window(HOUR, MemoryMapState.opaque(ttlSecs=9), Count(), "c"),
+        TopologyError,
+        "forgets, and a window holds what it has until it is complete",
+    ),
+    (
+        lambda: source().window(HOUR, Count(), "c", stateFactory="redis"),
+        TopologyError,
+        "'redis' is no state factory: give MemoryMapState.opaque(), RedisMapState.opaque(url) or the like; write win",
+    ),
+    (lambda: source().window(HOUR, Count(), "c", keepFor="long"), TopologyError, "keepFor='long' is no duration"),
+    (
+        lambda: source().tumblingWindow(3, Count(), "c", keepFor="1 hour"),
+        TopologyError,
+        "keepFor keeps results in the state, and this one holds tuples",
+    ),
+    (lambda: source().tumblingWindow(3, Count(), "c").late(), TopologyError, "no tuple is late for TumblingCountWin"),
+    (
+        lambda: source().tumblingWindow("3 seconds", Count(), "c").late(),
+        TopologyError,
+        "s/2:late: no tuple is late for TumblingDurationWindow('3 seconds'): that is by event time only",
+    ),
+    (
+        lambda: source().tumblingWindow(3, Count(), "c").state(),
+        TopologyError,
+        "state 's.c' holds what waits, and no results: put these into a state of their own",
+    ),
+    (
+        lambda: source().tumblingWindow(3, Count(), "c").watermark(),
+        TopologyError,
+        "TumblingCountWindow(3) counts tuples: it has no watermark",
+    ),
+    (
+        lambda: source().window(HOUR, Count(), "c").watermark().newValuesStream(),
+        TopologyError,
+        "state 's.c.watermark' is a watermark: it has no stream of new values",
+    ),
+    (lambda: source().window(HOUR, Count(), "c", name="_c"), TopologyError, "_c"),
+    (
+        lambda: TridentTopology().newDRPCStream("f").tumblingWindow(3, Count(), "c"),
+        TopologyError,
+        "DRPC requests fill no window; they read states with stateQuery",
+    ),
+    (
+        lambda: source().tumblingWindow(1.5, Count(), "c"),
+        TopologyError,
+        "s/1:tumblingWindow: length=1.5: a whole number counts tuples, and a duration has its unit, '1.5 seconds' [",
+    ),
+    (
+        lambda: source().slidingWindow("1 minute", 2.0, Count(), "c"),
+        TopologyError,
+        "slide=2.0: a whole number counts tuples, and a duration has its unit, '2 seconds'",
+    ),
+    (
+        lambda: source().slidingWindow(5, "2 seconds", Count(), "c"),
+        TopologyError,
+        "s/1:slidingWindow: length=5 and slide='2 seconds': both are whole numbers, of tuples, or both durations, such",
+    ),
+    (
+        lambda: source().tumblingWindow(3, max, "c"),
+        TopologyError,
+        "function 'max' is no aggregator; give Max(), or an aggregator: one with init(tuple)",
+    ),
+    (
+        lambda: source().tumblingWindow(3, Count(), "c", slide=2),  # type: ignore[call-arg]
+        ArgumentsError,
+        "s/1:tumblingWindow: there is no argument 'slide'; tumblingWindow takes length, stateFactory, ",
+    ),
+    (lambda: source().windows(3, Count(), "c"), AttributeError, "did you mean 'window'?"),
+    (lambda: source().groupBy("word").slideWindow(3, 1, Count(), "c"), AttributeError, "slidingWindow"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), CALLS, ids=range(len(CALLS)))
+def test_a_wrong_call_says_what_came_and_what_is_accepted(
+    call: Callable[[], Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_two_windows_of_one_name_are_refused() -> None:
+    words = source()
+    words.tumblingWindow(3, Count(), "c")
+    with pytest.raises(DuplicateNameError, match=r"state 's\.c' is updated by s/1:tumblingWindow\(Count\)"):
+        words.tumblingWindow(4, Count(), "c")
+    words.tumblingWindow(4, Count(), "c", name="fours")
+
+
+def test_the_ways_to_say_a_window() -> None:
+    state = DeclaredState()
+    assert ddl(source().tumblingWindow(3, state, "word", Emits(), "a, b").schema) == "a string, b bigint"
+    assert ddl(source().slidingWindow(3, 1, "n", Sum(), "total").schema) == "total bigint"
+    grouped = source().groupBy("word").window(config=HOUR, aggregator=Count(), outputFields="c", stateFactory=state)
+    assert ddl(grouped.schema) == "windowStart timestamp, windowEnd timestamp, word string, c bigint"
+    assert grouped.state().schema.names == ["windowStart", "word", "c"]
+    grouped.groupBy("word").persistentAggregate(state, "c", Sum(), "total")
+    assert HOUR == TumblingEventTimeWindow(datetime.timedelta(hours=1), "at") == TumblingEventTimeWindow(3600, "at")
+    assert HOUR != TumblingEventTimeWindow(3600, "at", lateness=1)
+
+
+def test_a_query_looks_results_up_by_the_start_and_the_group() -> None:
+    topology = TridentTopology()
+    windows = stream(FIELDS, topology=topology).groupBy("word").window(HOUR, Count(), "c")
+    asked = topology.newDRPCStream("f", "word string")
+    with pytest.raises(TopologyError, match=r"its key is \(windowStart timestamp, word string\)"):
+        asked.stateQuery(windows.state(), "word", MapGet(), "c")
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (TumblingEventTimeWindow(3600, "at", lateness=9), "Count in TumblingEventTimeWindow(1 hour by at)"),
+        (SlidingDurationWindow("90 seconds", 30), "Count in SlidingDurationWindow(90 seconds, 30 seconds)"),
+        (SlidingCountWindow(3, 2), "Count in SlidingCountWindow(3, 2)"),
+        (SessionWindow("1 day", "at", lateness="1 hour"), "Count in SessionWindow(1 day by at)"),
+    ],
+)
+def test_a_state_knows_which_window_it_belongs_to_but_not_how_late_one_may_be(config: Any, name: str) -> None:
+    (window,) = source().window(config, Count(), "c")._ends()
+    assert shape_of(window.source).combine.name == name  # type: ignore[attr-defined]

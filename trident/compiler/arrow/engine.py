@@ -1,0 +1,102 @@
+"""The driver-side engine: stages over Arrow tables in this process. It answers tests; batches of a run go to Spark."""
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import AttemptCancelledError
+from trident.base.types import arrow_schema
+from trident.compiler.arrow.evaluation import Evaluation, Run
+from trident.compiler.columns.columns import Columns
+from trident.compiler.columns.dead_letters import Caught, Letters
+from trident.compiler.engine import StageResult, check_fields
+from trident.compiler.failed_tuples import Catcher
+from trident.compiler.layout import end_of, stage_ends
+from trident.compiler.program import Group, Stage
+from trident.plan.nodes import Node, walk
+from trident_spouts.executor import Emission
+
+
+class ArrowEngine:
+    """Runs the Python form of a plan, batch by batch, in the calling thread. No JVM."""
+
+    def slot(self, group: Group) -> "ArrowSlot":
+        """A new slot for batches of this group."""
+        return ArrowSlot(group)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+StageFunction = Callable[[Run], StageResult]
+
+
+class ArrowSlot:
+    """One batch at a time."""
+
+    def __init__(self, group: Group) -> None:
+        self._stages = {stage.number: _compiled(stage) for stage in group.stages}
+        self._catching: dict[tuple[int, frozenset[int]], StageFunction] = {}
+        self._catcher = Catcher({s.number: walk(*_ends(s), starts=set(map(id, s.inputs))) for s in group.stages})
+        self._cancelled = threading.Event()
+
+    def run(
+        self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
+    ) -> StageResult:
+        """Run `stage` over these inputs; see ``Slot.run``."""
+        self._cancelled.clear()
+        read = {id(node): columns_of(node, given) for node, given in inputs.items()}
+
+        def check() -> None:
+            if self._cancelled.is_set():
+                raise AttemptCancelledError(f"attempt {attempt} was cancelled")
+
+        def run(letters: Letters) -> Run:
+            return Run(read, check=check, txid=attempt.txid, letters=letters)
+
+        def catch(caught: Mapping[int, Caught], letters: Letters) -> StageResult:
+            key = stage.number, frozenset(caught)
+            if key not in self._catching:
+                self._catching[key] = _compiled(stage, caught)
+            return self._catching[key](run(letters))
+
+        return self._catcher.run(stage, attempt, lambda: self._stages[stage.number](run(Letters())), catch)
+
+    def cancel(self) -> None:
+        """Stop after the operation that is running."""
+        self._cancelled.set()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def columns_of(node: Node, given: Emission | pa.Table) -> Columns:
+    """What enters a stage at this node."""
+    table = given if isinstance(given, pa.Table) else given.arrow()
+    return Columns.of(table.select(check_fields(node, table.column_names)), arrow_schema(node.schema))
+
+
+def _compiled(stage: Stage, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageFunction:
+    """A stage as one function."""
+    evaluation = Evaluation(_ends(stage), stage.inputs, caught=caught)
+
+    def run(work: Run) -> StageResult:
+        found = evaluation.run(work)
+        results = {}
+        for output in stage.outputs:
+            results[output.name] = found[id(end_of(output.step))].table(output.schema)
+        return StageResult(results, sum(columns.rows for columns in work.inputs.values()), work.debug)
+
+    return run
+
+
+def _ends(stage: Stage) -> dict[Node, list[str]]:
+    """What a stage runs for: node to the fields that are read of it."""
+    ends = stage_ends(stage)
+    for debug in stage.debugs:
+        ends.setdefault(debug, [])
+    return ends

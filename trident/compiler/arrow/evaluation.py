@@ -1,0 +1,243 @@
+"""A plan over columns in memory: what the driver-side engine and DRPC run."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from trident.base.errors import MissingSessionError
+from trident.base.types import arrow_schema, select
+from trident.compiler.aggregates.evaluation import aggregating
+from trident.compiler.aggregates.multireduces import multi_reduced
+from trident.compiler.aggregates.selections import PickSpec, picked
+from trident.compiler.arrow.joins import joined, merged
+from trident.compiler.column_pruning import needs, with_letters
+from trident.compiler.columns.columns import Columns, concat
+from trident.compiler.columns.dead_letters import Caught, Letters
+from trident.compiler.columns.kernels import Work, catching, kernel, work_of
+from trident.compiler.columns.lifecycle import prepared, wants_life
+from trident.compiler.columns.partitions import (
+    PARTITION,
+    batch_place,
+    by_fields,
+    every_part,
+    in_one,
+    in_order,
+    is_placed,
+    numbered,
+    parts,
+    repartitioned,
+    spread,
+)
+from trident.compiler.columns.splits import part_of
+from trident.compiler.states.queries import Read, answering
+from trident.compiler.windows.panes import pane_spec, panes_of
+from trident.operations.context import OperationContext
+from trident.plan.nodes import (
+    Aggregate,
+    Debug,
+    Join,
+    Merge,
+    MultiReduce,
+    Node,
+    Part,
+    PartitionOf,
+    PersistentAggregate,
+    Pick,
+    Repartition,
+    StateQuery,
+    WindowPanes,
+    sources_of,
+    walk,
+)
+from trident.plan.partitions import partition_counts, stays
+
+Native = Callable[[Node, Columns, Columns], Columns]
+"""Runs one node that only Spark can run: the node, its tuples, and one row a request of the hidden fields."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One evaluation: what the sources hold, and what it asks and tells on the way."""
+
+    inputs: Mapping[int, Columns]
+    read: Read | None = None
+    requests: Columns | None = None
+    """One row a request: the hidden field alone."""
+    debug: dict[str, pa.Table] = field(default_factory=dict)
+    check: Callable[[], None] = lambda: None
+    """Called between steps; raises where the run was cancelled."""
+    txid: int = 1
+    letters: Letters = field(default_factory=Letters)
+
+
+Step = Callable[[Sequence[Columns], Run], Columns]
+
+
+class Evaluation:
+    """Nodes compiled to functions over columns, once; `run` evaluates each node once, however many read it."""
+
+    def __init__(
+        self,
+        ends: Mapping[Node, Iterable[str]],
+        starts: Iterable[Node],
+        hidden: tuple[str, ...] = (),
+        native: Native | None = None,
+        caught: Mapping[int, Caught] = MappingProxyType({}),
+    ) -> None:
+        """`caught` says of which nodes (by id) tuples may leave the stream; `Run.letters` takes them."""
+        self._caught = caught
+        self._starts = {id(node) for node in starts}
+        self._hidden = hidden
+        self._native = native
+        nodes = walk(*ends, starts=self._starts)
+        self._counts = partition_counts(nodes, self._starts)
+        self._placed = is_placed(nodes, self._counts)
+        self._carried = (*hidden, PARTITION) if self._placed else hidden
+        self._needs = needs(nodes, with_letters(nodes, ends, caught), self._carried)
+        self._steps = [
+            (id(node), [id(source) for source in sources_of(node)], self._step(node))
+            for node in nodes
+            if id(node) not in self._starts
+        ]
+
+    def run(self, run: Run) -> dict[int, Columns]:
+        """What leaves each node, by the node's id."""
+        found = dict(run.inputs)
+        if self._placed:
+            found = {at: spread(columns, self._counts.get(at)) for at, columns in found.items()}
+        for at, sources, step in self._steps:
+            run.check()
+            found[at] = step([found[source] for source in sources], run)
+        return found
+
+    def _step(self, node: Node) -> Step:
+        step = self._meaning(node)
+        if not self._placed or (stays(node) and not isinstance(node, Merge)):
+            return step
+        count = self._counts[id(node)]
+        return lambda sources, run: self._brought(node, step(sources, run), count, run)
+
+    def _brought(self, node: Node, columns: Columns, count: int | None, run: Run) -> Columns:
+        """What leaves a node that brings tuples from elsewhere, in its partitions."""
+        match node:
+            case Repartition() | MultiReduce():
+                return columns
+            case Merge():
+                return in_order(columns)
+            case Aggregate(group=group) if group:
+                return by_fields(columns, group, arrow_schema(node.schema), count)
+            case Aggregate() | Pick():
+                return in_one(columns, batch_place(run.txid, count or 1))
+        return spread(columns, count)
+
+    def _meaning(self, node: Node) -> Step:
+        after = frozenset(self._needs[id(node)])
+        work = work_of(node)
+        if work is not None:
+            return self._working(node, work, after)
+        match node:
+            case Repartition():
+                return self._repartitioning(node)
+            case Part():
+                return lambda sources, run: part_of(node, sources[0], self._carried)
+            case Merge():
+                return lambda sources, run: merged(node, sources, self._carried)
+            case Join():
+                return lambda sources, run: joined(node, sources, self._hidden, after)
+            case MultiReduce():
+                return self._multi_reducing(node)
+            case Debug():
+                return lambda sources, run: _debugged(node, sources[0], run)
+            case Aggregate() | PersistentAggregate():
+                return self._aggregating(node)
+            case Pick():
+                return self._picking(node)
+            case PartitionOf():
+                return lambda sources, run: numbered(sources[0], node.schema.names[-1])
+            case WindowPanes():
+                spec = pane_spec(node)
+                return lambda sources, run: panes_of(spec, sources[0])
+            case StateQuery():
+                answer = answering(node)
+                return lambda sources, run: answer(sources[0], _asked(run))
+        return self._native_step(node)
+
+    def _working(self, node: Node, work: Work, after: frozenset[str]) -> Step:
+        apply = kernel(work, after)
+        if id(node) in self._caught:
+            work = replace(work, caught=self._caught[id(node)])
+        if not wants_life([work]):
+            if work.caught is not None:
+                catch = catching(work, after)
+                return lambda sources, run: catch(sources[0], run.letters)
+            return lambda sources, run: apply(sources[0])
+        count = self._counts[id(node)]
+
+        def living(sources: Sequence[Columns], run: Run) -> Columns:
+            done = []
+            for place, part in parts(sources[0]):
+                with prepared([work], OperationContext(place, count)) as (ready,):
+                    if ready.caught is not None:
+                        done.append(catching(ready, after)(part, run.letters))
+                    else:
+                        done.append(kernel(ready, after)(part))
+            return concat(done) if done else apply(sources[0])
+
+        return living
+
+    def _aggregating(self, node: Aggregate | PersistentAggregate) -> Step:
+        aggregate = aggregating(node)
+        if not self._placed or not isinstance(node, Aggregate) or node.scope == "batch":
+            return lambda sources, run: aggregate(sources[0], run.requests, _batch(run))
+        count = self._counts[id(node)] or 1
+
+        def parted(sources: Sequence[Columns], run: Run) -> Columns:
+            return in_order(aggregate(sources[0], every_part(run.requests, count), _batch(run)))
+
+        return parted
+
+    def _picking(self, node: Pick) -> Step:
+        spec = PickSpec.of(node)
+        apart = (*self._hidden, PARTITION) if self._placed and node.scope == "partition" else self._hidden
+        return lambda sources, run: picked(spec, sources[0], apart)
+
+    def _repartitioning(self, node: Repartition) -> Step:
+        if not self._placed:
+            return lambda sources, run: sources[0]
+        before, count = self._counts[id(node.source)], self._counts[id(node)]
+        return lambda sources, run: repartitioned(node, sources[0], before, count, run.txid)
+
+    def _multi_reducing(self, node: MultiReduce) -> Step:
+        hidden, count, placed = self._hidden, self._counts[id(node)], self._placed
+        return lambda sources, run: multi_reduced(node, sources, hidden, run.requests, count, placed)
+
+    def _native_step(self, node: Node) -> Step:
+        native = self._native
+        if native is None:
+            raise MissingSessionError(
+                f"{node.step}: this step runs in Spark only, and there is no session here; "
+                "give one to start(spark), or write the operation in Python"
+            )
+        return lambda sources, run: native(node, sources[0], run.requests or Columns({}, 1))
+
+
+def _batch(run: Run) -> int | None:
+    """The batch's txid; requests belong to none."""
+    return run.txid if run.requests is None else None
+
+
+def _asked(run: Run) -> Read:
+    if run.read is None:
+        raise TypeError("a state query was evaluated without a state to read")
+    return run.read
+
+
+def _debugged(node: Debug, columns: Columns, run: Run) -> Columns:
+    schema = arrow_schema(select(node.source.schema, node.inputs))
+    first = columns.select(node.inputs)
+    if columns.rows > node.limit:
+        first = first.take(range(node.limit))
+    run.debug[node.label] = first.table(schema)
+    return columns

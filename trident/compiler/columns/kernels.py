@@ -1,0 +1,166 @@
+"""What Python operations do to tuples: plain functions over columns, made once and used by both engines.
+
+Adjacent Python operations are one kernel: a field that a function reads becomes a Python list once, however many
+functions read it, and a field that nobody reads later is dropped where its last reader stands.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from trident.base.errors import UserFunctionError
+from trident.base.types import arrow_schema
+from trident.compiler.columns.calls import action, emitter, predicate
+from trident.compiler.columns.columns import Columns, concat
+from trident.compiler.columns.dead_letters import Caught, Letters
+from trident.compiler.columns.failures import Where
+from trident.compiler.columns.splits import Streams, splitting
+from trident.operations.functions import Operation
+from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project, Split
+
+Kernel = Callable[[Columns], Columns]
+"""Tuples in, tuples out."""
+
+_CHUNK = 64
+"""So many tuples are tried together before each is tried alone."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """One Python operation, as it travels to the workers: no plan, no source, only the call."""
+
+    verb: Literal["each", "filter", "map", "peek", "project", "split"]
+    where: Where
+    operation: Operation | None
+    outputs: pa.Schema
+    """What it adds (each), replaces the tuple by (map, split) or leaves of it (project)."""
+    streams: Streams = ()
+    """What a split sends tuples to."""
+    caught: Caught | None = None
+
+    def before(self, after: set[str]) -> set[str]:
+        """The fields that must enter, if these are needed of what leaves."""
+        made = self.outputs.names if self.verb in ("each", "map", "split") else ()
+        whole = self.caught.fields.names if self.caught is not None and self.caught.dead else ()
+        return (after - set(made)) | {*self.where.inputs, *whole}
+
+
+def work_of(node: Node) -> Work | None:
+    """The Python work of this node; None where it is not a Python operation on one source."""
+    match node:
+        case Each(inputs=inputs, function=operation, outputs=outputs) if not operation.call.native:
+            return Work("each", Where(node.step, operation.site, inputs), operation, arrow_schema(outputs))
+        case Map(inputs=inputs, function=operation) if not operation.call.native:
+            return Work("map", Where(node.step, operation.site, inputs), operation, arrow_schema(node.schema))
+        case Filter(inputs=inputs, predicate=operation) if not operation.call.native:
+            return Work("filter", Where(node.step, operation.site, inputs), operation, pa.schema([]))
+        case Peek(inputs=inputs, action=operation) if not operation.call.native:
+            return Work("peek", Where(node.step, operation.site, inputs), operation, pa.schema([]))
+        case Split(inputs=inputs, function=operation):
+            streams = tuple((name, arrow_schema(fields)) for name, fields in node.streams)
+            where = Where(node.step, operation.site, inputs)
+            return Work("split", where, operation, arrow_schema(node.schema), streams)
+        case Project() | ParallelismHint():
+            return Work("project", Where(node.step, node.site), None, arrow_schema(node.schema))
+    return None
+
+
+def compile_chain(
+    works: Sequence[Work], needed: Iterable[str], letters: Letters | None = None
+) -> tuple[Kernel, set[str]]:
+    """One kernel for works in a row, and the fields that must enter it. `needed` are the fields that must leave;
+    `letters` takes what works with a policy fail on, where these catch."""
+    steps: list[Kernel] = []
+    fields = set(needed)
+    for work in reversed(works):
+        steps.insert(0, _step(work, frozenset(fields), letters))
+        fields = work.before(fields)
+
+    def run(columns: Columns) -> Columns:
+        for step in steps:
+            columns = step(columns)
+        return columns
+
+    return run, fields
+
+
+def _step(work: Work, after: frozenset[str], letters: Letters | None) -> Kernel:
+    if work.caught is None or letters is None:
+        return kernel(work, after)
+    catch = catching(work, after)
+    return lambda columns: catch(columns, letters)
+
+
+def kernel(work: Work, after: frozenset[str]) -> Kernel:
+    """One work as a kernel whose result holds only the fields in `after`."""
+    operation, where = work.operation, work.where
+
+    def carried(columns: Columns) -> Columns:
+        return columns.select(name for name in columns.names if name in after)
+
+    if operation is None:
+        return carried
+    if work.verb == "filter":
+        keeps = predicate(operation, where)
+
+        def filtered(columns: Columns) -> Columns:
+            mask = keeps(columns.lists(where.inputs), columns.rows)
+            left = carried(columns)
+            return left if all(mask) else left.keep(mask)
+
+        return filtered
+    if work.verb == "peek":
+        act = action(operation, where)
+
+        def peeked(columns: Columns) -> Columns:
+            act(columns.lists(where.inputs), columns.rows)
+            return carried(columns)
+
+        return peeked
+    if work.verb == "split":
+        return splitting(operation, where, work.streams, after)
+    return _emitting(operation, work, after)
+
+
+def _emitting(operation: Operation, work: Work, after: frozenset[str]) -> Kernel:
+    """A function's kernel. What a map replaces is not in `after`, so it needs no rule of its own."""
+    inputs, names = work.where.inputs, work.outputs.names
+    emit = emitter(operation, work.where, work.outputs)
+
+    def emitted(columns: Columns) -> Columns:
+        found = emit(columns.lists(inputs), columns.rows)
+        made = {name: column for name, column in zip(names, found.columns, strict=True) if name in after}
+        left = columns.select(name for name in columns.names if name in after and name not in made)
+        if found.ends is not None:
+            left = left.take(found.origins()) if left.names else Columns({}, found.rows)
+        return left.plus(made)
+
+    return emitted
+
+
+def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], Columns]:
+    """One work as a kernel that leaves out the tuples on which it fails."""
+    apply, caught = kernel(work, after), work.caught
+    assert caught is not None
+
+    def run(columns: Columns, letters: Letters) -> Columns:
+        done: list[Columns] = []
+        waiting = [columns]
+        while waiting:
+            part = waiting.pop()
+            try:
+                done.append(apply(part))
+            except UserFunctionError as error:
+                if error.hopeless:
+                    raise
+                if part.rows > 1:
+                    size = _CHUNK if part.rows > _CHUNK else 1
+                    places = range(0, part.rows, size)
+                    waiting += [part.take(range(at, min(at + size, part.rows))) for at in reversed(places)]
+                else:
+                    letters.add(work.where, caught, part, error)
+        return concat([part for part in done if part.rows] or done[:1] or [apply(columns.take([]))])
+
+    return run

@@ -1,0 +1,130 @@
+"""Frozen rows as DataFrames: what is large is read by the workers where it lies."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from trident.base.errors import OutputError, TridentError
+from trident.base.types import spark_schema
+from trident.compiler.engine import FrozenFiles, Result
+from trident.compiler.spark.errors import translated
+from trident.compiler.spark.frozen_files import reachable, read_frozen
+from trident.compiler.spark.parquet_files import PART, Part, WriteFrozen
+from trident.compiler.spark.sessions import active_session_kept, released, run_session
+from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident_spouts.emission import ArrowEmission
+from trident_spouts.workers import numbers_of
+
+
+class Frames(Protocol):
+    """Makes DataFrames of frozen rows."""
+
+    def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
+        """The rows as a DataFrame of these fields, good until the frozen content or `scratch` goes."""
+        ...
+
+    def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
+        """The rows of frozen files as hidden Parquet files in `folder`; None where the workers do not reach it."""
+        ...
+
+    def cancel(self) -> None:
+        """Stop the jobs over these DataFrames. Returns at once."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SparkFrames:
+    """Frozen rows in a session of their own beside `spark`: the same runtime confs, catalog and database."""
+
+    def __init__(self, spark: SparkSession, checkpoint: Path | None) -> None:
+        self.session = run_session(spark)
+        self._checkpoint = checkpoint
+        self._reached: dict[Path, bool] = {}
+
+    def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
+        """See `Frames.frame`."""
+        with active_session_kept():
+            if isinstance(result, FrozenFiles):
+                if self._reaches(self._folder / "frozen"):
+                    return self._read(result, schema)
+                result = pa.concat_tables(read_frozen(self._folder, result))
+            scratch.mkdir(parents=True, exist_ok=True)
+            frame = ArrowEmission(result).dataframe(self.session, scratch)
+            return frame.to(schema) if frame.schema != schema else frame
+
+    def _read(self, frozen: FrozenFiles, schema: StructType) -> DataFrame:
+        """A task a file. Each is checked against what was frozen before a row of it is seen."""
+        return self._numbers(frozen).mapInArrow(ReadFrozen(str(self._folder), frozen), schema)
+
+    @property
+    def _folder(self) -> Path:
+        assert self._checkpoint is not None, "files are only written under a checkpoint"
+        return self._checkpoint
+
+    def _reaches(self, folder: Path) -> bool:
+        """Whether the workers see this folder: what the driver wrote may be out of their sight."""
+        if folder not in self._reached:
+            self._reached[folder] = reachable(self.session, folder)
+        return self._reached[folder]
+
+    def _numbers(self, frozen: FrozenFiles) -> DataFrame:
+        """The number of each file, in a partition of its own."""
+        count = len(frozen.files)
+        return self.session.range(0, count, 1, max(1, count))
+
+    def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
+        """The rows of frozen files as hidden Parquet files in `folder`, written by the workers; None where these do
+        not reach it."""
+        if not self._reaches(folder.parent) or not self._reaches(self._folder / "frozen"):
+            return None
+        function = WriteFrozen(str(self._folder), frozen, str(folder), tuple(partitions))
+        try:
+            told = self._numbers(frozen).mapInArrow(function, spark_schema(PART)).toArrow()
+        except Exception as error:
+            raise _ours(error) from error
+        parts = [Part(**row) for row in told.to_pylist()]
+        written = sum(part.rows for part in parts)
+        if written != frozen.num_rows:
+            raise OutputError(f"the workers wrote {written} rows of a batch of {frozen.num_rows} to {folder}")
+        return parts
+
+    def cancel(self) -> None:
+        """See `Frames.cancel`."""
+        threading.Thread(target=self._interrupt, name="trident-cancel", daemon=True).start()
+
+    def _interrupt(self) -> None:
+        with suppress(PySparkException):  # the session is gone, and its jobs with it
+            self.session.interruptAll()
+
+    def close(self) -> None:
+        """Give the session back."""
+        released(self.session)
+
+
+def _ours(error: Exception) -> TridentError:
+    """The error of ours that a failed job carries; else that the output did not take the batch."""
+    better = translated(error)
+    return better if isinstance(better, TridentError) else OutputError(f"the workers could not write a batch: {better}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFrozen(OnWorker):
+    """From numbers of files to their rows."""
+
+    checkpoint: str
+    frozen: FrozenFiles
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for number in numbers_of(batches):
+            one = FrozenFiles(self.frozen.folder, (self.frozen.files[number],), self.frozen.schema)
+            for table in read_frozen(Path(self.checkpoint), one):
+                yield from table.to_batches()

@@ -1,0 +1,80 @@
+"""Partitions of DataFrames: exactly as many as a hint says, and every tuple in the one that its step says."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from trident.compiler.columns.partitions import CHOICE, batch_place
+from trident.compiler.spark.sql_names import all_quoted, quoted
+from trident.plan.nodes import Placing, Repartition
+
+PLACE = "__trident_place"
+"""The field that tells a Python worker which partition it has."""
+
+
+def spread(frame: DataFrame, count: int) -> DataFrame:
+    """Tuples that come from anywhere, evenly over so many partitions."""
+    return frame.repartition(count)
+
+
+def by_fields(frame: DataFrame, names: Sequence[str], count: int | None) -> DataFrame:
+    """Equal values of these fields in one partition."""
+    columns = [F.col(name) for name in all_quoted(names)]
+    return frame.repartition(*columns) if count is None else frame.repartition(count, *columns)
+
+
+def in_one(frame: DataFrame, place: int, count: int) -> DataFrame:
+    """All tuples in one of so many partitions."""
+    return frame.repartition(1) if count == 1 else frame.repartitionById(count, F.lit(place))
+
+
+def side_by_side(frame: DataFrame, count: int) -> DataFrame:
+    """A union of frames of so many partitions each: the first ones of all in the first partition, and so on."""
+    return frame.repartitionById(count, F.pmod(F.spark_partition_id(), F.lit(count)))
+
+
+def chosen(frame: DataFrame, names: Sequence[str], count: int) -> DataFrame:
+    """Every tuple in the partition that its hidden field names; these fields of it."""
+    return frame.repartitionById(count, F.col(CHOICE)).select(*all_quoted(names))
+
+
+def copied(frame: DataFrame, names: Sequence[str], count: int) -> DataFrame:
+    """Every tuple in every partition."""
+    if count == 1:
+        return frame.repartition(1)
+    every = frame.selectExpr(*all_quoted(names), f"explode(sequence(0, {count - 1})) AS {quoted(CHOICE)}")
+    return chosen(every, names, count)
+
+
+def repartitioned(
+    node: Repartition,
+    frame: DataFrame,
+    names: Sequence[str],
+    before: int | None,
+    count: int | None,
+    partitions: int,
+    txid: int,
+) -> DataFrame:
+    """The tuples where this step brings them; a user's own choice is another matter. `partitions`: how many the engine
+    chooses where nobody says it."""
+    match node.how:
+        case Placing.IDENTITY:
+            return frame
+        case Placing.LOCAL_OR_SHUFFLE if before == count:
+            return frame
+        case Placing.FIELDS:
+            return by_fields(frame, node.names, count)
+        case Placing.BROADCAST:
+            return copied(frame, names, count or 1)
+        case Placing.GLOBAL:
+            return in_one(frame, 0, count or 1)
+        case Placing.BATCH_GLOBAL:
+            return in_one(frame, batch_place(txid, count or 1), count or 1)
+    return spread(frame, count or partitions)
+
+
+def numbered(frame: DataFrame, fields: Sequence[str], own: str, count: int) -> DataFrame:
+    """The fields, and as `own` the tuple's partition, whose number is that in this very frame."""
+    number = "CAST(0 AS INT)" if count == 1 else "spark_partition_id()"
+    return frame.selectExpr(*all_quoted(fields), f"{number} AS {quoted(own)}")

@@ -1,0 +1,141 @@
+"""Many tuples become few where they are: what a worker makes of a partition, or of the groups that came together."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.compiler.aggregates.arrow_folds import quick_merge, quick_partial
+from trident.compiler.aggregates.folds import Fold, FoldSpec
+from trident.compiler.aggregates.gathers import Gather, GatherSpec
+from trident.compiler.aggregates.selections import PickSpec, picked
+from trident.compiler.columns.columns import Columns, concat
+from trident.compiler.spark.worker_functions import Batches, Chain, OnWorker, sliced
+from trident.compiler.windows.panes import PaneSpec
+
+_KEYS = 1_000_000
+"""Keys of a partial fold before it hands them on and starts again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial(OnWorker):
+    """A chain, and a partition's tuples folded to one accumulator a key."""
+
+    chain: Chain
+    spec: FoldSpec
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        spec = self.spec
+        fold, quick = Fold(spec), Quick(spec)
+        for columns in self.chain.columns(batches):
+            if not quick.add(columns):
+                fold.add_tuples(columns)
+            if len(fold) >= _KEYS:
+                yield from sliced(fold.result(), spec.schema)
+                fold = Fold(spec)
+        if len(fold):
+            yield from sliced(fold.result(), spec.schema)
+        for columns in quick.results():
+            yield from sliced(columns, spec.schema)
+
+
+class Quick:
+    """Partial accumulators by Arrow's grouping, met whenever they have become many."""
+
+    def __init__(self, spec: FoldSpec) -> None:
+        self._spec = spec
+        self._parts: list[pa.Table] = []
+        self._rows = 0
+        self._met = 0
+
+    def add(self, columns: Columns) -> bool:
+        """Fold these tuples; False where Arrow cannot, and nothing is done."""
+        part = quick_partial(self._spec, columns)
+        if part is None:
+            return False
+        self._parts.append(part)
+        self._rows += part.num_rows
+        if self._rows > max(100_000, 4 * self._met):
+            merged = quick_merge(self._spec, self._parts)
+            self._parts, self._rows, self._met = [merged.table(self._spec.schema)], merged.rows, merged.rows
+        return True
+
+    def results(self) -> Iterator[Columns]:
+        """What has come, each key once."""
+        if self._parts:
+            yield quick_merge(self._spec, self._parts)
+
+
+@dataclass(frozen=True, slots=True)
+class PaneFold(OnWorker):
+    """A chain, and a partition's tuples folded to one accumulator a pane and group; these meet on the driver."""
+
+    chain: Chain
+    spec: PaneSpec
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        spec = self.spec
+        fold, quick, last = Fold(spec.fold), Quick(spec.fold), None
+        for columns in self.chain.columns(batches):
+            placed, latest = spec.placed(columns)
+            last = latest if last is None else max(last, latest if latest is not None else last)
+            if placed.rows and not quick.add(placed):
+                fold.add_tuples(placed)
+        for found in [*([fold.result()] if len(fold) else []), *quick.results()]:
+            yield from sliced(spec.leaving(found, last), spec.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge(OnWorker):
+    """Partial accumulators of a partition, met by key, and presented; without key fields one row, also of nothing."""
+
+    spec: FoldSpec
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        spec, fold = self.spec, Fold(self.spec)
+        for batch in batches:
+            fold.add_partials(Columns.of(batch, spec.schema))
+        if len(fold):
+            yield from sliced(spec.presented(fold.result()), spec.leaving)
+        elif not spec.keys.names:
+            yield spec.presented(spec.zeros()).batch(spec.leaving)
+
+
+MARK = "__trident_mark"
+"""The hidden last field of tuples among which one row stands for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering(OnWorker):
+    """Every tuple of a partition's groups, which are whole here; without key fields one group, also of nothing. Rows
+    that are marked are no tuples."""
+
+    spec: GatherSpec
+    entering: pa.Schema
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        gather = Gather(self.spec)
+        marked = self.entering.names[-1] == MARK
+        for batch in batches:
+            tuples = batch.filter(pc.invert(batch.column(batch.num_columns - 1))) if marked else batch
+            gather.add(Columns.of(tuples, self.entering))
+        result = gather.result()
+        if result.rows:
+            yield from sliced(result, self.spec.leaving)
+
+
+@dataclass(frozen=True, slots=True)
+class Picked(OnWorker):
+    """The tuples that are picked of a partition."""
+
+    spec: PickSpec
+    entering: pa.Schema
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        kept: Columns | None = None
+        for batch in batches:
+            columns = Columns.of(batch, self.entering)
+            kept = picked(self.spec, columns if kept is None else concat([kept, columns]))
+        if kept is not None and kept.rows:
+            yield from sliced(kept, self.entering)

@@ -1,0 +1,184 @@
+"""What travels to Spark's Python workers: small callables over record batches, importable, with all they need.
+
+Each is made anew for every batch and pickled with its plan's functions; the txid travels in them, never in the plan.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
+
+from trident.base.errors import TridentError
+from trident.compiler.columns.columns import Columns
+from trident.compiler.columns.dead_letters import Letters
+from trident.compiler.columns.failures import WorkerFailure, encoded
+from trident.compiler.columns.kernels import Work, compile_chain
+from trident.compiler.columns.lifecycle import prepared
+from trident.compiler.spark.failure_signal import Bell
+from trident.operations.context import OperationContext
+from trident_spouts.workers import settle
+
+Batches = Iterator[pa.RecordBatch]
+
+_ROWS = 10_000
+"""Rows of a batch that goes back to Spark, at most about."""
+
+
+def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches) -> Batches:
+    """The run's batches; an error of ours leaves the worker in a form that the driver reads."""
+    settle()
+    try:
+        yield from run(batches)
+    except TridentError as error:
+        raise encoded(error) from None
+
+
+class OnWorker:
+    """What a worker runs over a partition: `_run`, guarded."""
+
+    __slots__ = ()
+
+    def __call__(self, batches: Batches) -> Batches:
+        return guarded(self._run, batches)
+
+    def _run(self, batches: Batches) -> Iterable[pa.RecordBatch]:
+        raise NotImplementedError
+
+
+FAILURE = "__trident_failure"
+"""The hidden last field of what a telling function gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """A function whose failure is a row. Where nothing but the driver reads what it gives, that spares the task's
+    retries, and the pages that Spark logs for each. The bell tells the driver before the other tasks end."""
+
+    function: Callable[[Batches], Batches]
+    schema: pa.Schema
+    bell: Bell
+
+    @property
+    def leaving(self) -> pa.Schema:
+        """The function's fields, and the failure."""
+        return self.schema.append(pa.field(FAILURE, pa.string()))
+
+    def __call__(self, batches: Batches) -> Batches:
+        leaving = self.leaving
+        try:
+            for batch in self.function(batches):
+                told = pa.nulls(batch.num_rows, pa.string())
+                yield pa.RecordBatch.from_arrays([*batch.columns, told], schema=leaving)
+        except WorkerFailure as failure:
+            self.bell.ring(str(failure))
+            nothing = [pa.nulls(1, field.type) for field in self.schema]
+            yield pa.RecordBatch.from_arrays([*nothing, pa.array([str(failure)])], schema=leaving)
+            for _ in batches:  # what is left is read, as Spark expects of a task that succeeds
+                pass
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """Two functions over a partition, one after the other in the same worker."""
+
+    first: Callable[[Batches], Batches]
+    second: Callable[[Batches], Batches]
+
+    def __call__(self, batches: Batches) -> Batches:
+        return self.second(self.first(batches))
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """That operations of a chain have a beginning and an end, and how many partitions there are. What enters then ends
+    with the number of the partition."""
+
+    partitions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chain(OnWorker):
+    """Adjacent Python operations as one function over a partition."""
+
+    works: tuple[Work, ...]
+    entering: pa.Schema
+    leaving: pa.Schema
+    before: Callable[[Batches], Batches] | None = None
+    """What gives the batches that enter, where that runs in the same worker: a source's reader."""
+    life: Life | None = None
+
+    def columns(self, batches: Batches, letters: Letters | None = None) -> Iterator[Columns]:
+        """What leaves the chain, batch by batch; `letters` takes what is caught on the way."""
+        if self.life is not None:
+            yield from self._alive(batches, self.life, letters)
+            return
+        apply, _ = compile_chain(self.works, self.leaving.names, letters)
+        for batch in batches if self.before is None else self.before(batches):
+            yield apply(Columns.of(batch, self.entering))
+
+    def _alive(self, batches: Batches, life: Life, letters: Letters | None) -> Iterator[Columns]:
+        """The same with operations that are prepared before the first tuple; a partition without any has no life."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return
+        (*_, place) = first.columns
+        with prepared(self.works, OperationContext(place[0].as_py(), life.partitions)) as works:
+            apply, _ = compile_chain(works, self.leaving.names, letters)
+            for batch in chain((first,), filled):
+                yield apply(Columns.of(batch.select(range(len(self.entering))), self.entering))
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for columns in self.columns(batches):
+            if columns.rows:
+                yield from sliced(columns, self.leaving)
+
+
+CAUGHT = "__trident_caught"
+"""The hidden last field of what a catching chain gives: a line for each thing that was caught, else null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Catching(OnWorker):
+    """A chain that leaves tuples out on which its functions fail, and tells of them beside the others."""
+
+    chain: Chain
+
+    @property
+    def leaving(self) -> pa.Schema:
+        """The chain's fields, and what was caught."""
+        return self.chain.leaving.append(pa.field(CAUGHT, pa.string()))
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        letters, leaving = Letters(), self.leaving
+        for columns in self.chain.columns(batches, letters):
+            for batch in sliced(columns, self.chain.leaving) if columns.rows else ():
+                told = pa.nulls(batch.num_rows, pa.string())
+                yield pa.RecordBatch.from_arrays([*batch.columns, told], schema=leaving)
+            texts = letters.texts()
+            if texts:
+                nothing = [pa.nulls(len(texts), field.type) for field in self.chain.leaving]
+                yield pa.RecordBatch.from_arrays([*nothing, pa.array(texts, pa.string())], schema=leaving)
+
+
+@dataclass(frozen=True, slots=True)
+class Drain(OnWorker):
+    """A chain that runs for what its functions do and gives nothing."""
+
+    chain: Chain
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for _ in self.chain.columns(batches):
+            pass
+        yield from ()
+
+
+def sliced(columns: Columns, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """As record batches of a bounded size."""
+    batch = columns.batch(schema)
+    if batch.num_rows <= 2 * _ROWS:
+        yield batch
+        return
+    for start in range(0, batch.num_rows, _ROWS):
+        yield batch.slice(start, _ROWS)

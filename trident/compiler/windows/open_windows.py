@@ -1,0 +1,94 @@
+"""Which windows are open, and the keys in each: an index beside the state, for this process only.
+
+It stands at one batch. After a restart, or where a batch is computed once more, it is read anew from the state.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.compiler.states.overlay import Stored
+from trident.compiler.windows.tuple_lists import Ids, moments, numbers, one
+from trident_state.keys import encode_keys
+
+
+class OpenWindows:
+    """The keys of a state by the window or pane that they begin with; `fields` are the key fields after the start."""
+
+    def __init__(self, keys: pa.Schema) -> None:
+        self._schema = keys
+        self._start = keys.field(0)
+        self._fields = pa.schema(list(keys)[1:])
+        self._keys: dict[int, list[pa.Table]] = {}
+        self._txid: int | None = None
+
+    def stand_at(self, txid: int, stored: Stored) -> None:
+        """Bring the index to how batch `txid` left the state."""
+        if self._txid == txid:
+            return
+        self._keys = {}
+        for page in stored.scan():
+            self.add(page)
+        self._txid = txid
+
+    def stands_at(self, txid: int) -> None:
+        """What was added and dropped since is batch `txid`."""
+        self._txid = txid
+
+    def void(self) -> None:
+        """A batch is being taken in: until it is, the index stands nowhere."""
+        self._txid = None
+
+    def add(self, keys: pa.Table) -> None:
+        """Take in keys that were not there."""
+        for start, part in by_start(keys, self._start.name):
+            self._keys.setdefault(start, []).append(part.select(self._fields.names))
+
+    def starts(self) -> list[int]:
+        """The starts that have keys, in order."""
+        return sorted(self._keys)
+
+    def whole(self, starts: Iterable[int]) -> pa.Table:
+        """All keys of these starts, those of a start in the order in which they came."""
+        parts = [self._schema.empty_table()]
+        for start in starts:
+            for keys in self._keys[start]:
+                times = moments(np.full(keys.num_rows, start), self._start.type)
+                parts.append(keys.add_column(0, self._start, times))
+        return pa.concat_tables(parts).combine_chunks()
+
+    def drop(self, start: int) -> None:
+        """Forget a start."""
+        del self._keys[start]
+
+
+def values_now(keys: pa.Table, touched: pa.Table, stored: Stored) -> pa.Array:
+    """The values under these keys after a batch that touched those: `touched` has the key fields, then the value."""
+    at = pc.index_in(encode_keys(keys), value_set=encode_keys(touched.select(keys.column_names)))
+    return pc.if_else(at.is_valid(), one(touched.column(touched.num_columns - 1)).take(at), stored.read(keys))
+
+
+def is_unique(keys: pa.Table) -> bool:
+    """Whether no key comes twice."""
+    return bool(pc.count_distinct(encode_keys(keys)).as_py() == keys.num_rows)
+
+
+def by_start(table: pa.Table, field: str) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each start, in their order."""
+    if not table.num_rows:
+        return
+    for start, rows in runs(numbers(table.column(field))):
+        yield start, table if len(rows) == table.num_rows else table.take(pa.array(rows))
+
+
+def runs(values: Ids) -> Iterator[tuple[int, Ids]]:
+    """Each value with the rows that have it, in their order; the values ascend."""
+    if not len(values):
+        return
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    cuts = np.flatnonzero(np.diff(ordered)) + 1
+    for rows in np.split(order, cuts):
+        yield int(values[rows[0]]), rows

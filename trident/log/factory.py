@@ -1,0 +1,86 @@
+"""Where a topology's transaction log lives if not in its checkpoint: ``from trident.log import RedisLog``."""
+
+import re
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from trident_state.redis.address import Address, check_url, redacted
+
+if TYPE_CHECKING:
+    from trident.log.protocol import LogReading
+    from trident.log.redis_log import RedisTransactionLog
+
+
+@dataclass(frozen=True, repr=False)
+class RedisLog:
+    """The transaction log in Redis or Valkey, for a driver that may move to another machine.
+
+    Give it to ``start(..., log=RedisLog(...))``. A ``checkpointLocation`` is then needed only by states in memory, and
+    for large results to be frozen as files; all machines must reach it.
+
+    Parameters
+    ----------
+    url : str
+        As for `RedisMapState`: ``redis://``, ``rediss://``, ``unix://``, or ``env:NAME`` or ``file:path``.
+    prefix : str
+        What all keys begin with: ``prefix:{topology}:log:...``.
+    requireDurable : bool
+        Refuse a server that may lose what it has confirmed: anything but ``appendonly yes``, ``appendfsync always`` and
+        ``no-appendfsync-on-rewrite no``, and a master of a cluster that has a replica. That a log lost its last writes
+        is noticed (the states are ahead of it), but only a copy helps then.
+    retrySecs : float
+        Seconds that a server which is away is waited for; then the batch group stops, and a later start goes on.
+    connectTimeout, socketTimeout : float
+        Seconds until the server counts as unreachable.
+
+    >>> RedisLog("redis://:secret@localhost:6379/0", requireDurable=False)
+    RedisLog('redis://:***@localhost:6379/0', requireDurable=False)
+    """
+
+    url: str
+    prefix: str = "trident"
+    requireDurable: bool = True
+    retrySecs: float = 30.0
+    connectTimeout: float = 5.0
+    socketTimeout: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_url(self.url)
+        if not re.fullmatch(r"[A-Za-z0-9_.:-]+", self.prefix):
+            raise ValueError(f"prefix={self.prefix!r}: expected letters, digits, '-', '_', '.' and ':'")
+        if min(self.connectTimeout, self.socketTimeout) <= 0 or self.retrySecs < 0:
+            raise ValueError("retrySecs, connectTimeout and socketTimeout: expected seconds")
+
+    def open(self, topology: str) -> "RedisTransactionLog":
+        """A topology's log on this server, made if it is not there.
+
+        Raises LogError where the server is away or not fit to keep a log.
+        """
+        from trident.log.redis_log import RedisTransactionLog
+
+        return RedisTransactionLog(self._address(), self.prefix, topology, self.requireDurable, self.retrySecs)
+
+    def look(self, topology: str) -> "LogReading":
+        """A topology's log on this server, only to be read. Raises LogError where there is none."""
+        from trident.log.redis_log import RedisTransactionLog
+
+        return RedisTransactionLog(self._address(), self.prefix, topology, False, 0.0, reading=True)
+
+    def open_to_drop(self, topology: str) -> "RedisTransactionLog | None":
+        """A topology's log on this server, of whatever version, to be taken and dropped; None where there is none."""
+        from trident.log.redis_log import LogAbsentError, RedisTransactionLog
+
+        try:
+            return RedisTransactionLog(self._address(), self.prefix, topology, False, self.retrySecs, dropping=True)
+        except LogAbsentError:
+            return None
+
+    def _address(self) -> Address:
+        return Address(self.url, self.connectTimeout, self.socketTimeout)
+
+    def __repr__(self) -> str:
+        shown = [repr(redacted(self.url))]
+        for field in fields(self)[1:]:
+            if (value := getattr(self, field.name)) != field.default:
+                shown.append(f"{field.name}={value!r}")
+        return f"RedisLog({', '.join(shown)})"

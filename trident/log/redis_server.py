@@ -1,0 +1,107 @@
+"""The server that keeps a transaction log: what it must be, and how it is asked."""
+
+import threading
+import time
+from importlib.resources import files
+
+import redis
+
+from trident.base.errors import LogError, StateError, StateFullError, StateUnavailableError
+from trident_state.redis.address import Address
+from trident_state.redis.cluster import Servers
+from trident_state.redis.command_routing import Link
+from trident_state.redis.failures import Reply, demand_all
+from trident_state.redis.scripts import Script
+from trident_state.redis.server import check_server, parse_info
+from trident_state.redis.wire import command
+
+_LUA = files("trident.log") / "lua"
+
+FOUND = Script.of("log_found", _LUA / "log_found.lua")
+TAKE = Script.of("log_take", _LUA / "log_take.lua")
+WRITE = Script.of("log_write", _LUA / "log_write.lua")
+ALL = (FOUND, TAKE, WRITE)
+
+_SETTINGS = ((b"appendfsync", b"always"), (b"no-appendfsync-on-rewrite", b"no"))
+"""What a server that keeps what it confirms is set to. The second one skips every fsync while a child process saves or
+rewrites, whatever the first one says. (aof-load-truncated may be either: what it cuts off was never confirmed.)"""
+
+_FIRST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.5
+
+
+class LogServer:
+    """Asks one server. Any thread. `where` begins every error's message.
+
+    `patience`: seconds for which a server that is away or full is asked again. Only what may be done twice is asked.
+    `reading`: no script is loaded, which needs rights that a reader lacks.
+    """
+
+    def __init__(self, address: Address, where: str, reading: bool = False) -> None:
+        self._address, self._where = address, where
+        self._link = Link(Servers(address, where), () if reading else ALL)
+        self._lock = threading.Lock()
+        self.patience = 0.0
+
+    def check(self, durable: bool) -> None:
+        """Refuse a server that may lose the log (`durable`: or any write that it has confirmed)."""
+        try:
+            for server, info in self._link.everywhere(command(b"INFO")):
+                check_server(parse_info(info), self._where, server.shown)
+                if durable:
+                    self._demand_durable(server, parse_info(info))
+            for setting, value in _SETTINGS if durable else ():
+                for server, reply in self._link.everywhere(command(b"CONFIG", b"GET", setting)):
+                    self._demand_setting(server, setting, value, reply)
+        except StateError as error:
+            raise LogError(str(error)) from error
+
+    def _demand_durable(self, server: Address, info: dict[str, str]) -> None:
+        if info.get("aof_enabled") != "1":
+            raise self._forgetful(server, "appendonly is off")
+        if info.get("cluster_enabled") == "1" and info.get("connected_slaves", "0") != "0":
+            raise self._forgetful(server, "a replica in its cluster may take over without the last writes")
+
+    def _demand_setting(self, server: Address, setting: bytes, value: bytes, reply: Reply) -> None:
+        if isinstance(reply, redis.ResponseError):
+            raise LogError(
+                f"{self._where}: the server at {server.shown} does not tell whether it keeps what it confirms "
+                f"(CONFIG GET {setting.decode()}: {reply}). Grant its user +config|get, or, if you know that "
+                f"{setting.decode()} is {value.decode()}, say RedisLog(..., requireDurable=False)"
+            )
+        if reply[1:] != [value]:
+            raise self._forgetful(server, f"{setting.decode()} is {b''.join(reply[1:]).decode() or 'not told'}")
+
+    def _forgetful(self, server: Address, what: str) -> LogError:
+        return LogError(
+            f"{self._where}: the server at {server.shown} may lose what it has confirmed ({what}), and nothing heals a "
+            f"log. Set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, on a master that no "
+            f"replica takes over from; or accept that with RedisLog(..., requireDurable=False)"
+        )
+
+    def ask(self, *commands: bytes) -> list[Reply]:
+        """The replies to commands that may be sent twice. Raises LogError."""
+        until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
+        while True:
+            try:
+                with self._lock:
+                    return self._attempt(commands)
+            except (StateUnavailableError, StateFullError) as error:
+                if time.monotonic() > until:
+                    raise LogError(str(error)) from error
+            except StateError as error:
+                raise LogError(str(error)) from error
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _attempt(self, commands: tuple[bytes, ...]) -> list[Reply]:
+        replies = self._link.exchange(commands)
+        if any(isinstance(reply, redis.exceptions.NoScriptError) for reply in replies):  # somebody flushed them
+            self._link.load()
+            replies = self._link.exchange(commands)
+        demand_all(replies, self._where, self._address)
+        return replies
+
+    def close(self) -> None:
+        with self._lock:
+            self._link.close()

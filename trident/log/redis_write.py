@@ -1,0 +1,54 @@
+"""One write of the log in Redis: what must be so, and what is then done, all or nothing, by one script."""
+
+from collections.abc import Iterable, Mapping
+
+from trident.base.attempt import Lease
+from trident.log.redis_server import WRITE
+from trident_state.redis.wire import bulks, call
+
+_MOST_WORDS = 4_000
+"""Words that the script hands to one command: Lua's stack takes twice as many."""
+
+
+class Write:
+    """One write while it is put together."""
+
+    def __init__(self, meta: bytes) -> None:
+        self._keys, self._musts, self._deeds = [meta], list[bytes](), list[bytes]()
+        self._must_count = 0
+
+    def must(self, key: bytes, field: str, value: bytes) -> "Write":
+        """The field must be this; empty: not there."""
+        self._musts += [self._place(key), field.encode(), value]
+        self._must_count += 1
+        return self
+
+    def set(self, key: bytes, fields: Mapping[str, bytes | str | int]) -> "Write":
+        words = [word for name, value in fields.items() for word in (name.encode(), _bytes(value))]
+        return self._deed(b"set", key, words)
+
+    def drop(self, key: bytes, fields: Iterable[str]) -> "Write":
+        return self._deed(b"drop", key, [field.encode() for field in fields])
+
+    def _deed(self, verb: bytes, key: bytes, words: list[bytes]) -> "Write":
+        for at in range(0, len(words), _MOST_WORDS):
+            some = words[at : at + _MOST_WORDS]
+            self._deeds += [verb, self._place(key), b"%d" % len(some), *some]
+        return self
+
+    def delete(self, key: bytes) -> "Write":
+        self._deeds += [b"delete", self._place(key), b"0"]
+        return self
+
+    def packed(self, lease: Lease, number: int) -> bytes:
+        fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % number, b"%d" % self._must_count)
+        return call(WRITE, [bulks([key]) for key in self._keys], *fence, *self._musts, *self._deeds)
+
+    def _place(self, key: bytes) -> bytes:
+        if key not in self._keys:
+            self._keys.append(key)
+        return b"%d" % (self._keys.index(key) + 1)
+
+
+def _bytes(value: bytes | str | int) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()

@@ -1,0 +1,408 @@
+"""The transaction log as one SQLite file: WAL, one fsync a frozen batch.
+
+Attempts and COMMITTED are written with synchronous=NORMAL (in the operating system's hands, so a killed process loses
+nothing) and become durable with the next FROZEN, which is written with synchronous=FULL.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import sqlite3
+import threading
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from trident.base.attempt import Lease
+from trident.base.errors import LogError
+from trident.log.base import LogBase, compact, trim_until
+from trident.log.frozen_results import FrozenOutput
+from trident.log.history import AttemptRecord, History, Positions
+from trident.log.migration import FORMER_SQLITE, batch_checksum, migrate
+from trident.log.protocol import BatchRecord, Birth, Members
+
+FORMAT = "trident log 3"
+_CHECK_UP_TO = 64 << 20
+"""A file up to this size (bytes) is checked page by page when it is opened; a larger one row by row as it is read."""
+
+_NO_OUTPUT = ""
+"""The row of a stage that froze nothing (it only had effects), so that the batch is known to be frozen."""
+
+TABLES = """
+CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
+  token TEXT NOT NULL);
+CREATE TABLE leases (epoch INTEGER PRIMARY KEY, token TEXT NOT NULL);
+CREATE TABLE groups (name TEXT PRIMARY KEY, committed INTEGER NOT NULL, frozen INTEGER NOT NULL, kept INTEGER NOT NULL);
+CREATE TABLE streams (name TEXT PRIMARY KEY, grp TEXT NOT NULL, position TEXT NOT NULL, source TEXT NOT NULL,
+  active INTEGER NOT NULL, began TEXT NOT NULL, feeds TEXT NOT NULL, parted TEXT NOT NULL);
+CREATE TABLE outputs (name TEXT PRIMARY KEY, grp TEXT NOT NULL);
+CREATE TABLE attempts (grp TEXT NOT NULL, txid INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL,
+  deaths INTEGER NOT NULL, digests TEXT NOT NULL, PRIMARY KEY (grp, txid));
+CREATE TABLE batches (grp TEXT NOT NULL, txid INTEGER NOT NULL, plan TEXT NOT NULL, time REAL NOT NULL,
+  outline TEXT NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid));
+CREATE TABLE frozen (grp TEXT NOT NULL, txid INTEGER NOT NULL, stage INTEGER NOT NULL, output TEXT NOT NULL,
+  body BLOB NOT NULL, files INTEGER NOT NULL, rows INTEGER NOT NULL, size INTEGER NOT NULL,
+  checksum INTEGER NOT NULL, PRIMARY KEY (grp, txid, stage, output));
+CREATE TABLE states (name TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT NULL, epoch INTEGER NOT NULL,
+  manifest BLOB, founded INTEGER NOT NULL DEFAULT 1);
+"""
+
+
+class SqliteLog(LogBase):
+    """A topology's log in the file `path`, made if it is not there. Thread-safe.
+
+    `reading`: only look, beside the driver that writes, or while none does. What would write is then a LogError.
+    """
+
+    def __init__(self, path: Path, topology: str, reading: bool = False) -> None:
+        super().__init__(f"the log {path}", "checkpointLocation", reading)
+        self._path = path
+        self._lock = threading.RLock()
+        if reading:
+            self._check(topology)
+            return
+        fresh = not path.exists()
+        if fresh:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        with self._translated(), contextlib.ExitStack() as undo:
+            self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+            undo.callback(self._db.close)  # a log that is refused stays open else, as long as the error is kept
+            self._db.execute("PRAGMA trusted_schema = OFF")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._sync_full = True
+            self._found(topology)
+            undo.pop_all()
+        self._file = _file_identity(path)
+        self._taken: Lease | None = None
+
+    # --- identity and lease ------------------------------------------------------------------------------------
+
+    def _found(self, topology: str) -> None:
+        """Create the tables in an empty file, and check what is in one that is not."""
+        if self._path.stat().st_size <= _CHECK_UP_TO:
+            verdict = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict != "ok":
+                raise self._corrupt(verdict)
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not tables:
+                for statement in TABLES.split(";"):
+                    self._db.execute(statement)
+                self._db.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '')", (FORMAT, topology, uuid.uuid4().hex))
+            elif "batches" in tables and "streams" not in tables:
+                migrate(self._db, self._where, TABLES, FORMAT)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._check(topology)
+
+    def _check(self, topology: str) -> None:
+        """It must be a log of ours, and this topology's."""
+        tables = {row[0] for row in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if "meta" not in tables:
+            raise self._corrupt("it is a SQLite file, but not a log of ours")
+        row = next(iter(self._rows("SELECT format, topology, uuid FROM meta")), None)
+        if row is not None and row[0] == FORMER_SQLITE:
+            raise self._former()
+        if row is None or row[0] != FORMAT:
+            raise self._corrupt(f"its format is {row and row[0]!r}, this version reads {FORMAT!r}")
+        if row[1] != topology:
+            raise LogError(f"{self._where} belongs to topology {row[1]!r}, not to {topology!r}")
+        self._uuid: str = row[2]
+
+    @property
+    def uuid(self) -> str:
+        return self._uuid
+
+    def take(self) -> Lease:
+        token = secrets.token_hex(8)
+        with self._write(None, durable=True) as db:
+            epoch = db.execute("UPDATE meta SET epoch = epoch + 1, token = ? RETURNING epoch", (token,)).fetchone()[0]
+            db.execute("INSERT INTO leases VALUES (?, ?)", (epoch, token))
+        self._taken = Lease(epoch, token)
+        return self._taken
+
+    def lease(self) -> Lease | None:
+        epoch, token = self._rows("SELECT epoch, token FROM meta")[0]
+        found = Lease(epoch, token) if epoch else None
+        if not self._reading and found == self._taken:  # who took it over has more to say
+            self._demand_file()
+        return found
+
+    def gave(self, lease: Lease) -> bool:
+        rows = self._rows("SELECT token FROM leases WHERE epoch = ?", lease.epoch)
+        if rows:
+            return bool(rows[0][0] == lease.token)
+        first = self._rows("SELECT min(epoch) FROM leases")[0][0]
+        return first is None or lease.epoch < first
+
+    def give_back(self, lease: Lease) -> None:
+        with self._write(lease) as db:
+            db.execute("UPDATE meta SET token = ''")
+
+    # --- batches -----------------------------------------------------------------------------------------------
+
+    def groups(self) -> list[str]:
+        return [row[0] for row in self._rows("SELECT name FROM groups ORDER BY name")]
+
+    def history(self, group: str) -> History:
+        rows = self._rows("SELECT committed, frozen FROM groups WHERE name = ?", group)
+        committed, frozen = rows[0] if rows else (0, 0)
+        kept = {row[0] for row in self._rows("SELECT txid FROM frozen WHERE grp = ? AND txid > ?", group, committed)}
+        waiting = tuple(range(committed + 1, frozen + 1))
+        self._demand_complete(group, waiting, [txid in kept for txid in waiting])
+        rows = self._rows("SELECT name, position FROM streams WHERE grp = ? AND active", group)
+        return History(committed, {name: self._json(position) for name, position in rows}, waiting)
+
+    def members(self) -> Members:
+        rows = self._rows("SELECT name, grp, position, source, active, began, feeds, parted FROM streams")
+        streams = {
+            name: self._stream(group, self._json(position), source, bool(active), *map(self._json, more))
+            for name, group, position, source, active, *more in rows
+        }
+        return Members(streams, dict(self._rows("SELECT name, grp FROM outputs")))
+
+    def enroll(self, lease: Lease, members: Members) -> None:
+        with self._write(lease, durable=True) as db:
+            db.execute("DELETE FROM streams")
+            db.execute("DELETE FROM outputs")
+            rows = [
+                (
+                    name,
+                    s.group,
+                    compact(s.position),
+                    s.source,
+                    int(s.active),
+                    *map(compact, (s.began, s.feeds, s.parted)),
+                )
+                for name, s in members.streams.items()
+            ]
+            db.executemany("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            db.executemany("INSERT INTO outputs VALUES (?, ?)", members.outputs.items())
+            founded = [(name, txid, txid, txid) for name, txid in members.founded.items()]
+            db.executemany("INSERT OR IGNORE INTO groups VALUES (?, ?, ?, ?)", founded)
+
+    def attempts(self, group: str) -> dict[int, AttemptRecord]:
+        rows = self._rows("SELECT txid, number, epoch, deaths, digests FROM attempts WHERE grp = ?", group)
+        return {
+            txid: AttemptRecord(number, epoch, deaths, self._json(digests))
+            for txid, number, epoch, deaths, digests in rows
+        }
+
+    def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
+        row = (group, txid, record.number, record.epoch, record.deaths, compact(dict(record.digests)))
+        with self._write(lease) as db:
+            db.execute("INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def batch(self, group: str, txid: int) -> BatchRecord | None:
+        query = "SELECT plan, time, outline, checksum FROM batches WHERE grp = ? AND txid = ?"
+        rows = self._rows(query, group, txid)
+        return self._record(group, txid, *rows[0]) if rows else None
+
+    def freeze(
+        self,
+        lease: Lease,
+        group: str,
+        txid: int,
+        batch: BatchRecord,
+        positions: Positions,
+        outputs: Mapping[str, FrozenOutput],
+    ) -> None:
+        plan = compact(batch.plan)
+        row = (group, txid, plan, batch.time, batch.outline, batch_checksum(txid, plan, batch.time, batch.outline))
+        with self._write(lease, durable=True) as db:
+            db.execute("DELETE FROM attempts WHERE grp = ? AND txid <= ?", (group, txid))
+            moved = db.execute(
+                "UPDATE groups SET frozen = ? WHERE name = ? AND frozen = ?", (txid, group, txid - 1)
+            ).rowcount
+            if moved != 1:
+                raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
+            at = [(compact(position), name, group) for name, position in positions.items()]
+            db.executemany("UPDATE streams SET position = ? WHERE name = ? AND grp = ?", at)
+            db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
+            self._insert(db, group, txid, 1, outputs)
+
+    def freeze_stage(
+        self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
+    ) -> None:
+        with self._write(lease, durable=True) as db:
+            self._insert(db, group, txid, stage, outputs)
+
+    def _insert(
+        self, db: sqlite3.Connection, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
+    ) -> None:
+        rows = [
+            (group, txid, stage, name, o.body, int(o.files), o.rows, o.size, o.checksum) for name, o in outputs.items()
+        ]
+        rows = rows or [(group, txid, stage, _NO_OUTPUT, b"", 0, 0, 0, 0)]
+        db.executemany("INSERT OR IGNORE INTO frozen VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def frozen(self, group: str, txid: int, stage: int) -> dict[str, FrozenOutput] | None:
+        rows = self._rows(
+            "SELECT output, body, files, rows, checksum FROM frozen WHERE grp = ? AND txid = ? AND stage = ?",
+            group,
+            txid,
+            stage,
+        )
+        if not rows:
+            return None
+        outputs = {name: FrozenOutput(body, bool(files), count, sum_) for name, body, files, count, sum_ in rows}
+        outputs.pop(_NO_OUTPUT, None)
+        return outputs
+
+    def committed(self, lease: Lease, group: str, txid: int) -> None:
+        with self._write(lease) as db:
+            moved = db.execute(
+                "UPDATE groups SET committed = ? WHERE name = ? AND committed = ? AND frozen >= ?",
+                (txid, group, txid - 1, txid),
+            )
+            if moved.rowcount != 1:
+                raise LogError(f"group {group!r}: batch {txid} cannot commit, it is not the next frozen one")
+
+    # --- states ------------------------------------------------------------------------------------------------
+
+    def births(self) -> dict[str, Birth]:
+        rows = self._rows("SELECT name, grp, birth, epoch, founded FROM states")
+        return {name: Birth(group, txid, epoch, bool(founded)) for name, group, txid, epoch, founded in rows}
+
+    def born(self, lease: Lease, state: str, birth: Birth) -> None:
+        with self._write(lease, durable=True) as db:
+            row = (state, birth.group, birth.txid, lease.epoch)
+            db.execute("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, NULL, 0)", row)
+
+    def founded(self, lease: Lease, states: Collection[str]) -> None:
+        with self._write(lease, durable=True) as db:
+            db.executemany("UPDATE states SET founded = 1 WHERE name = ?", [(state,) for state in states])
+
+    def forget(self, lease: Lease, state: str) -> None:
+        with self._write(lease, durable=True) as db:
+            db.execute("DELETE FROM states WHERE name = ?", (state,))
+
+    def manifest(self, state: str) -> bytes | None:
+        rows = self._rows("SELECT manifest FROM states WHERE name = ?", state)
+        return rows[0][0] if rows else None
+
+    def publish(self, lease: Lease, state: str, manifest: bytes) -> None:
+        with self._write(lease, durable=True) as db:
+            if db.execute("UPDATE states SET manifest = ? WHERE name = ?", (manifest, state)).rowcount != 1:
+                raise LogError(f"state {state!r} cannot publish a snapshot: this log does not know it")
+
+    # --- what may go -------------------------------------------------------------------------------------------
+
+    def trim(self, lease: Lease, group: str, needed: int, keep_batches: int, keep_bytes: int) -> list[str]:
+        with self._write(lease) as db:
+            sizes = db.execute(
+                "SELECT txid, sum(size) FROM frozen WHERE grp = ? AND txid <= ? GROUP BY txid ORDER BY txid DESC",
+                (group, needed),
+            ).fetchall()
+            until = trim_until(sizes, needed, keep_batches, keep_bytes)
+            gone = db.execute(
+                "DELETE FROM frozen WHERE grp = ? AND txid <= ? RETURNING CASE WHEN files THEN body END", (group, until)
+            ).fetchall()
+            db.execute("DELETE FROM batches WHERE grp = ? AND txid < ?", (group, until))
+            db.execute("UPDATE groups SET kept = max(kept, ?) WHERE name = ?", (until, group))
+        return [json.loads(body)["folder"] for (body,) in gone if body is not None]
+
+    def folders(self, group: str) -> set[str]:
+        bodies = self._rows("SELECT body FROM frozen WHERE grp = ? AND files", group)
+        return {json.loads(body)["folder"] for (body,) in bodies}
+
+    def kept_since(self, group: str) -> int:
+        rows = self._rows("SELECT kept FROM groups WHERE name = ?", group)
+        return rows[0][0] if rows else 0
+
+    def sync(self, lease: Lease) -> None:
+        with self._write(lease, durable=True) as db:
+            db.execute("UPDATE meta SET epoch = epoch")
+
+    def close(self) -> None:
+        if not self._reading:
+            with self._lock, self._translated():
+                self._db.close()
+
+    # --- how ---------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _write(self, lease: Lease | None, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """One transaction under the lease; durable ones reach the disk before this returns."""
+        self._demand_writing()
+        with self._lock, self._translated():
+            if durable != self._sync_full:
+                self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                self._sync_full = durable
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                if lease is not None:
+                    self._demand(lease)
+                self._demand_file()
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _demand_file(self) -> None:
+        """Refuse to go on with a file that nobody finds any more."""
+        if _file_identity(self._path) != self._file:
+            raise LogError(
+                f"{self._where} was removed or replaced while this driver runs: what it writes would be lost. "
+                f"It stops; put the checkpoint back, or give up log and states with topology.reset(name, ...)"
+            )
+
+    def _demand(self, lease: Lease) -> None:
+        epoch, token = self._db.execute("SELECT epoch, token FROM meta").fetchone()
+        if (epoch, token) != (lease.epoch, lease.token):
+            raise self._taken_over(epoch, lease)
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        with self._lock, self._translated():
+            return _look(self._path, query, values) if self._reading else self._db.execute(query, values).fetchall()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        """SQLite's errors as ours."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise LogError(f"{self._where} cannot be used: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise self._corrupt(str(error)) from error
+
+
+def _look(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
+    """What a query finds, with a connection of its own that leaves nothing behind.
+
+    While a driver has the log open, or after one was killed, there is a WAL file beside it that must be read too. Where
+    there is none, the file is all of it, and it is read as one that nobody changes: else SQLite would make such files.
+    """
+    if not path.exists():
+        raise LogError(f"there is no log {path}")
+    while True:
+        before, alone = _stand(path), not path.with_name(f"{path.name}-wal").exists()
+        uri = f"{path.absolute().as_uri()}?{'immutable=1' if alone else 'mode=ro'}"
+        with contextlib.closing(sqlite3.connect(uri, timeout=10, isolation_level=None, uri=True)) as db:
+            db.execute("PRAGMA trusted_schema = OFF")
+            found = db.execute(query, values).fetchall()
+        if not alone or before == _stand(path):
+            return found
+
+
+def _stand(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells this file from another one at the same path; None where there is none."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_dev, stat.st_ino

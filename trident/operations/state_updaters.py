@@ -1,0 +1,85 @@
+"""A state updater, read: how it is called, and what its state holds."""
+
+from typing import Any
+
+from pyspark.sql import types as spark
+
+from trident.base.callsite import site_of
+from trident.base.errors import FieldNotFoundError, TopologyError, TypeDeclarationError
+from trident.base.names import brief, did_you_mean
+from trident.base.step import Step
+from trident.base.types import ddl, parse_type
+from trident.operations.callables import bind, is_coroutine, kind_of
+from trident.operations.functions import Updating
+from trident.operations.output_fields import OutputsLike, emitted, read_outputs
+
+VALUE = "value"
+"""The field of a state's value where no aggregator names it."""
+
+_WANTED = "a StateUpdater: an object with updateState(state, tuples, collector), or a callable of these three"
+
+
+def read_updater(target: Any, step: Step) -> Updating:
+    """Read `target` as a state updater."""
+    kind = kind_of(target)
+    if isinstance(target, type) and kind:
+        raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
+    if kind not in ("", "updater") or not (kind or callable(target)):
+        raise step.error(TopologyError, f"{brief(target)} is no state updater; give {_WANTED}")
+    call = target.updateState if kind else target
+    if is_coroutine(call):
+        raise step.error(TopologyError, "it is an async function, and is never awaited here; give a plain one")
+    bind(call, 3, "it is called with the state, a list of TridentTuples and a collector", step)
+    return Updating(call, site_of(target))
+
+
+def emitted_fields(target: Any, outputs: OutputsLike | None, step: Step) -> spark.StructType:
+    """What an updater emits; no field where none is declared."""
+    if outputs is None:
+        return spark.StructType([])
+    return emitted(target, outputs, step, "object")
+
+
+def held_fields(
+    target: Any,
+    known: spark.StructType,
+    keyFields: OutputsLike | None,
+    valueType: str | spark.DataType | None,
+    usage: str,
+    step: Step,
+) -> tuple[spark.StructType, spark.StructField]:
+    """The key fields and the value of a state that no aggregator describes. `known` are fields whose types need not be
+    written again; attributes of `target` say what was not given."""
+    keyFields = getattr(target, "keyFields", None) if keyFields is None else keyFields
+    valueType = getattr(target, "valueType", None) if valueType is None else valueType
+    keys = spark.StructType([]) if keyFields is None or not keyFields else _key_fields(keyFields, known, step)
+    if valueType is None:
+        raise step.error(
+            TypeDeclarationError,
+            f"the type of the state's values is not declared: give valueType='long'; write {usage}",
+        )
+    return keys, spark.StructField(VALUE, _value_type(valueType, step))
+
+
+def _key_fields(given: OutputsLike, known: spark.StructType, step: Step) -> spark.StructType:
+    declared = read_outputs(given, step)
+    fields = []
+    for field, typed in zip(declared.schema.fields, declared.typed, strict=True):
+        if not typed and field.name not in known.names:
+            near = did_you_mean(field.name, known.names)
+            hint = f"; the fields are ({ddl(known)}){near}" if known.fields else ""
+            raise step.error(
+                FieldNotFoundError,
+                f"key field {field.name!r} has no type: write it with the field, such as '{field.name} string'{hint}",
+            )
+        fields.append(field if typed else known[field.name])
+    return spark.StructType(fields)
+
+
+def _value_type(given: object, step: Step) -> spark.DataType:
+    if isinstance(given, spark.DataType):
+        return given
+    try:
+        return parse_type(given)  # type: ignore[arg-type]
+    except (TypeDeclarationError, TypeError, AttributeError) as error:
+        raise step.error(TypeDeclarationError, f"valueType={given!r} is no type: {error}; write 'long'") from None

@@ -1,0 +1,1 @@
+"""Where tuples leave the topology: functions, Parquet files, best-effort branches."""

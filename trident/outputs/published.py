@@ -1,0 +1,78 @@
+"""Reading what `writeParquet` wrote: whole batches, and only those that are published."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trident.base.paths import local_path
+from trident.base.types import parse_schema
+from trident.outputs import parquet_folder
+from trident_spouts.emission import spark_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def publishedFiles(path: str | Path, *, afterTxid: int = 0) -> list[str]:
+    """The files of the batches that a `writeParquet` output has published, in txid order.
+
+    Beside a topology that writes, it gives whole batches, all up to one of them. For readers such as DuckDB or pandas;
+    `readParquet` is for Spark.
+
+    Parameters
+    ----------
+    path : path
+        As `writeParquet` was told it.
+    afterTxid : int
+        Leave out the batches up to this one: the last path of an earlier answer names its batch (``txid=7``).
+
+    Raises
+    ------
+    OutputError
+        There is no output here; its kind OutputConflictError, where a published file is gone or was changed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow.dataset
+    >>> from trident import TridentTopology, publishedFiles
+    >>> from trident.spouts import FixedBatchSpout
+    >>> from trident.testing.local import start_local
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog", "cat"], ["cow"]]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = words.writeParquet(f"{folder}/words")
+    ...     with start_local(topology, checkpointLocation=f"{folder}/checkpoint") as running:
+    ...         running.processAllAvailable()
+    ...     files = publishedFiles(f"{folder}/words")
+    ...     pyarrow.dataset.dataset(files).to_table()["word"].to_pylist()
+    ['dog', 'cat', 'cow']
+    """
+    root = local_path("path", path)
+    parquet_folder.demand_output(root)
+    return _files(root, afterTxid)
+
+
+def readParquet(spark: "SparkSession", path: str | Path, *, afterTxid: int = 0) -> "DataFrame":
+    """What a `writeParquet` output has published, as a DataFrame of the stream's fields.
+
+    It shows the batches that are there when it is called, and keeps showing these. Parameters and errors as
+    `publishedFiles`.
+    """
+    root = local_path("path", path)
+    owner = parquet_folder.demand_output(root)
+    schema = parse_schema(owner.schema)
+    files = _files(root, afterTxid)
+    if not files:
+        return spark.createDataFrame([], schema)
+    paths = [spark_path(file) for file in files]
+    return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*paths)
+
+
+def _files(root: Path, after: int) -> list[str]:
+    found: list[str] = []
+    for txid in parquet_folder.txids(root):
+        batch = parquet_folder.batch_of(root, txid) if txid > after else None
+        if batch is not None:
+            parquet_folder.check_whole(batch)
+            found += [str(batch.folder / part.name) for part in batch.parts]
+    return found

@@ -1,0 +1,180 @@
+"""Where the boxes of a picture stand: in layers from top to bottom, every cluster in a column of its own.
+
+The usual three steps (layers by longest path, an order with few crossings, places near the neighbours), kept simple:
+a topology has tens of boxes. An arrow over several layers gets a place in each, so that it runs around boxes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from trident.picture.picture import Arrow, Box, Picture
+
+CHAR, TITLE_CHAR, LINE, PAD_X, PAD_Y = 6.3, 7.4, 16.0, 12.0, 9.0
+GAP_X, GAP_Y, MARGIN, HEAD, COLUMN = 26.0, 34.0, 16.0, 26.0, 48.0
+LEAST_WIDTH, WIDEST_CHARS, LANE = 96.0, 46, 14.0
+_SWEEPS = 8
+
+
+@dataclass(slots=True)
+class Place:
+    """A rectangle, by its upper left corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def middle(self) -> float:
+        """The x of its middle."""
+        return self.x + self.width / 2
+
+
+@dataclass(slots=True)
+class Laid:
+    """A picture laid out: a place for each box and cluster, and the points that each arrow runs through."""
+
+    width: float
+    height: float
+    boxes: dict[str, Place] = field(default_factory=dict)
+    clusters: dict[str, Place] = field(default_factory=dict)
+    routes: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+
+
+def shortened(text: str) -> str:
+    """A text that fits into a box."""
+    return text if len(text) <= WIDEST_CHARS else text[: WIDEST_CHARS - 1] + "…"
+
+
+def lay_out(drawn: Picture) -> Laid:
+    """Places for everything in a picture. The same picture is always laid out alike."""
+    laid = Laid(0.0, 0.0)
+    x = MARGIN
+    for cluster in drawn.clusters:
+        column = _Column([box for box in drawn.boxes if box.cluster == cluster.id], drawn.arrows)
+        width = max(column.width, len(cluster.title) * TITLE_CHAR) + 2 * MARGIN
+        column.place(x + (width - column.width) / 2, MARGIN + HEAD, laid)
+        laid.clusters[cluster.id] = Place(x, MARGIN, width, column.height + HEAD + MARGIN)
+        x += width + COLUMN
+    laid.width = max((place.x + place.width for place in laid.clusters.values()), default=0.0) + MARGIN
+    laid.height = max((place.height for place in laid.clusters.values()), default=0.0) + 2 * MARGIN
+    return laid
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What takes room in a layer: a box, or the lane of an arrow that passes."""
+
+    width: float
+    height: float = 0.0
+    box: str = ""
+    above: list["_Slot"] = field(default_factory=list)
+    below: list["_Slot"] = field(default_factory=list)
+    x: float = 0.0
+
+    @property
+    def middle(self) -> float:
+        return self.x + self.width / 2
+
+
+class _Column:
+    """One cluster, laid out by itself."""
+
+    def __init__(self, boxes: Sequence[Box], arrows: Sequence[Arrow]) -> None:
+        ids = {box.id for box in boxes}
+        self.arrows = [(at, a) for at, a in enumerate(arrows) if a.source in ids and a.target in ids]
+        self.slots = {box.id: _Slot(*_size(box), box=box.id) for box in boxes}
+        layer = self._layers([box.id for box in boxes])
+        self.layers: list[list[_Slot]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
+        for box in sorted(boxes, key=lambda box: box.kind == "state"):  # to the right, where readers stand
+            self.layers[layer[box.id]].append(self.slots[box.id])
+        self.lanes = {at: self._lane(layer, arrow) for at, arrow in self.arrows}
+        for sweep in range(_SWEEPS):
+            self._order(down=sweep % 2 == 0)
+        self._spread()
+        self.width = max((slot.x + slot.width for row in self.layers for slot in row), default=0.0)
+        heights = [max((slot.height for slot in row), default=0.0) for row in self.layers]
+        self.tops = [sum(heights[:at]) + GAP_Y * at for at in range(len(heights))]
+        self.height = sum(heights) + GAP_Y * max(0, len(heights) - 1)
+
+    def _layers(self, ids: Sequence[str]) -> dict[str, int]:
+        """The longest way down to each box; boxes come after those that point at them."""
+        layer = dict.fromkeys(ids, 0)
+        for _ in ids:
+            for _, arrow in self.arrows:
+                layer[arrow.target] = max(layer[arrow.target], layer[arrow.source] + 1)
+        return layer
+
+    def _lane(self, layer: dict[str, int], arrow: Arrow) -> list[_Slot]:
+        """The slots that an arrow passes, its two ends included."""
+        chain = [self.slots[arrow.source]]
+        for row in range(layer[arrow.source] + 1, layer[arrow.target]):
+            slot = _Slot(LANE)
+            self.layers[row].append(slot)
+            chain.append(slot)
+        chain.append(self.slots[arrow.target])
+        for upper, lower in zip(chain, chain[1:], strict=False):
+            upper.below.append(lower)
+            lower.above.append(upper)
+        return chain
+
+    def _order(self, down: bool) -> None:
+        """Sort every layer by the mean place of its neighbours in the layer before."""
+        for row in self.layers if down else reversed(self.layers):
+            place = {id(slot): at for each in self.layers for at, slot in enumerate(each)}
+            means = {id(slot): _mean([place[id(n)] for n in (slot.above if down else slot.below)]) for slot in row}
+            row.sort(key=lambda slot: place[id(slot)] if means[id(slot)] is None else means[id(slot)] or 0.0)
+
+    def _spread(self) -> None:
+        """Give every slot an x near its neighbours, without overlaps."""
+        for row in self.layers:
+            _pack(row, [0.0] * len(row))
+        for sweep in range(2 * _SWEEPS + 1):  # the last one downwards: a chain hangs straight
+            for row in self.layers if sweep % 2 == 0 else reversed(self.layers):
+                near = [(slot.above if sweep % 2 == 0 else slot.below) or slot.above or slot.below for slot in row]
+                wanted = [_mean([n.middle for n in each]) for each in near]
+                _pack(row, [s.x if w is None else w - s.width / 2 for s, w in zip(row, wanted, strict=True)])
+        least = min((slot.x for row in self.layers for slot in row), default=0.0)
+        for row in self.layers:
+            for slot in row:
+                slot.x -= least
+
+    def place(self, x: float, y: float, laid: Laid) -> None:
+        """Write the places and routes into `laid`, with this column's corner at (x, y)."""
+        where: dict[int, Place] = {}
+        for top, row in zip(self.tops, self.layers, strict=True):
+            tallest = max((slot.height for slot in row), default=0.0)
+            for slot in row:
+                height = slot.height or tallest
+                where[id(slot)] = Place(x + slot.x, y + top + (tallest - height) / 2, slot.width, height)
+                if slot.box:
+                    laid.boxes[slot.box] = where[id(slot)]
+        for at, chain in self.lanes.items():
+            first, last = where[id(chain[0])], where[id(chain[-1])]
+            route = [(first.middle, first.y + first.height)]
+            for slot in chain[1:-1]:
+                lane = where[id(slot)]
+                route += [(lane.middle, lane.y), (lane.middle, lane.y + lane.height)]
+            laid.routes[at] = [*route, (last.middle, last.y)]
+
+
+def _size(box: Box) -> tuple[float, float]:
+    longest = max([len(shortened(line)) * CHAR for line in box.lines] + [len(shortened(box.title)) * TITLE_CHAR])
+    cap = 8.0 if box.kind == "state" else 0.0
+    return max(LEAST_WIDTH, longest + 2 * PAD_X), (1 + len(box.lines)) * LINE + 2 * PAD_Y + cap
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _pack(row: Sequence[_Slot], wanted: Sequence[float]) -> None:
+    """Put slots where they want to be, in their order, pushing neighbours apart evenly where they would overlap."""
+    lefts = list(wanted)
+    for at in range(1, len(row)):
+        lefts[at] = max(lefts[at], lefts[at - 1] + row[at - 1].width + GAP_X)
+    rights = list(wanted)
+    for at in range(len(row) - 2, -1, -1):
+        rights[at] = min(rights[at], rights[at + 1] - row[at].width - GAP_X)
+    for slot, left, right in zip(row, lefts, rights, strict=True):
+        slot.x = (left + right) / 2

@@ -1,0 +1,68 @@
+"""A picture as text for other programs: mermaid, dot, JSON."""
+
+import json
+from dataclasses import asdict
+
+from trident.picture.picture import Box, Picture
+
+_MERMAID = {"source": ('(["', '"])'), "state": ('[("', '")]'), "query": ('[/"', '"/]'), "meeting": ('{{"', '"}}')}
+_DOT = {"source": "oval", "state": "cylinder", "query": "parallelogram", "meeting": "hexagon"}
+
+
+def mermaid(drawn: Picture) -> str:
+    """The picture as a mermaid flowchart."""
+    lines = ["flowchart TD"]
+    for cluster in drawn.clusters:
+        lines.append(f'  subgraph {cluster.id} ["{_mermaid_text(cluster.title)}"]')
+        lines += [f"    {_mermaid_box(box)}" for box in drawn.boxes if box.cluster == cluster.id]
+        lines.append("  end")
+    for arrow in drawn.arrows:
+        shaft = "-.->" if arrow.dashed else "-->"
+        label = f'|"{_mermaid_text(arrow.label)}"|' if arrow.label else ""
+        lines.append(f"  {arrow.source} {shaft}{label} {arrow.target}")
+    return "\n".join(lines) + "\n"
+
+
+def dot(drawn: Picture) -> str:
+    """The picture in Graphviz's language."""
+    lines = ["digraph topology {", '  node [shape=box, style=rounded, fontname="sans-serif"];']
+    for cluster in drawn.clusters:
+        lines += [f"  subgraph cluster_{cluster.id} {{", f"    label={_quoted(cluster.title)};"]
+        for box in drawn.boxes:
+            if box.cluster == cluster.id:
+                shape = f", shape={_DOT[box.kind]}, style=solid" if box.kind in _DOT else ""
+                lines.append(f"    {box.id} [label={_quoted(_text(box))}{shape}];")
+        lines.append("  }")
+    for arrow in drawn.arrows:
+        marks = [f"label={_quoted(arrow.label)}"] if arrow.label else []
+        marks += ["style=dashed", "constraint=false"] if arrow.dashed else []
+        lines.append(f"  {arrow.source} -> {arrow.target}{_marked(marks)};")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def as_json(drawn: Picture) -> str:
+    """The picture as JSON: boxes, arrows, clusters."""
+    return json.dumps(asdict(drawn), indent=2, ensure_ascii=False) + "\n"
+
+
+def _mermaid_box(box: Box) -> str:
+    before, after = _MERMAID.get(box.kind, ('["', '"]'))
+    return f"{box.id}{before}{'<br/>'.join(_mermaid_text(line) for line in (box.title, *box.lines))}{after}"
+
+
+def _mermaid_text(text: str) -> str:
+    for char, code in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("`", "#96;")):
+        text = text.replace(char, code)
+    return text
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _text(box: Box) -> str:
+    return "\n".join((box.title, *box.lines))
+
+
+def _marked(marks: list[str]) -> str:
+    return f" [{', '.join(marks)}]" if marks else ""

@@ -1,0 +1,115 @@
+"""What a window's state holds and what leaves a window: their fields."""
+
+from pyspark.sql import types as spark
+
+from trident.base.errors import TopologyError, TypeDeclarationError
+from trident.base.step import Step
+from trident.base.types import type_ddl
+from trident.operations.window_aggregators import Windowing
+from trident.operations.windows import (
+    CountWindow,
+    EventTimeWindow,
+    SessionWindow,
+    TimeWindow,
+    WindowConfig,
+    timestamp_field,
+)
+from trident.plan import rules
+
+PARTITION = "windowPartition"
+"""The partition of a tuple, where each has windows of its own."""
+
+START, END, PART, BATCH = "windowStart", "windowEnd", "windowPart", "windowBatch"
+LATEST = "windowLatest"
+"""The latest time among the tuples of a pane."""
+
+_NONE = "none"
+"""The field of a tuple that has none: a struct has one at least."""
+
+
+def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.DataType:
+    """The type of a window's times: that of its field, which has to be a timestamp; of batch time, a timestamp."""
+    if name is None:
+        return spark.TimestampType()
+    rules.known_fields(schema, [name], step, " to go by")
+    kind = schema[name].dataType
+    if not isinstance(kind, spark.TimestampType | spark.TimestampNTZType):
+        raise step.error(
+            TypeDeclarationError,
+            f"field {name!r} is {type_ddl(kind)}, and a window goes by a timestamp or timestamp_ntz; make "
+            f"one before, such as .each({name!r}, expr('timestamp_millis({name})'), 'at timestamp')",
+        )
+    return kind
+
+
+def held_tuples(inputs: spark.StructType, time: spark.DataType | None) -> spark.DataType:
+    """Tuples of these fields that wait, each with its time where the window goes by one."""
+    fields = [spark.StructField(field.name, field.dataType) for field in inputs.fields]
+    timed = [] if time is None else [spark.StructField("time", time)]
+    held = spark.StructType(fields or [spark.StructField(_NONE, spark.BooleanType())])
+    return spark.ArrayType(spark.StructType([spark.StructField("tuple", held), *timed]))
+
+
+def state_fields(
+    windowing: Windowing, group: spark.StructType, inputs: spark.StructType, time: spark.DataType, step: Step
+) -> tuple[spark.StructType, spark.StructField]:
+    """The key fields and the value of a window's state."""
+    config, start = windowing.config, spark.StructField(START, time)
+    if windowing.panes:
+        assert windowing.aggregation is not None
+        value = spark.StructField(windowing.aggregation.output, windowing.aggregation.type)
+        return _fields([start, *group.fields], group, step), value
+    if isinstance(config, CountWindow):
+        kind = spark.StructType(
+            [spark.StructField("seen", spark.LongType()), spark.StructField("tuples", held_tuples(inputs, None))]
+        )
+        part = spark.StructField(PART, spark.LongType())
+        return _fields([*group.fields, part], group, step), spark.StructField("value", kind)
+    if isinstance(config, SessionWindow):
+        return group, spark.StructField("sessions", _sessions(windowing, inputs, time))
+    batch = spark.StructField(BATCH, spark.LongType())
+    held = held_tuples(inputs, time if timestamp_field(config) is not None else None)
+    return _fields([start, *group.fields, batch], group, step), spark.StructField("tuples", held)
+
+
+def _sessions(windowing: Windowing, inputs: spark.StructType, time: spark.DataType) -> spark.DataType:
+    """The open sessions of a key."""
+    held = held_tuples(inputs, time) if windowing.aggregation is None else windowing.aggregation.type
+    bounds = [spark.StructField("start", time), spark.StructField("end", time)]
+    return spark.ArrayType(spark.StructType([*bounds, spark.StructField("held", held)]))
+
+
+def result_fields(windowing: Windowing, group: spark.StructType, time: spark.DataType, step: Step) -> spark.StructType:
+    """The fields of a window's results: by event time its bounds, then the group, then what the aggregator gives."""
+    bounds = []
+    if isinstance(windowing.config, EventTimeWindow | SessionWindow):
+        bounds = [spark.StructField(START, time), spark.StructField(END, time)]
+    before = _fields([*bounds, *group.fields], group, step)
+    return rules.appended(before, windowing.outputs, step, of="the window's results")
+
+
+def pane_fields(windowing: Windowing, group: spark.StructType, time: spark.DataType, step: Step) -> spark.StructType:
+    """The fields of panes: the start (by event time), the group, the accumulator, the latest time (by event time)."""
+    assert windowing.aggregation is not None
+    by_time = timestamp_field(windowing.config) is not None
+    start = [spark.StructField(START, time)] if by_time else []
+    latest = [spark.StructField(LATEST, time)] if by_time else []
+    value = spark.StructField(windowing.aggregation.output, windowing.aggregation.type)
+    return _fields([*start, *group.fields, value, *latest], group, step)
+
+
+def _fields(fields: list[spark.StructField], group: spark.StructType, step: Step) -> spark.StructType:
+    """These fields; a group field or an output of a name that a window takes for itself is refused."""
+    names = [field.name.lower() for field in fields]
+    for field in fields:
+        if names.count(field.name.lower()) > 1:
+            raise step.error(
+                TopologyError,
+                f"field {field.name!r} is a window's own: rename the one of the stream before, with project or each",
+            )
+    return spark.StructType([spark.StructField(field.name, field.dataType) for field in fields])
+
+
+def by_partition(config: WindowConfig) -> bool:
+    """Whether a window over a whole stream is one of each partition, as Trident's are."""
+    return isinstance(config, CountWindow) or (isinstance(config, TimeWindow) and config.timestampField is None)

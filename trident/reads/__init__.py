@@ -1,0 +1,1 @@
+"""Committed reads of states, as of one txid."""

@@ -1,0 +1,257 @@
+"""A state as its readers see it: ``running.state("counts")["dog"]``."""
+
+import html
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trident.base.errors import StateKeyError, StateKeyNotFoundError, TridentError
+from trident.base.names import quote
+from trident.base.values import NotAccepted, to_arrow, to_python, type_name
+from trident.plan.nodes import StateWriter
+from trident.plan.state_schema import present_of, value_of
+from trident.reads.committed_reads import Commits, Isolation, Snapshot, consistently
+from trident_state.store import StateKind, StateShape
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ONE_ROW = pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))])
+_SHOWN_ROWS = 10
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a reader must know of a state: its name, kind and shape, how its value field is called, and the function
+    that makes what readers see of a stored value (None: the value itself)."""
+
+    name: str
+    kind: StateKind
+    shape: StateShape
+    output: str
+    present: Callable[[Any], Any] | None = None
+
+    @classmethod
+    def of(cls, node: StateWriter, shape: StateShape) -> "Described":
+        """The state that a step of a topology updates."""
+        return cls(node.state.name, node.state.factory.kind, shape, value_of(node).name, present_of(node))
+
+
+class StateView:
+    """Reads one state of a running topology; committed and consistent unless asked otherwise.
+
+    A key is the plain value of the state's key field, or a tuple of several fields' values in their order. A value is
+    what the aggregator presents. As in Trident (``ReadOnlyMapState``), a stored null is as good as nothing stored.
+
+    Examples
+    --------
+    >>> from trident import Count, TridentTopology
+    >>> from trident.spouts import FixedBatchSpout
+    >>> from trident.state import MemoryMapState
+    >>> from trident.testing.local import start_local
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", FixedBatchSpout("word string", [[("dog",), ("cat",)], [("dog",)]]))
+    >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    >>> with start_local(topology, name="view") as running:
+    ...     running.processAllAvailable()
+    ...     counts = running.state("counts")
+    ...     print(counts["dog"], counts.get("unicorn", 0), "cat" in counts, counts.multiGet(["cat", "unicorn"]))
+    2 0 True [1, None]
+    """
+
+    def __init__(self, commits: Commits, state: Described, isolation: str = "committed") -> None:
+        if isolation not in get_args(Isolation):
+            raise ValueError(f"isolation={isolation!r}: accepted are {' and '.join(map(repr, get_args(Isolation)))}")
+        self._commits = commits
+        self._shape = state.shape
+        self._present = state.present
+        self._output = state.output
+        self.name = state.name
+        self.kind = state.kind
+        latest = isolation == "latest" or self.kind is StateKind.NON_TRANSACTIONAL
+        self.isolation: Isolation = "latest" if latest else "committed"
+
+    # --- by key ----------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        """The value of one key.
+
+        Raises
+        ------
+        StateKeyNotFoundError
+            Nothing is stored under it; a KeyError.
+        StateKeyError
+            It is no key of this state.
+        """
+        found = self._read([key])[0]
+        if found is None:
+            raise StateKeyNotFoundError(f"state {self.name!r} has nothing under {key!r}{self._as_of()}")
+        return found
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of one key, or the default where nothing is stored."""
+        found = self._read([key])[0]
+        return default if found is None else found
+
+    def __contains__(self, key: Any) -> bool:
+        return self._read([key])[0] is not None
+
+    def multiGet(self, keys: Iterable[Any]) -> list[Any]:
+        """One value a key, in the order of the keys, None where nothing is stored; all as of one txid.
+
+        Source of the meaning: ``org.apache.storm.trident.state.map.ReadOnlyMapState.multiGet``.
+        """
+        if isinstance(keys, str | bytes | dict):
+            raise StateKeyError(
+                f"state {self.name!r}: multiGet takes a list of keys, not the {type(keys).__name__} {keys!r}"
+            )
+        return self._read(list(keys))
+
+    @property
+    def value(self) -> Any:
+        """The value of a global state (one without key fields), None where nothing is stored yet."""
+        if len(self._shape.keys):
+            raise StateKeyError(f"state {self.name!r} is keyed by {self._keyed()}: ask view[key], not view.value")
+        return self._values(lambda snapshot: snapshot.read(self.name, _ONE_ROW).values)[0]
+
+    # --- all of it -------------------------------------------------------------------------------------------
+
+    def items(self, limit: int | None = None) -> Iterator[tuple[Any, Any]]:
+        """All (key, value) pairs, or `limit` of them, in no order; all as of one txid.
+
+        They are fetched at the first ``next()`` (as Arrow, while commits are held back), so that a loop over them may
+        take its time.
+        """
+        table, _ = self._table(limit)
+        for page in table.to_batches(max_chunksize=10_000):
+            *columns, values = [to_python(column) for column in page.columns]
+            keys = columns[0] if len(columns) == 1 else zip(*columns, strict=True) if columns else [()] * len(values)
+            yield from zip(keys, self._presented(values), strict=True)
+
+    def __iter__(self) -> Iterator[Any]:
+        """All keys."""
+        return (key for key, _ in self.items())
+
+    def toArrow(self, limit: int | None = None) -> pa.Table:
+        """The key fields and the value as one table, all as of one txid, which stands in the schema's metadata."""
+        table, as_of = self._table(limit)
+        if self._present is not None:
+            values = pa.array(self._presented(to_python(table.column(-1))))
+            table = table.set_column(table.num_columns - 1, self._output, values)
+        return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
+
+    def toPandas(self, limit: int | None = None) -> "pd.DataFrame":
+        """The key fields and the value as a pandas DataFrame; ``.attrs["asOfTxid"]`` tells as of which txid."""
+        table = self.toArrow(limit)
+        frame: pd.DataFrame = table.to_pandas()
+        for name, txid in (table.schema.metadata or {}).items():
+            frame.attrs[name.decode()] = int(txid)
+        return frame
+
+    @property
+    def asOfTxid(self) -> int | None:
+        """The last batch that a read would show now; None where only the latest values, of whatever batch, are read."""
+        if self.isolation == "latest":
+            return None
+        return self._commits.committed(self._commits.group_of(self.name))
+
+    # --- how it looks ----------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"StateView({self.name!r}, {self.kind.value}, {self._shown_shape()}{self._as_of()})"
+
+    def _repr_html_(self) -> str:
+        head = (
+            f"<b>{html.escape(self.name)}</b> {html.escape(f'{self.kind.value}, {self._shown_shape()}{self._as_of()}')}"
+        )
+        try:
+            table = self.toArrow(_SHOWN_ROWS)
+        except TridentError as error:
+            return f"<div>{head}<br><i>{html.escape(str(error))}</i></div>"
+        names = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
+        cells = zip(*[to_python(column) for column in table.columns], strict=True)
+        rows = "".join("<tr>" + "".join(f"<td>{html.escape(str(c))}</td>" for c in row) + "</tr>" for row in cells)
+        more = f"<br><i>the first {_SHOWN_ROWS} rows</i>" if table.num_rows == _SHOWN_ROWS else ""
+        return f"<div>{head}<table><tr>{names}</tr>{rows}</table>{more}</div>"
+
+    def _as_of(self) -> str:
+        return ", the latest values" if self.isolation == "latest" else f", as of txid {self.asOfTxid}"
+
+    def _keyed(self) -> str:
+        return ", ".join(f"{quote(field.name)} {type_name(field.type)}" for field in self._shape.keys)
+
+    def _shown_shape(self) -> str:
+        value = f"{quote(self._output)} {type_name(self._shape.value)}"
+        return f"{self._keyed()} -> {value}" if len(self._shape.keys) else value
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def _read(self, keys: list[Any]) -> list[Any]:
+        table = self._key_table(keys)
+        return self._values(lambda snapshot: snapshot.read(self.name, table).values) if keys else []
+
+    def _values(self, read: Callable[[Snapshot], pa.Array]) -> list[Any]:
+        return self._presented(to_python(consistently(self._commits, [self.name], read, isolation=self.isolation)))
+
+    def _presented(self, values: list[Any]) -> list[Any]:
+        present = self._present
+        return values if present is None else [None if value is None else present(value) for value in values]
+
+    def _table(self, limit: int | None) -> tuple[pa.Table, dict[str, int]]:
+        """All entries that hold something, or `limit` of them, and as of which txid."""
+        self._demand_limit(limit)
+
+        def read(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
+            txid = snapshot.txid(self.name)
+            return self._collected(snapshot.scan(self.name), limit), {} if txid is None else {"asOfTxid": txid}
+
+        return consistently(self._commits, [self.name], read, isolation=self.isolation, large=True)
+
+    def _demand_limit(self, limit: int | None) -> None:
+        if limit is not None and (not isinstance(limit, int) or limit < 0):
+            raise ValueError(f"limit={limit!r}: accepted is a number of rows, or None for all")
+
+    def _collected(self, found: Iterator[pa.Table], limit: int | None) -> pa.Table:
+        pages, rows = [], 0
+        for page in found:
+            there = page.filter(pc.is_valid(page.column(page.num_columns - 1)))
+            pages.append(there)
+            rows += there.num_rows
+            if limit is not None and rows >= limit:
+                break
+        names = [*self._shape.keys.names, self._output]
+        types = [*self._shape.keys.types, self._shape.value]
+        empty = pa.schema(list(zip(names, types, strict=True))).empty_table()
+        whole = pa.concat_tables([empty, *[page.rename_columns(names) for page in pages]])
+        return whole if limit is None else whole.slice(0, limit)
+
+    # --- keys ------------------------------------------------------------------------------------------------
+
+    def _key_table(self, keys: list[Any]) -> pa.Table:
+        fields = list(self._shape.keys)
+        if not fields:
+            raise StateKeyError(f"state {self.name!r} is one global value without a key: ask view.value")
+        if len(fields) == 1:
+            columns: list[Any] = [keys]
+        else:
+            for key in keys:
+                if not isinstance(key, tuple | list) or len(key) != len(fields):
+                    raise StateKeyError(
+                        f"state {self.name!r}: {key!r} ({type(key).__name__}) is no key; "
+                        f"accepted is a tuple of {len(fields)} values ({self._keyed()})"
+                    )
+            columns = [[key[at] for key in keys] for at in range(len(fields))]
+        arrays = [self._key_column(column, field) for column, field in zip(columns, fields, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=self._shape.keys)
+
+    def _key_column(self, values: list[Any], field: pa.Field) -> pa.Array:
+        try:
+            return to_arrow(values, field.type)
+        except NotAccepted as error:
+            raise StateKeyError(
+                f"state {self.name!r}: {error.value!r} ({type(error.value).__name__}) is no key; accepted is "
+                f"{self._keyed()}{f': {error.why}' if error.why else ''}"
+            ) from None

@@ -1,0 +1,114 @@
+"""States that a run only reads: opened when it starts, each read by itself as of its own last committed batch."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from trident.base.errors import SnapshotMovedError, StateError, StateRecoveringError, StateShapeError
+from trident.base.values import type_name
+from trident.compiler.program import Program
+from trident.compiler.states.shapes import shape_of
+from trident.log.snapshot_home import NoHome
+from trident.plan.nodes import StaticState
+from trident_state.store import Found, StateIdentity, StateKind, StateShape, Store
+
+_T = TypeVar("_T")
+
+_TRIES = 20
+
+
+class Readable(Protocol):
+    """As much of a store as readers need."""
+
+    def read(self, keys: pa.Table, asOf: int | None) -> Found: ...
+
+    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]: ...
+
+    def close(self) -> None: ...
+
+
+def open_statics(program: Program) -> dict[str, Readable]:
+    """The states that the program only reads, by name. Raises StateError where another topology's is not there."""
+    opened: dict[str, Readable] = {}
+    try:
+        for node in program.statics:
+            opened[node.state.name] = _opened(node)
+    except BaseException:
+        close_statics(opened)
+        raise
+    return opened
+
+
+def close_statics(statics: Mapping[str, Readable]) -> None:
+    for each in statics.values():
+        each.close()
+
+
+def _opened(node: StaticState) -> Readable:
+    shape, identity = shape_of(node), StateIdentity(node.writer or "", node.state.name, "")
+    store = node.state.factory.open(identity, shape, NoHome())
+    if node.writer is None:
+        return store
+    try:
+        _demand_there(node, store, shape)
+    except BaseException:
+        store.close()
+        raise
+    return OthersState(store, node.state.factory.kind)
+
+
+def _demand_there(node: StaticState, store: Store, shape: StateShape) -> None:
+    report = store.report()
+    if report.identity is None:
+        raise StateError(
+            f"{node.step} ({node.site.place}): topology {node.writer!r} has no state {node.state.name!r} in "
+            f"{node.state.factory!r} yet; start its writer first, or look at the names"
+        )
+    held = (report.fingerprint or "").rpartition(" by ")[0]
+    if held != (declared := shape.fingerprint.rpartition(" by ")[0]):
+        raise StateShapeError(
+            f"{node.step} ({node.site.place}): state {node.state.name!r} of topology {node.writer!r} holds {held}, "
+            f"declared is {declared}; keyFields and valueType are its own types, here "
+            f"({', '.join(f'{f.name} {type_name(f.type)}' for f in shape.keys)}) and {type_name(shape.value)}"
+        )
+    if report.kind is not None and report.kind is not node.state.factory.kind:
+        raise StateShapeError(
+            f"{node.step} ({node.site.place}): state {node.state.name!r} of topology {node.writer!r} is "
+            f"{report.kind.value}, declared is {node.state.factory.kind.value}"
+        )
+
+
+class OthersState:
+    """A state that another driver writes: every read is as of the last batch that all of its groups committed."""
+
+    def __init__(self, store: Store, kind: StateKind) -> None:
+        self._store = store
+        self._kind = kind
+
+    def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
+        """The committed values; `asOf` is a txid of the reader's and means nothing here."""
+        return self._as_of(lambda txid: self._store.read(keys, txid))
+
+    def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        """All entries, as of one txid; SnapshotMovedError where its writer is too quick for that."""
+        yield from self._as_of(lambda txid: list(self._store.scan(txid, pageRows)))
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _as_of(self, read: Callable[[int | None], _T]) -> _T:
+        if self._kind is StateKind.NON_TRANSACTIONAL:
+            return read(None)
+        for _ in range(_TRIES):
+            try:
+                return read(self._committed())
+            except SnapshotMovedError:  # its writer has gone on by two batches meanwhile
+                continue
+        return read(self._committed())
+
+    def _committed(self) -> int:
+        markers = [group.marker for group in self._store.groups_of()]
+        if any(marker is None for marker in markers):
+            raise StateRecoveringError("a part of another topology's state is gone; its writer heals it")
+        return min(marker for marker in markers if marker is not None)

@@ -1,0 +1,62 @@
+"""Whose a topology's folder is: one log's, whether that lies in it or in Redis.
+
+What the folder holds, snapshots and frozen results, is named by that log alone: to any other one it is rubbish, and
+would be swept. So the folder keeps the log's uuid, and a start under another log is refused before it touches anything.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+from trident.base.errors import LogMismatchError
+from trident.base.files import fsync_folder, make_folder
+from trident.recovery.settings import Settings
+
+OWNER = "log.uuid"
+
+
+def demand_log_there(settings: Settings, file: str) -> None:
+    """Refuse to make a new log in the folder, as `file`, where the log it belongs to is not there."""
+    owner = _owner(settings)
+    if owner is not None and not (settings.folder / file).exists():
+        raise LogMismatchError(
+            f"{settings.folder} was written under a log (uuid {owner}) that is not in it: it was removed, or it is in "
+            f"Redis. Start with the log=RedisLog(...) that belongs to it, or restore {file}; or {settings.way_out}"
+        )
+
+
+def demand_own_folder(settings: Settings, uuid: str) -> None:
+    """Refuse a folder that another log's run has written; take one that nobody has."""
+    owner = _owner(settings)
+    if owner is None and settings.lasting:
+        _take(settings, uuid)
+    elif owner not in (None, uuid):
+        raise LogMismatchError(
+            f"{settings.folder} was written under another log (uuid {owner}) than the one {settings.log_at} (uuid "
+            f"{uuid}): they were mixed up, or the log was removed. Start with the log that belongs to it (where it "
+            f"lies in that folder, without log=; else with its log=RedisLog(...)), or {settings.way_out}"
+        )
+
+
+def owner_of(folder: Path) -> str | None:
+    """Return the uuid of the log that the folder belongs to; None where nobody has it."""
+    try:
+        return (folder / OWNER).read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return None
+
+
+def _owner(settings: Settings) -> str | None:
+    return owner_of(settings.folder) if settings.lasting else None
+
+
+def _take(settings: Settings, uuid: str) -> None:
+    """Whole or not at all, and durably: before anything else is written there."""
+    make_folder(settings.folder)
+    aside = settings.folder / f".{OWNER}.{secrets.token_hex(4)}"
+    with aside.open("x", encoding="ascii") as file:
+        file.write(f"{uuid}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, settings.folder / OWNER)
+    fsync_folder(settings.folder)

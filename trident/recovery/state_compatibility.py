@@ -1,0 +1,85 @@
+"""A stored state may only be gone on with by code that means the same: what has changed, and what one can do then."""
+
+from trident.base.errors import StateShapeError
+from trident.compiler.states.shapes import WindowMeaning, window_of
+from trident.log.protocol import LogReading
+from trident.recovery.settings import Settings
+from trident_state.fingerprint import Fingerprint, read_fingerprint
+from trident_state.store import StateFactory, StateShape, StoreReport
+
+
+def demand_same_shape(
+    name: str, report: StoreReport, shape: StateShape, factory: StateFactory, log: LogReading, settings: Settings
+) -> None:
+    """Refuse other keys, another value type, another aggregator, another kind than is stored."""
+    kind, ways = factory.kind, _ways(name, factory, log, settings)
+    if report.fingerprint is not None and report.fingerprint != shape.fingerprint:
+        raise StateShapeError(
+            f"state {name!r} holds {report.fingerprint}, the topology declares {shape.fingerprint} "
+            f"({_changed(report.fingerprint, shape.fingerprint)}). {ways}"
+        )
+    if report.kind is not None and report.kind is not kind:
+        raise StateShapeError(f"state {name!r} is {report.kind.value}, the topology declares it {kind.value}. {ways}")
+
+
+def _changed(stored: str, declared: str) -> str:
+    """In words, which parts differ."""
+    try:
+        was, now = read_fingerprint(stored), read_fingerprint(declared)
+    except StateShapeError:  # a line of another version
+        return "another shape"
+    return ", ".join(_parts(was, now)) or "another shape"
+
+
+def _parts(was: Fingerprint, now: Fingerprint) -> list[str]:
+    parts = []
+    if was.keys.types != now.keys.types:
+        parts.append("other key types")
+    elif was.keys.names != now.keys.names:
+        parts.append("other names of the key fields")
+    if was.value != now.value:
+        parts.append("another value type")
+    return [*parts, *_made_otherwise(was.aggregator, now.aggregator)]
+
+
+def _made_otherwise(was: str, now: str) -> list[str]:
+    """What differs in how the values are made: the aggregator, or what of a window."""
+    (by, window), (now_by, now_window) = window_of(was), window_of(now)
+    parts = [] if by == now_by else ["another aggregator"]
+    if window is None or now_window is None:
+        return parts if window is now_window else [*parts, "a window" if window is None else "no window"]
+    if window.kind != now_window.kind:
+        return [*parts, f"another kind of window: {window.kind} then, {now_window.kind} now"]
+    if window.sizes != now_window.sizes:
+        parts.append(f"another {' and '.join(_resized(window, now_window))}")
+    if window.field != now_window.field:
+        parts.append(f"the window goes by {now_window.field!r}, and went by {window.field!r}")
+    return parts
+
+
+def _resized(was: WindowMeaning, now: WindowMeaning) -> list[str]:
+    return [
+        f"{name} of the window: {then} then, {today} now"
+        for name, then, today in zip(was.names, was.sizes, now.sizes, strict=True)
+        if then != today
+    ]
+
+
+def _ways(name: str, factory: StateFactory, log: LogReading, settings: Settings) -> str:
+    """This is refused before the log is taken, so it is still the one's who had it last. Where a batch waits, the
+    former program gives it back; a drop without force is refused until then."""
+    birth, lease = log.births().get(name), log.lease()
+    waiting = log.history(birth.group).frozen if birth is not None else ()
+    first, force = "", not waiting and lease is not None and lease.token != ""
+    if birth is not None and waiting:
+        first = (
+            f"Batch {waiting[0]} of group {birth.group!r} is frozen and not committed: what it brings is not in the "
+            f"state yet, and a drop or an export now would miss it. Start the former program once, so that it commits. "
+            f"Then go on in one of these ways. "
+        )
+    reason = " (force=True fences out a driver that holds the log: it was killed, or it runs)" if force else ""
+    return (
+        f"{first}Give the new one another name= (this one stays, and openState reads it); or let it begin anew from "
+        f"the next batch with {settings.drop(name, factory.survives, force=force)}{reason}; or {settings.way_out}. To "
+        f"keep its values, export them first (trident state export)"
+    )

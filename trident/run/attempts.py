@@ -1,0 +1,82 @@
+"""The record of attempts in the log: their numbers go on over restarts, and a replay must have the same tuples."""
+
+import json
+import threading
+import zlib
+from collections.abc import Mapping
+
+from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.errors import SpoutContractError
+from trident.compiler.program import Group
+from trident.log.history import AttemptRecord, BatchPlan, History
+from trident.log.protocol import TransactionLog
+from trident.plan.nodes import Node
+from trident_spouts.executor import Emission, Metadata, SpoutKind
+
+
+class Attempts:
+    """Records the attempts of one group's batches. Any thread."""
+
+    def __init__(self, group: Group, log: TransactionLog, lease: Lease, history: History) -> None:
+        self._group, self._log, self._lease = group, log, lease
+        self._deaths = {txid: last.deaths for txid, last in history.attempts.items()}
+        self._digests = {txid: dict(last.digests) for txid, last in history.attempts.items()}
+        """By txid and stream: the metadata that named a batch, and what was emitted for it, as one digest."""
+        self._begun = dict[int, int]()
+        """The newest attempt at each batch: one that was cancelled may still come by."""
+        self._lock = threading.Lock()
+
+    def begin(self, attempt: TransactionAttempt) -> None:
+        """Record an attempt before anything of it is emitted: the next one has another number, also after a crash."""
+        with self._lock:
+            self._record(attempt)
+
+    def forget(self, txid: int) -> None:
+        """Let go of the batches up to `txid`, which are committed."""
+        with self._lock:
+            for kept in (self._digests, self._begun):
+                for done in [each for each in kept if each <= txid]:
+                    del kept[done]
+
+    def check(self, attempt: TransactionAttempt, plan: BatchPlan, emissions: Mapping[Node, Emission | None]) -> None:
+        """Record what transactional spouts emitted by value.
+
+        Raises SpoutContractError where one gave other tuples under the same metadata before.
+        """
+        with self._lock:
+            self._check(attempt, plan, emissions)
+
+    def _check(self, attempt: TransactionAttempt, plan: BatchPlan, emissions: Mapping[Node, Emission | None]) -> None:
+        known = self._digests.setdefault(attempt.txid, {})
+        new = False
+        for spout in self._group.spouts:
+            emission = emissions[spout]
+            digest = getattr(emission, "digest", None)
+            if digest is None or spout.spout.kind is not SpoutKind.TRANSACTIONAL:
+                continue
+            name = _name(plan[spout.stream])
+            before = known.get(spout.stream)
+            if before is not None and before.startswith(f"{name}:") and before != f"{name}:{digest}":
+                raise SpoutContractError(
+                    f"{spout.step} ({spout.site.place}): attempt {attempt} emitted other tuples than an earlier one "
+                    f"under the same metadata ({plan[spout.stream]!r:.200}); a transactional spout must emit the same "
+                    f"again, else it is an opaque one. If the source was changed on purpose, start once more: nothing "
+                    f"of the batch was frozen, and it is then planned anew"
+                )
+            new = new or before != f"{name}:{digest}"
+            known[spout.stream] = f"{name}:{digest}"
+        if new:
+            self._record(attempt)
+
+    def _record(self, attempt: TransactionAttempt) -> None:
+        txid, digests = attempt.txid, self._digests.get(attempt.txid, {})
+        if attempt.attempt < self._begun.get(txid, 0):
+            return
+        self._begun[txid] = attempt.attempt
+        record = AttemptRecord(attempt.attempt, attempt.epoch, self._deaths.get(txid, 0), digests)
+        self._log.attempted(self._lease, self._group.name, txid, record)
+
+
+def _name(metadata: Metadata) -> str:
+    """Return a short name of what a spout's metadata is."""
+    return f"{zlib.crc32(json.dumps(metadata, sort_keys=True).encode()):08x}"

@@ -1,0 +1,116 @@
+"""How batches went: gathers what the threads of a run tell of an attempt and makes one progress event of it."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.clock import Clock
+from trident.compiler.engine import StageResult
+from trident.run.committer import Turn
+
+logger = logging.getLogger(__name__)
+debug_logger = logging.getLogger("trident.debug")
+
+_DEBUG_LINES = 1000
+
+
+@dataclass(slots=True)
+class _Open:
+    """A batch on its way."""
+
+    attempt: TransactionAttempt
+    began: float
+    rows: int | None = None
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
+
+
+class Trace:
+    """Makes progress events and passes them on. Thread-safe. `run`: name, id and runId, part of every event."""
+
+    def __init__(self, run: Mapping[str, str], clock: Clock, tell: Callable[[dict[str, Any]], None]) -> None:
+        self._run = dict(run)
+        self._clock = clock
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._open: dict[tuple[str, int], _Open] = {}
+        self._failed: dict[str, tuple[int, str, str]] = {}
+        self.debug: deque[str] = deque(maxlen=_DEBUG_LINES)
+
+    def began(self, group: str, attempt: TransactionAttempt, when: float) -> None:
+        """An attempt starts (monotonic seconds); the first word about it counts."""
+        with self._lock:
+            known = self._open.get((group, attempt.txid))
+            if known is None or known.attempt != attempt:
+                self._open[group, attempt.txid] = _Open(attempt, when)
+
+    def phase(self, group: str, txid: int, phase: str, seconds: float) -> None:
+        """A phase of the batch took so long."""
+        with self._lock:
+            known = self._open.get((group, txid))
+            if known is not None:
+                known.phases[phase] = seconds
+
+    def ran(self, group: str, attempt: TransactionAttempt, result: StageResult, seconds: float) -> None:
+        """Stage 1 of an attempt is computed."""
+        with self._lock:
+            known = self._open.get((group, attempt.txid))
+            if known is not None and known.attempt == attempt:
+                known.rows = result.rows
+                known.skipped = result.skipped
+                known.phases["run"] = seconds
+        for label, table in result.debug.items():
+            for line in _debug_lines(label, attempt, table):
+                self.debug.append(line)
+                debug_logger.info(line)
+
+    def failed(self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException) -> None:
+        """An attempt, or a try at a commit, came to nothing. A failure that repeats itself is a warning once."""
+        with self._lock:
+            before, self._failed[group] = self._failed.get(group), (attempt.txid, phase, str(error))
+        if before == (attempt.txid, phase, str(error)):
+            logger.info("group %r, batch %s: %s failed in the same way", group, attempt, phase)
+        else:
+            logger.warning("group %r, batch %s: %s failed: %s", group, attempt, phase, error)
+        event = self._event(group, attempt)
+        self._tell(event | {"event": "failed", "phase": phase, "error": f"{type(error).__name__}: {error}"})
+
+    def committed(self, group: str, txid: int, turn: Turn) -> None:
+        """A batch is committed: its event goes out."""
+        with self._lock:
+            known = self._open.pop((group, txid), None)
+        if known is None:
+            known = _Open(TransactionAttempt(txid, 0), self._clock.monotonic())
+        durations = {phase: round(seconds * 1000, 3) for phase, seconds in known.phases.items()}
+        durations["total"] = round((self._clock.monotonic() - known.began) * 1000, 3)
+        event = self._event(group, known.attempt)
+        event |= {
+            "event": "committed",
+            "numInputRows": known.rows,
+            "durationMs": durations,
+            "states": {name: written.as_dict() for name, written in turn.states.items()},
+        }
+        if turn.outputs:
+            event["outputs"] = {name: {"rows": rows} for name, rows in turn.outputs.items()}
+        if turn.dead:
+            event["deadLetters"] = turn.dead
+        if known.skipped or turn.skipped:
+            event["skipped"] = {**known.skipped, **turn.skipped}
+        self._tell(event)
+
+    def _event(self, group: str, attempt: TransactionAttempt) -> dict[str, Any]:
+        stamp = datetime.fromtimestamp(self._clock.time(), UTC).isoformat(timespec="milliseconds")
+        return self._run | {"group": group, "txid": attempt.txid, "attempt": attempt.attempt, "timestamp": stamp}
+
+
+def _debug_lines(label: str, attempt: TransactionAttempt, table: pa.Table) -> list[str]:
+    """Tuples as Trident's Debug prints them."""
+    columns = [column.to_pylist() for column in table.columns]
+    return [f"DEBUG({label}) {attempt}: {list(row)!r}" for row in zip(*columns, strict=True)]

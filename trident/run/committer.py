@@ -1,0 +1,403 @@
+"""The commit turn: one frozen batch into every state of its group, stage by stage, whatever was done of it before.
+
+Synchronous and without a clock: every call may be repeated after any failure.
+"""
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from trident.base.attempt import Lease, TransactionAttempt
+from trident.base.crash_points import reach
+from trident.base.errors import (
+    FencedError,
+    LogCorruptError,
+    StateBehindError,
+    StateLostError,
+    StateRecoveringError,
+)
+from trident.base.values import conform
+from trident.compiler.engine import Result
+from trident.compiler.program import Group, Output, Stage
+from trident.compiler.spark.frozen_files import FrozenPlace
+from trident.compiler.states.updates import Updated, compile_update
+from trident.compiler.windows.dispatch import compile_late, compile_window
+from trident.compiler.windows.types import WindowTurn
+from trident.log.frozen_batches import FrozenBatches, missed
+from trident.log.frozen_results import FrozenOutput, freeze, with_life, with_skipped, without_skipped
+from trident.log.protocol import Birth, TransactionLog
+from trident.plan.nodes import (
+    Emitted,
+    LateTuples,
+    LettersOf,
+    Node,
+    Sink,
+    StateQuery,
+    StateUpdate,
+    StateWriter,
+    Window,
+    WindowUpdate,
+)
+from trident.reads.as_of import AsOf
+from trident.recovery.incarnations import demand_this_log, of_another_life
+from trident.recovery.program_compatibility import Names
+from trident.run.skew import Hottest, hottest_of
+from trident.run.user_code import UserCode
+from trident_state.store import Applied, Store
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Written:
+    """What a commit did to one state, for progress."""
+
+    keys: int = 0
+    written: int = 0
+    hottest: Hottest | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it stands in an event."""
+        told: dict[str, Any] = {"keys": self.keys, "written": self.written}
+        return told if self.hottest is None else told | {"hottest": self.hottest.as_dict()}
+
+
+@dataclass(slots=True)
+class Turn:
+    """What a commit turn did, for progress: by state, and the rows that each output took."""
+
+    states: dict[str, Written] = field(default_factory=dict)
+    outputs: dict[str, int] = field(default_factory=dict)
+    dead: dict[str, int] = field(default_factory=dict)
+    """Dead letters, by the step that made them."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Tuples that steps left out; not those of a first stage that was at hand, which its run told."""
+
+
+@dataclass
+class Committer:
+    """Commits one group's batches. `stores` are acquired under `lease`; `births` is what the log knows of them.
+    `waiting` tells what the outputs of batches that an earlier run froze are called in this program."""
+
+    group: Group
+    log: TransactionLog
+    lease: Lease
+    stores: Mapping[str, Store]
+    births: Mapping[str, Birth]
+    folder: Path
+    code: UserCode
+    waiting: Mapping[int, Names] = field(default_factory=dict)
+    files: FrozenPlace | None = None
+    """Where large results go; None where no folder lives as long as the log."""
+    healed: list[tuple[str, int, int]] = field(default_factory=list)
+    writing: set[str] = field(default_factory=set)
+    """The states that a commit turn writes just now."""
+
+    def __post_init__(self) -> None:
+        self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
+        self._update, self._window, self._late = cache(compile_update), cache(compile_window), cache(compile_late)
+
+    def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> Turn:
+        """Apply batch `txid` and log COMMITTED. `first`: the first stage's results where they are still at hand.
+
+        Code of the user's runs in threads of its own (`code`), and this waits for it: code that comes back too late
+        finds that nobody waits, and nothing is written of what it gives.
+        """
+        reach("commit.before")
+        turn = Turn()
+        given: dict[Node, pa.Table] = {}
+        leaving: list[tuple[Sink, Result]] = []
+        for stage in self.group.stages:
+            results = self._results(stage, txid, first if stage.number == 1 else None, given, turn)
+            given |= self._apply(stage, txid, results, turn.states, self._awaited(stage, txid))
+            turn.dead |= {
+                o.step.source.step: results[o.name].num_rows
+                for o in stage.updates
+                if isinstance(o.step, LettersOf) and o.name in results
+            }
+            leaving += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
+        reach("commit.states.after")
+        for sink, result in leaving:
+            turn.outputs[sink.name] = self._leave(sink, result, txid)
+        reach("committed.before")
+        self.log.committed(self.lease, self.group.name, txid)
+        reach("committed.after")
+        return turn
+
+    def _leave(self, sink: Sink, result: Result, txid: int) -> int:
+        """Hand a batch's tuples over to an output, after every state holds it; gives how many there are."""
+        if self.log.lease() != self.lease:  # an output has no fence of its own
+            raise FencedError("the log was taken over by another driver; this one stops")
+        reach("output.before")
+        self.code.hand_over(sink, result, txid)
+        reach("output.after")
+        return result.num_rows
+
+    def heal(self, state: str, upto: int) -> None:
+        """Bring a store that was rewound up to batch `upto`, from the frozen batches."""
+        store, birth = self.stores[state], self.births[state].txid
+        if all(g.lease == self.lease and g.marker is not None and g.marker >= upto for g in store.groups_of()):
+            return
+        report = store.report()
+        demand_this_log(state, report, self.log.uuid)
+        fell_back = of_another_life(report, self.births[state])
+        if fell_back or any(group.marker is None for group in report.groups):  # also where only a part of it is gone
+            self._demand_kept(state, birth, upto)
+            self.log.sync(self.lease)  # who took the log may have dropped the state
+            if fell_back:
+                store.drop(self.lease)
+            store.create(self.lease, birth)
+        store.acquire(self.lease)
+        behind = min((g.marker if g.marker is not None else birth) for g in store.groups_of())
+        if behind >= upto:
+            return
+        self._demand_kept(state, behind, upto)
+        for txid in range(behind + 1, upto + 1):
+            store.apply(self.lease, self._frozen.update(txid, self._frozen_for(state, txid)))
+        self.healed.append((state, behind, upto))
+
+    def _frozen_for(self, state: str, txid: int) -> Result:
+        """What a batch did to a state."""
+        try:
+            found = self._frozen.of_state(txid, state)
+        except LookupError:
+            raise self._lacking(txid) from None
+        if found is not None:
+            return found
+        raise missed(state, txid, self.group.name)
+
+    # --- the stages ------------------------------------------------------------------------------------------
+
+    def _results(
+        self,
+        stage: Stage,
+        txid: int,
+        at_hand: Mapping[str, Result] | None,
+        given: Mapping[Node, pa.Table],
+        turn: Turn,
+    ) -> Mapping[str, Result]:
+        """What enters the stage's state steps: at hand, from the log, or computed and frozen now."""
+        if at_hand is not None:
+            return at_hand
+        frozen = self._frozen.stage(txid, stage.number)
+        if frozen is not None:
+            results, skipped = without_skipped(frozen)
+            turn.skipped.update(skipped)
+            names = self.waiting.get(txid)
+            return results if names is None else {names[name]: r for name, r in results.items() if name in names}
+        if stage.number == 1:
+            raise self._lacking(txid)
+        reach("commit.stage.before")
+        results, skipped = dict[str, Result](), dict[str, int]()
+        if stage.runs:
+            ran = self.code.run_stage(stage, {node: given[node] for node in stage.inputs}, txid, self.lease.epoch)
+            results.update(ran.results)
+            skipped.update(ran.skipped)
+        results = self.living({**results, **self._updated(stage, txid, given)})
+        theirs = self._in_terms_of_the_batch(results, txid)
+        outputs = self.frozen(theirs, skipped, TransactionAttempt(txid, 0, self.lease.epoch), stage.number)
+        self.log.freeze_stage(self.lease, self.group.name, txid, stage.number, outputs)
+        turn.skipped.update(skipped)
+        reach("commit.stage.frozen")
+        return results
+
+    def _in_terms_of_the_batch(self, results: Mapping[str, Result], txid: int) -> Mapping[str, Result]:
+        """Return a later stage's results under the names of the program that froze the batch: all of its stages have
+        names of one program. What that one has no name for leads to a state that was dropped."""
+        names = self.waiting.get(txid)
+        return (
+            results if names is None else {theirs: results[name] for theirs, name in names.items() if name in results}
+        )
+
+    def _updated(self, stage: Stage, txid: int, given: Mapping[Node, pa.Table]) -> dict[str, pa.Table]:
+        """What the stage's updates make of their states, from these as the batch before left them."""
+        emitting = {o.step.source: o.name for o in stage.updates if isinstance(o.step, Emitted)}
+        unborn = self._unborn(txid)
+        results: dict[str, pa.Table] = {}
+        for output in stage.updates:
+            step = output.step
+            if isinstance(step, Sink):
+                results[output.name] = conform(given[step.source], output.schema)
+            elif isinstance(step, LateTuples) and step.window.state.name not in unborn:
+                late = partial(self._late_tuples, step, given[step.source], txid)
+                results[output.name] = self._reading(step.window, txid, late)
+            if not isinstance(step, StateUpdate) or step.state.name in unborn:
+                continue
+            making = partial(self._made, step, given[step.source], txid)
+            made = self._reading(step, txid, partial(self.code.call, step, txid, making))
+            results[output.name] = made.puts
+            if step in emitting and made.emitted is not None:
+                results[emitting[step]] = made.emitted
+        return results
+
+    def _reading(self, step: StateUpdate, txid: int, work: Callable[[], T]) -> T:
+        """Run what reads a step's states, and once more where one of them turns out to be behind."""
+        try:
+            return work()
+        except StateRecoveringError:
+            watermark = step.watermark if isinstance(step, Window) else None
+            for each in [step] if watermark is None else [step, watermark]:
+                self.heal(each.state.name, txid - 1)
+            return work()
+
+    def _made(self, step: StateUpdate, table: pa.Table, txid: int) -> Updated:
+        stored = self._stored(step.state.name, txid)
+        if isinstance(step, WindowUpdate):
+            return self._window(step)(table, stored, self._turn(step, txid))
+        return self._update(step)(table, stored, txid)
+
+    def _late_tuples(self, step: LateTuples, table: pa.Table, txid: int) -> pa.Table:
+        return self._late(step)(table, self._turn(step.window, txid))
+
+    def _turn(self, step: WindowUpdate, txid: int) -> WindowTurn:
+        """What a window asks beside its state: the batch's time, and its watermark as the batch before left it."""
+        watermark = step.watermark if isinstance(step, Window) else None
+        stored = None if watermark is None else self._stored(watermark.state.name, txid)
+        return WindowTurn(txid, partial(self._frozen.time, txid), stored)
+
+    def _stored(self, state: str, txid: int) -> AsOf:
+        """A state as the batch before left it."""
+        time = self._frozen.time(txid) if state in self._lives else None
+        return AsOf(self.stores[state], txid - 1, time)
+
+    def _unborn(self, txid: int) -> set[str]:
+        """Return the states that were born after this batch. Each was dropped since: it gets nothing of the batch, and
+        gives nothing on."""
+        return {state for state, birth in self.births.items() if birth.txid >= txid}
+
+    def _awaited(self, stage: Stage, txid: int) -> set[Node]:
+        """Return what later stages start from, if one of them is still to be computed. If not, the states may be at
+        later batches already (a power loss takes a COMMITTED from the log, not from a server), where this batch's
+        values cannot be read any more."""
+        later = [other for other in self.group.stages if other.number > stage.number]
+        if all(self.log.frozen(self.group.name, txid, stage.number) is not None for stage in later):
+            return set()
+        return {node for stage in later for node in stage.reads}
+
+    def _apply(
+        self, stage: Stage, txid: int, results: Mapping[str, Result], written: dict[str, Written], awaited: set[Node]
+    ) -> dict[Node, pa.Table]:
+        """Write the stage's states side by side and read for its queries. Return what later stages start from, if they
+        await anything."""
+        given: dict[Node, pa.Table] = {}
+        unborn = self._unborn(txid)
+        wanted = {name for name in results if (awaited or name in self.stores) and name not in unborn}
+        tables = {name: self._frozen.whole(results[name]) for name in wanted}
+        queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery)]
+        for output in queries:  # before this stage's writes: a query sees the batches before this one
+            asking = tables.get(output.name, output.schema.empty_table())
+            given[output.step] = self._answer(output, asking, txid, written)
+        for output in stage.frozen:
+            if awaited and output.carried:
+                given[output.step] = tables.get(output.name, output.schema.empty_table())
+        steps = [(o, o.step) for o in stage.frozen if isinstance(o.step, StateWriter)]
+        given |= {step: o.schema.empty_table() for o, step in steps if o.name in unborn}
+        asking_values = {step for step in awaited if not isinstance(step, StateUpdate)}  # those of one are known
+        futures = [
+            (o, self.code.write(partial(self._write, o, txid, tables[o.name], step in asking_values)))
+            for o, step in steps
+            if o.name not in unborn
+        ]
+        failures: list[BaseException] = []
+        for output, future in futures:
+            error = future.exception()
+            if error is not None:
+                failures.append(error)
+                continue
+            applied, table = future.result(), tables[output.name]
+            assert isinstance(output.step, StateWriter)
+            written[output.name] = Written(table.num_rows, applied.written, hottest_of(output.step, table))
+            if isinstance(output.step, StateUpdate):  # these are the new values themselves
+                given[output.step] = table
+            elif applied.values is not None:
+                given[output.step] = table.set_column(
+                    table.num_columns - 1, table.schema.field(table.num_columns - 1), applied.values
+                )
+        if failures:
+            raise failures[0]
+        return given
+
+    def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, Written]) -> pa.Table:
+        """A query sees the batches before this one, and of this one what earlier stages wrote; of a state that was born
+        later nothing, as it was at its birth."""
+        assert isinstance(output.step, StateQuery)
+        state = output.step.updated.state.name
+        as_of = txid if state in written else txid - 1
+        if state in self.births:
+            as_of = max(as_of, self.births[state].txid)
+        try:
+            return self.code.answer(output.step, table, as_of)
+        except StateRecoveringError:
+            if state not in self.stores:  # another topology's
+                raise
+            self.heal(state, as_of)
+            return self.code.answer(output.step, table, as_of)
+
+    def _write(self, output: Output, txid: int, table: pa.Table, values: bool) -> Applied:
+        """Write one state's part of the batch, healing the store first if it is behind."""
+        store = self.stores[output.name]
+        update = self._frozen.update(txid, table)
+        reach("commit.state.before")
+        self.writing.add(output.name)
+        try:
+            applied = store.apply(self.lease, update, values)
+        except StateBehindError:
+            self.heal(output.name, txid - 1)
+            applied = store.apply(self.lease, update, values)
+        except FencedError:
+            demand_this_log(output.name, store.report(), self.log.uuid)  # epochs begin anew with a reset
+            raise
+        finally:
+            self.writing.discard(output.name)
+        reach("commit.state.after")
+        return applied
+
+    # --- small things ----------------------------------------------------------------------------------------
+
+    def living(self, results: Mapping[str, Result]) -> dict[str, Result]:
+        """Results that are about to be frozen, with how long each state's values live."""
+        return {name: with_life(result, self._lives.get(name)) for name, result in results.items()}
+
+    @cached_property
+    def _lives(self) -> dict[str, float]:
+        """How long the values of those states live whose values pass away."""
+        lives = {step.state.name: getattr(step.state.factory, "ttlSecs", None) for step in self.group.states}
+        return {name: float(life) for name, life in lives.items() if life is not None}
+
+    def frozen(
+        self, results: Mapping[str, Result], skipped: Mapping[str, int], attempt: TransactionAttempt, stage: int
+    ) -> dict[str, FrozenOutput]:
+        """A stage's results as the log keeps them."""
+        beside = None if self.files is None else self.files.folder(self.group.name, attempt, stage)
+        return {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
+
+    def sweep(self) -> None:
+        """Delete the files of attempts of this log's earlier drivers that never froze."""
+        named = self.log.folders(self.group.name)
+        for folder in FrozenPlace(self.folder, self.log.uuid).folders(self.group.name):
+            epoch = folder.name.partition("-")[0]
+            if epoch.isdigit() and int(epoch) < self.lease.epoch and str(folder.relative_to(self.folder)) not in named:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def forget(self, folders: list[str]) -> None:
+        """Delete files that no frozen batch refers to any more."""
+        for folder in folders:
+            shutil.rmtree(self.folder / folder, ignore_errors=True)
+
+    def _lacking(self, txid: int) -> LogCorruptError:
+        return LogCorruptError(f"group {self.group.name!r} lacks the frozen content of batch {txid}")
+
+    def _demand_kept(self, state: str, behind: int, upto: int) -> None:
+        kept = self.log.kept_since(self.group.name)
+        if behind < kept:
+            raise StateLostError(
+                f"state {state!r} stands at txid {behind}, the log at {upto}, and the log keeps only the batches after "
+                f"{kept}: the state cannot be healed. Restore the store from a copy that is newer than txid {kept}; or "
+                f"let the state begin anew from the next batch with dropState(name, {state!r}, ...); or give up log "
+                f"and states with topology.reset(name, checkpointLocation)"
+            )

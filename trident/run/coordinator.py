@@ -1,0 +1,396 @@
+"""The life of a group's batches, as a pure state machine: events in, actions out.
+
+It has no thread, no clock and no I/O. The runtime drives it with threads, Spark and a real log; a simulator drives the
+same code with a seeded scheduler. What it guarantees, whatever the order of events:
+
+- txids are planned in order and without gaps; a plan is made from where the batch before it ends;
+- at most `pending` batches are in flight (planned, not yet committed);
+- batches freeze in txid order and commit in txid order, one at a time;
+- a message of an attempt that is no longer the living one changes nothing;
+- before FROZEN a failure makes a new attempt; after it only the commit is repeated.
+
+Meaning: ``org.apache.storm.trident.topology.MasterBatchCoordinator``, with freezing added and its out-of-order starts
+and stale failures closed.
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import BatchFailedError, TridentError
+from trident.log.history import BatchPlan, History, Positions, positions_after
+from trident.run import events as on
+from trident.run.events import Action, Event
+
+
+class Status(enum.Enum):
+    """Where a batch stands."""
+
+    PLANNING = "planning"
+    RUNNING = "running"
+    RAN = "ran"
+    FREEZING = "freezing"
+    FROZEN = "frozen"
+    COMMITTING = "committing"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is set for a group. Seconds throughout.
+
+    pending: batches in flight at most (Trident's max.spout.pending).
+    maxAttempts: attempts at one batch before the group stops; one, where the error is `hopeless`.
+    ahead: whether n + 1 can be planned before n is frozen (False if a spout knows its position only after emission).
+    replans: whether a failed attempt is planned anew (an opaque spout) instead of read again.
+    commitRetry: how long a commit is repeated before the group stops, the batch frozen; None: for ever.
+    """
+
+    pending: int = 2
+    maxAttempts: int = 5
+    ahead: bool = True
+    replans: bool = False
+    commitRetry: float | None = 300.0
+    idleFirst: float = 0.001
+    idleMost: float = 0.5
+
+
+@dataclass(slots=True)
+class Batch:
+    """A batch in flight."""
+
+    attempt: TransactionAttempt
+    status: Status
+    previous: Positions
+    plan: BatchPlan | None = None
+    after: Positions | None = None
+
+
+class Coordinator:
+    """One batch group's state machine. `start` once, then `handle` each event; do what the returned actions say."""
+
+    def __init__(self, rules: Rules, epoch: int, history: History) -> None:
+        self._rules = rules
+        self._epoch = epoch
+        self.committed = history.committed
+        self.frozen = history.last_frozen
+        self.positions = history.positions
+        self._history = history
+        self._batches: dict[int, Batch] = {}
+        self._attempts = {txid: last.number for txid, last in history.attempts.items()}
+        self._failures: dict[int, int] = {}
+        self._actions: list[Action] = []
+        self._succeeding = False
+        self._planning = False
+        self._idle = 0
+        self._sleeping = False
+        self._commit_tries = 0
+        self._commit_waited = 0.0
+        self._draining = False
+        self._stopping = False
+        self._reason: BaseException | None = None
+        self.finished = False
+
+    # --- in and out ------------------------------------------------------------------------------------------
+
+    def start(self) -> list[Action]:
+        """Take up what an earlier run left: repeat the last success, commit what is frozen. Batches of which nothing
+        was frozen are planned anew: nobody outside has seen them."""
+        for txid in self._history.frozen:
+            attempt = TransactionAttempt(txid, 0, self._epoch)
+            self._batches[txid] = Batch(attempt, Status.FROZEN, {})
+        if self.committed:
+            self._succeeding = True
+            self._do(on.Succeed(self.committed))
+        return self._settle()
+
+    def handle(self, event: Event) -> list[Action]:
+        """What to do now that this has happened."""
+        if self.finished:
+            return []
+        _HANDLERS[type(event)](self, event)
+        return self._settle()
+
+    @property
+    def in_flight(self) -> dict[int, tuple[TransactionAttempt, Status]]:
+        """The batches under way, for those who watch."""
+        return {txid: (batch.attempt, batch.status) for txid, batch in self._batches.copy().items()}
+
+    # --- what happened ---------------------------------------------------------------------------------------
+
+    def _planned(self, event: on.Planned) -> None:
+        self._planning = False
+        batch = self._living(event.attempt, Status.PLANNING)
+        if batch is None:
+            return
+        self._idle = 0
+        if batch.plan is not None and batch.plan != event.plan:
+            self._discard_after(event.attempt.txid)
+        batch.plan = event.plan
+        batch.after = positions_after(batch.previous, event.plan)
+        self._run(batch)
+
+    def _nothing_there(self, event: on.NothingThere) -> None:
+        self._planning = False
+        batch = self._living(event.attempt, Status.PLANNING)
+        if batch is None:
+            return
+        self._discard_after(event.attempt.txid)
+        del self._batches[event.attempt.txid]
+        if batch.plan is None:  # never emitted: asking an idle source again and again is one attempt
+            self._attempts[event.attempt.txid] -= 1
+            self._failures.pop(event.attempt.txid, None)
+        if not self._batches:
+            self._do(on.Rest())
+            if self._draining:
+                self._stop(None)
+                return
+        self._wait()
+
+    def _plan_failed(self, event: on.PlanFailed) -> None:
+        self._planning = False
+        batch = self._living(event.attempt, Status.PLANNING)
+        if batch is not None:
+            self._again(batch, event.error)
+
+    def _ran(self, event: on.Ran) -> None:
+        batch = self._living(event.attempt, Status.RUNNING)
+        if batch is not None:
+            batch.status = Status.RAN
+
+    def _run_failed(self, event: on.RunFailed) -> None:
+        batch = self._living(event.attempt, Status.RUNNING)
+        if batch is not None:
+            self._do(on.Cancel(event.attempt))
+            self._do(on.Fail(event.attempt))
+            self._again(batch, event.error)
+
+    def _froze(self, event: on.Frozen) -> None:
+        batch = self._living(event.attempt, Status.FREEZING)
+        if batch is not None:
+            batch.status = Status.FROZEN
+            batch.after = event.positions
+            self.frozen = event.attempt.txid
+            self.positions = event.positions
+
+    def _committed(self, event: on.Committed) -> None:
+        self._batches.pop(event.txid, None)
+        self._attempts.pop(event.txid, None)
+        self._failures.pop(event.txid, None)
+        self.committed = event.txid
+        self._commit_tries, self._commit_waited = 0, 0.0
+        self._succeeding = True
+        self._do(on.Succeed(event.txid))
+
+    def _commit_failed(self, event: on.CommitFailed) -> None:
+        self._batches[event.txid].status = Status.FROZEN
+        limit = self._rules.commitRetry
+        if self._stopping:
+            self._finish()
+            return
+        if not event.passing or (limit is not None and self._commit_waited >= limit):
+            self._stop(event.error)
+            self._finish()
+            return
+        delay = min(1.0, 0.01 * 2 ** min(self._commit_tries, 12))
+        self._commit_tries += 1
+        self._commit_waited += delay
+        self._commit(event.txid, delay)
+
+    def _succeeded(self, event: on.Succeeded) -> None:
+        self._succeeding = False
+        if self._draining:
+            self._sleeping = False
+
+    def _woken(self, event: on.Woken) -> None:
+        self._sleeping = False
+
+    def _drain(self, event: on.DrainAsked) -> None:
+        self._draining = True
+        self._sleeping = False
+
+    def _stop_asked(self, event: on.StopAsked) -> None:
+        self._stop(None)
+        if self._commit_tries:
+            self._finish()
+
+    def _given_up(self, event: on.GivenUp) -> None:
+        self._finish()
+
+    def _broken(self, event: on.Broken) -> None:
+        self._stop(event.error)
+        self._finish()
+
+    # --- what follows ----------------------------------------------------------------------------------------
+
+    def _settle(self) -> list[Action]:
+        """Do everything that is possible now, and hand over the actions."""
+        if not self.finished:
+            self._freeze_next()
+            self._commit_next()
+            self._plan_next()
+            if self._stopping and not self._busy():
+                self._finish()
+        actions, self._actions = self._actions, []
+        return actions
+
+    def _freeze_next(self) -> None:
+        batch = self._batches.get(self.frozen + 1)
+        if batch is not None and batch.status is Status.RAN and not self._stopping:
+            batch.status = Status.FREEZING
+            self._do(on.Freeze(batch.attempt))
+
+    def _commit_next(self) -> None:
+        txid = self.committed + 1
+        batch = self._batches.get(txid)
+        if batch is not None and batch.status is Status.FROZEN and not self._succeeding:
+            self._commit(txid, 0.0)
+
+    def _commit(self, txid: int, delay: float) -> None:
+        self._batches[txid].status = Status.COMMITTING
+        self._do(on.Commit(txid, delay))
+
+    def _plan_next(self) -> None:
+        """Ask for one plan: of the earliest batch that waits for one, else of a new batch if there is room."""
+        if self._planning or self._stopping:
+            return
+        for txid in sorted(self._batches):
+            batch = self._batches[txid]
+            if batch.status is Status.PLANNING:
+                if not self._rules.ahead and txid > self.frozen + 1:
+                    return
+                self._plan(batch)
+                return
+        if self._sleeping or len(self._batches) >= self._rules.pending:
+            return
+        txid = max(self._batches, default=self.committed) + 1
+        previous = self._position_before(txid)
+        if previous is None:
+            return
+        deaths = self._deaths(txid)
+        running = [other for other in self._batches if other > self.frozen]
+        if running and (deaths or any(map(self._deaths, running))):
+            return  # alone, until it is frozen: else nobody could tell which of them ends the process
+        if deaths >= self._rules.maxAttempts:
+            self._stop(_deadly(txid, deaths))
+        else:
+            self._batches[txid] = Batch(self._next_attempt(txid), Status.PLANNING, previous)
+            self._plan(self._batches[txid])
+
+    def _deaths(self, txid: int) -> int:
+        """How many drivers in a row died while the batch was under way."""
+        last = self._history.attempts.get(txid)
+        return 0 if last is None else last.deaths
+
+    def _position_before(self, txid: int) -> Positions | None:
+        """Where a new batch starts; None while that cannot be known."""
+        if txid == self.frozen + 1:
+            return self.positions
+        return self._batches[txid - 1].after if self._rules.ahead else None
+
+    def _plan(self, batch: Batch) -> None:
+        if batch.plan is not None and not self._rules.replans:
+            batch.after = positions_after(batch.previous, batch.plan)
+            self._run(batch)
+            self._plan_next()
+            return
+        self._planning = True
+        self._do(on.Plan(batch.attempt, batch.previous, batch.plan, self._delay(batch)))
+
+    def _run(self, batch: Batch) -> None:
+        assert batch.plan is not None
+        batch.status = Status.RUNNING
+        self._do(on.Run(batch.attempt, batch.plan, batch.previous, 0.0 if self._rules.replans else self._delay(batch)))
+
+    def _delay(self, batch: Batch) -> float:
+        """The first replay is immediate, later ones back off."""
+        failures = self._failures.get(batch.attempt.txid, 0)
+        return 0.0 if failures <= 1 else min(5.0, 0.1 * 2 ** (failures - 2))
+
+    def _again(self, batch: Batch, error: BaseException) -> None:
+        """The attempt failed before it was frozen: another one, or the end."""
+        if self._stopping:  # it was cancelled, or found its spout closed
+            return
+        txid = batch.attempt.txid
+        self._failures[txid] = failures = self._failures.get(txid, 0) + 1
+        hopeless = isinstance(error, TridentError) and error.hopeless
+        if hopeless or failures >= self._rules.maxAttempts:
+            often = "and would fail again" if hopeless else f"{failures} times, the last time with"
+            failed = BatchFailedError(f"batch {txid} failed {often}: {error}")
+            failed.__cause__ = error
+            self._stop(failed)
+            return
+        batch.attempt = self._next_attempt(txid)
+        batch.status = Status.PLANNING
+
+    def _discard_after(self, txid: int) -> None:
+        """The plan of `txid` changed: what was planned from it is void."""
+        for later in sorted(t for t in self._batches if t > txid):
+            batch = self._batches.pop(later)
+            assert batch.status not in (Status.FREEZING, Status.FROZEN, Status.COMMITTING)
+            self._do(on.Cancel(batch.attempt))
+
+    def _wait(self) -> None:
+        self._sleeping = True
+        self._do(on.Sleep(min(self._rules.idleMost, self._rules.idleFirst * 2 ** min(self._idle, 16))))
+        self._idle += 1
+
+    def _stop(self, error: BaseException | None) -> None:
+        """Nothing new from here on; what is frozen and under way is finished."""
+        if self._reason is None:
+            self._reason = error
+        if self._stopping:
+            return
+        self._stopping = True
+        for batch in self._batches.values():
+            if batch.status in (Status.RUNNING, Status.RAN, Status.PLANNING):
+                self._do(on.Cancel(batch.attempt))
+
+    def _busy(self) -> bool:
+        finishing = (Status.FREEZING, Status.FROZEN, Status.COMMITTING)
+        return self._succeeding or any(batch.status in finishing for batch in self._batches.values())
+
+    def _finish(self) -> None:
+        if not self.finished:
+            self.finished = True
+            self._do(on.Finish(self._reason))
+
+    # --- small things ----------------------------------------------------------------------------------------
+
+    def _do(self, action: Action) -> None:
+        self._actions.append(action)
+
+    def _next_attempt(self, txid: int) -> TransactionAttempt:
+        self._attempts[txid] = self._attempts.get(txid, -1) + 1
+        return TransactionAttempt(txid, self._attempts[txid], self._epoch)
+
+    def _living(self, attempt: TransactionAttempt, status: Status) -> Batch | None:
+        batch = self._batches.get(attempt.txid)
+        return batch if batch is not None and batch.attempt == attempt and batch.status is status else None
+
+
+def _deadly(txid: int, deaths: int) -> BatchFailedError:
+    return BatchFailedError(
+        f"the driver died {deaths} times in a row while batch {txid} was under way (maxAttempts={deaths}): too little "
+        f"memory, perhaps, or code that ends the process. Nothing of the batch was written. This run stops; the next "
+        f"start tries it again"
+    )
+
+
+_HANDLERS: dict[type, Callable[[Coordinator, Any], None]] = {
+    on.Planned: Coordinator._planned,
+    on.NothingThere: Coordinator._nothing_there,
+    on.PlanFailed: Coordinator._plan_failed,
+    on.Ran: Coordinator._ran,
+    on.RunFailed: Coordinator._run_failed,
+    on.Frozen: Coordinator._froze,
+    on.Committed: Coordinator._committed,
+    on.CommitFailed: Coordinator._commit_failed,
+    on.Succeeded: Coordinator._succeeded,
+    on.Woken: Coordinator._woken,
+    on.DrainAsked: Coordinator._drain,
+    on.StopAsked: Coordinator._stop_asked,
+    on.GivenUp: Coordinator._given_up,
+    on.Broken: Coordinator._broken,
+}

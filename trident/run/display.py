@@ -1,0 +1,184 @@
+"""How a running topology looks: a line of text, a piece of HTML, and a notebook cell that keeps itself up to date."""
+
+import html
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from trident.run.progress import ProgressEvent, rows_per_second
+
+_DEBUG_LINES = 20
+
+
+class Watched(Protocol):
+    """What showing needs of a running topology."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def isActive(self) -> bool: ...
+
+    @property
+    def recentProgress(self) -> list[ProgressEvent]: ...
+
+    @property
+    def debugOutput(self) -> Sequence[str]:
+        """The newest lines of Debug steps, oldest first."""
+        ...
+
+    def exception(self) -> BaseException | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLine:
+    """One batch group's newest batch, and how it goes."""
+
+    group: str
+    txid: int
+    rows: int | None
+    rate: float | None
+    milliseconds: float | None
+    states: dict[str, int]
+    failures: int
+
+
+def lines_of(events: list[ProgressEvent]) -> list[GroupLine]:
+    """One line a group, by name. `failures` counts the failed attempts among these events."""
+    lines = []
+    for group in sorted({event["group"] for event in events}):
+        mine = [event for event in events if event["group"] == group]
+        done = [event for event in mine if event["event"] == "committed"]
+        last = done[-1] if done else {}
+        lines.append(
+            GroupLine(
+                group=group,
+                txid=last.get("txid", 0),
+                rows=last.get("numInputRows"),
+                rate=rows_per_second(done),
+                milliseconds=last.get("durationMs", {}).get("total"),
+                states={name: state["keys"] for name, state in last.get("states", {}).items()},
+                failures=len(mine) - len(done),
+            )
+        )
+    return lines
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return "" if value is None else f"{value:,.0f}{unit}"
+
+
+def standing(watched: Watched) -> str:
+    """How it stands: running, stopped, or failed with what."""
+    error = watched.exception()
+    if error is not None:
+        return f"failed: {type(error).__name__}: {error}"
+    return "running" if watched.isActive else "stopped"
+
+
+def text_of(watched: Watched) -> str:
+    """A line a group.
+
+    For example ``wordcount (running) sentences: txid 12, 100,000 rows, 1,930,000 rows/s, 52 ms, counts 21,004 keys``.
+    """
+    head = f"{watched.name} ({standing(watched)})"
+    lines = lines_of(watched.recentProgress)
+    if not lines:
+        return f"{head}: no batch yet"
+    return "\n".join(f"{head} {line.group}: {_said(line)}" for line in lines)
+
+
+def _said(line: GroupLine) -> str:
+    said = [f"txid {line.txid}", _number(line.rows, " rows"), _number(line.rate, " rows/s")]
+    said.append(_number(line.milliseconds, " ms"))
+    said += [f"{name} {_number(keys, ' keys')}" for name, keys in line.states.items()]
+    said.append(f"{line.failures} failed attempts" if line.failures else "")
+    return ", ".join(part for part in said if part)
+
+
+def html_of(watched: Watched, picture: str = "") -> str:
+    """Its standing, a row a group, the newest Debug lines, and its picture (SVG, trusted) if one is given."""
+    rows = "".join(
+        f"<tr><td>{html.escape(line.group)}</td><td>{line.txid}</td><td>{_number(line.rows)}</td>"
+        f"<td>{_number(line.rate)}</td><td>{_number(line.milliseconds)}</td>"
+        f"<td>{html.escape(', '.join(f'{n} {k:,}' for n, k in line.states.items()))}</td><td>{line.failures}</td></tr>"
+        for line in lines_of(watched.recentProgress)
+    )
+    names = ("group", "txid", "rows", "rows/s", "ms", "keys of states", "failed attempts")
+    head = "".join(f"<th>{name}</th>" for name in names)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else "<i>no batch yet</i>"
+    lines = list(watched.debugOutput)[-_DEBUG_LINES:]
+    debug = f"<pre>{html.escape(chr(10).join(lines))}</pre>" if lines else ""
+    return f"<div><b>{html.escape(watched.name)}</b> {html.escape(standing(watched))}{table}{debug}{picture}</div>"
+
+
+def in_notebook() -> bool:
+    """Whether this Python is a notebook's kernel (and not, say, a terminal's IPython)."""
+    if "IPython" not in sys.modules:
+        return False
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class LiveProgress:
+    """Shows a running topology and keeps the picture up to date until the topology ends.
+
+    In a notebook it is one output that is replaced in its place, by whatever cell it was begun; elsewhere a line is
+    printed where something has changed.
+
+    Parameters
+    ----------
+    every : seconds between two looks.
+    """
+
+    def __init__(self, watched: Watched, every: float = 0.5) -> None:
+        self._watched = watched
+        self._every = every
+        self._end = threading.Event()
+        self._handle: Any = None
+        if in_notebook():
+            from IPython.display import display
+
+            self._handle = display(self._bundle(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._print()
+        self._thread = threading.Thread(target=self._follow, daemon=True, name="trident-live-progress")
+        self._thread.start()
+
+    def stop(self, timeout: float | None = 5) -> None:
+        """Show the last state of things once more and end."""
+        self._end.set()
+        self._thread.join(timeout)
+
+    def _follow(self) -> None:
+        shown = self._mark()
+        while True:
+            ended = self._end.wait(self._every) or not self._watched.isActive
+            mark = self._mark()
+            if mark != shown:
+                shown = mark
+                self._update()
+            if ended:
+                return
+
+    def _mark(self) -> tuple[Any, ...]:
+        """Changes whenever there is something new to show."""
+        events, lines = self._watched.recentProgress, list(self._watched.debugOutput)
+        newest = [(event["group"], event["txid"], event["attempt"], event["timestamp"]) for event in events[-1:]]
+        return (*newest, len(lines), *lines[-1:], standing(self._watched))
+
+    def _update(self) -> None:
+        if self._handle is None:
+            self._print()
+        else:
+            self._handle.update(self._bundle(), raw=True)
+
+    def _print(self) -> None:
+        print(text_of(self._watched), flush=True)
+
+    def _bundle(self) -> dict[str, str]:
+        return {"text/plain": text_of(self._watched), "text/html": html_of(self._watched)}

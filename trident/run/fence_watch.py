@@ -1,0 +1,112 @@
+"""Once a second, also when idle: is every store still ours, and did none of them lose what it had?"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+from trident.base.attempt import Lease
+from trident.base.errors import AttemptCancelledError, BatchTimeoutError, FencedError, LogMismatchError, StateError
+from trident.log.protocol import TransactionLog
+from trident.recovery.incarnations import demand_this_log
+from trident.run import events as on
+from trident.run.group_run import GroupRun
+from trident.user_calls.threads import Threads
+from trident.user_calls.watched_store import WatchedStore
+from trident_state.store import GroupStatus, Store
+
+logger = logging.getLogger(__name__)
+
+_SECONDS = 1.0
+"""Between two looks."""
+
+
+class Watch:
+    """Looks at every fence and marker of a run. A later driver breaks the run; a rewound store is healed."""
+
+    def __init__(
+        self,
+        runs: Mapping[str, GroupRun],
+        stores: Mapping[str, Store],
+        log: TransactionLog,
+        lease: Lease,
+    ) -> None:
+        self._runs = runs
+        self._stores = stores
+        self._log = log
+        self._lease = lease
+        self._own = Threads("trident-watch-own")
+        self._asked: dict[str, Future[None]] = {}
+        """Looks at stores of the user's own: at most one at a time for each."""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="trident-watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._own.close(0)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout=5)
+
+    def _loop(self) -> None:
+        while not self._over.wait(_SECONDS):
+            try:
+                self.look()
+            except Exception as error:
+                self._break(error)
+
+    def look(self) -> None:
+        """One look at everything."""
+        held = self._log.lease()
+        if held != self._lease:
+            self._break(
+                FencedError(
+                    f"the log was taken over by another driver (epoch {held.epoch if held else 0}); this one stops"
+                )
+            )
+            return
+        for run in self._runs.values():
+            if run.done.is_set():
+                continue
+            for step in run.group.states:
+                name = step.state.name
+                if not isinstance(self._stores[name], WatchedStore):
+                    self._look_at(run, name)
+                elif name not in self._asked or self._asked[name].done():  # user code must not hold the watch up
+                    self._asked[name] = self._own.submit(self._look_at, run, name)
+
+    def _look_at(self, run: GroupRun, state: str) -> None:
+        committed = run.committed
+        store = self._stores[state]
+        try:
+            groups = store.groups_of()
+            if any(map(self._fenced, groups)):
+                demand_this_log(state, store.report(), self._log.uuid)  # epochs begin anew with a reset
+                raise FencedError(f"state {state!r} was taken over by another driver; this one stops")
+        except (FencedError, LogMismatchError) as error:
+            run.post(on.Broken(error))
+            return
+        except AttemptCancelledError:  # the run ends
+            return
+        except (StateError, BatchTimeoutError) as error:
+            run.waiting_for = error
+            logger.warning("state %r does not answer: %s", state, error)
+            if error.hopeless:
+                run.post(on.Broken(error))
+            return
+        except Exception as error:
+            run.post(on.Broken(error))
+            return
+        if any(group.lease != self._lease or (group.marker or 0) < committed for group in groups):
+            logger.warning("state %r was rewound (%s); healing it up to txid %d", state, groups, committed)
+            run.heal(state)
+
+    def _fenced(self, group: GroupStatus) -> bool:
+        lease = group.lease
+        return lease is not None and lease != self._lease and lease.epoch >= self._lease.epoch
+
+    def _break(self, error: BaseException) -> None:
+        for run in self._runs.values():
+            run.post(on.Broken(error))

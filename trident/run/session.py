@@ -1,0 +1,33 @@
+"""Which Spark session a run works with."""
+
+from typing import TYPE_CHECKING
+
+from trident.base.errors import TopologyError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def session_for(spark: "SparkSession | None") -> "SparkSession":
+    """The given session, else the active one, else a local one. It is never changed: a run works on its own."""
+    from pyspark.sql import SparkSession
+
+    from trident.compiler.spark.sessions import local_session
+
+    if spark is not None:
+        return _alive(spark)
+    return SparkSession.getActiveSession() or local_session()
+
+
+def _alive(spark: "SparkSession") -> "SparkSession":
+    """The session, if it is one and was not stopped."""
+    from trident.compiler.columns.failures import short
+    from trident.compiler.spark.sessions import is_connect
+
+    if not callable(getattr(spark, "createDataFrame", None)):
+        raise TopologyError(
+            f"start takes a SparkSession, not {short(spark)}; without one it takes the active session, or makes one"
+        )
+    if spark.is_stopped if is_connect(spark) else spark.sparkContext._jsc is None:  # type: ignore[attr-defined]
+        raise TopologyError("the SparkSession has been stopped; give one that is alive, or none")
+    return spark

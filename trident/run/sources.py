@@ -1,0 +1,178 @@
+"""A group's spouts at work, each in a thread of its own: planned, emitted and told, one call at a time, in order."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.callsite import CallSite, site_of
+from trident.base.errors import SpoutContractError
+from trident.log.history import BatchPlan, Positions, positions_after
+from trident.plan.nodes import Node, SpoutSource
+from trident.user_calls.watched_calls import PATIENCE, Subject, WatchedCalls
+from trident_spouts.executor import Emission, Metadata, Spout, SpoutExecutor, SpoutKind
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_JSON = json.JSONEncoder(allow_nan=False)
+
+
+class Sources:
+    """The spout executors of one batch group. Each has a lane of `calls` to itself, from `open` to `close`: a spout may
+    keep what belongs to one thread (a SQLite connection), and one that is slow holds none of its neighbours."""
+
+    def __init__(self, spouts: tuple[SpoutSource, ...], calls: WatchedCalls) -> None:
+        self.calls = calls
+        self._nodes = {node.stream: node for node in spouts}
+        self._sites = {node.stream: _sites(node.spout) for node in spouts}
+        self._executors: dict[str, SpoutExecutor] = {}
+        self._lock = threading.Lock()
+        """Guards `_given_up`, and whether an executor is among those that `close` closes."""
+        self._given_up = False
+        opened: dict[str, SpoutExecutor] = {}
+        opening = {
+            stream: self._submit(stream, "open()", partial(self._open, opened, stream, node.spout), 0)
+            for stream, node in self._nodes.items()
+        }
+        failures = []
+        for each in opening.values():
+            try:
+                calls.wait(each)
+            except BaseException as error:
+                failures.append(error)
+        with self._lock:
+            self._given_up = bool(failures)
+            self._executors = {stream: opened[stream] for stream in self._nodes if stream in opened}
+        if failures:
+            self.close()
+            raise failures[0]
+
+    def _open(self, opened: dict[str, SpoutExecutor], stream: str, spout: Spout) -> None:
+        """Open a spout in its lane. One that takes so long that the start was given up is closed there as well: it
+        would hold its source for ever, and nobody else knows of it."""
+        executor = spout.open()
+        with self._lock:
+            late = self._given_up
+            if not late:
+                opened[stream] = executor
+        if late:
+            self._try(stream, executor.close)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether a batch can be planned before the one before it is frozen."""
+        return all(executor.plans_ahead for executor in self._executors.values())
+
+    @property
+    def replans(self) -> bool:
+        """Whether a failed batch may be planned anew."""
+        return any(self._opaque(stream) for stream in self._nodes)
+
+    def plan(
+        self, attempt: TransactionAttempt, previous: Positions, kept: BatchPlan | None, time: float
+    ) -> BatchPlan | None:
+        """Name the batch; None where no spout has anything. Spouts that replay exactly keep their part of `kept`."""
+        plan: BatchPlan = {}
+        asked: dict[str, Future[Metadata]] = {}
+        for stream, executor in self._executors.items():
+            if kept is not None and stream in kept and not self._opaque(stream):
+                plan[stream] = kept[stream]
+            else:
+                tries = attempt.attempt
+                asked[stream] = self._call(stream, executor.plan, attempt, previous.get(stream), time, tries=tries)
+        plan |= {stream: self._json(stream, planned.result()) for stream, planned in asked.items()}
+        return None if all(metadata is None for metadata in plan.values()) else plan
+
+    def emit(self, attempt: TransactionAttempt, plan: BatchPlan) -> dict[Node, Emission | None]:
+        """The tuples that the plan names, by spout node; None for a spout that has nothing in this batch."""
+        asked = {
+            stream: self._call(stream, executor.emit, attempt, plan[stream], tries=attempt.attempt)
+            for stream, executor in self._executors.items()
+            if plan.get(stream) is not None
+        }
+        return {node: asked[stream].result() if stream in asked else None for stream, node in self._nodes.items()}
+
+    def after(self, previous: Positions, plan: BatchPlan, emissions: dict[Node, Emission | None]) -> Positions:
+        """Return where the spouts stand after an emitted batch."""
+        given = {stream: emissions[node] for stream, node in self._nodes.items()}
+        emitted = {stream: self._json(stream, emission.after) for stream, emission in given.items() if emission}
+        return positions_after(previous, plan, emitted)
+
+    def success(self, txid: int, plan: BatchPlan) -> None:
+        """Everything up to `txid` is committed. A spout that raises here, or does not come back in its time, is
+        reported, and told of a later batch."""
+        told = [
+            self._tell(stream, executor.success, txid, plan[stream])
+            for stream, executor in self._executors.items()
+            if plan.get(stream) is not None
+        ]
+        for each in told:
+            each.exception()
+
+    def fail(self, attempt: TransactionAttempt) -> None:
+        """The attempt came to nothing. Waits for no spout; each hears it before it emits the next attempt."""
+        for stream, executor in self._executors.items():
+            self._tell(stream, executor.fail, attempt)
+
+    def close(self, timeout: float = PATIENCE) -> None:
+        """Close every spout, each behind what it still does. Waits for that `timeout` seconds at most."""
+        until = monotonic() + timeout
+        for closed in [self._tell(stream, executor.close) for stream, executor in self._executors.items()]:
+            with suppress(TimeoutError):
+                closed.exception(max(0.0, until - monotonic()))
+
+    def _tell(self, stream: str, method: Callable[..., None], *args: Any) -> "Future[None]":
+        """Call a method on whose failure nothing depends."""
+        return self._submit(stream, _shown(method, args), partial(self._try, stream, method, *args), 0)
+
+    def _try(self, stream: str, method: Callable[..., None], *args: Any) -> None:
+        """Call a method, and log a warning where it raises."""
+        try:
+            method(*args)
+        except Exception:
+            logger.warning("spout %r failed in %s", stream, _shown(method, args), exc_info=True)
+
+    def _call(self, stream: str, method: Callable[..., T], *args: Any, tries: int = 0) -> "Future[T]":
+        return self._submit(stream, _shown(method, args), partial(method, *args), tries)
+
+    def _submit(self, stream: str, what: str, work: Callable[[], T], tries: int) -> "Future[T]":
+        subject = Subject(f"spout {stream!r}, {what}", self._sites[stream])
+        return self.calls.submit(f"spout {stream}", subject, work, tries)
+
+    def _opaque(self, stream: str) -> bool:
+        return self._nodes[stream].spout.kind is SpoutKind.OPAQUE
+
+    def _json(self, stream: str, metadata: Metadata) -> Metadata:
+        """Metadata as the log will give it back."""
+        if metadata is None:
+            return None
+        try:
+            found: Metadata = json.loads(_JSON.encode(metadata))
+        except (TypeError, ValueError) as error:
+            raise SpoutContractError(
+                f"spout {stream!r} gave metadata that is not JSON ({error}): {metadata!r:.200}"
+            ) from error
+        return found
+
+
+def _shown(method: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """A call as messages name it: ``emit(7:0)``."""
+    return f"{method.__name__}({args[0] if args else ''})"
+
+
+def _sites(spout: Spout) -> tuple[CallSite, ...]:
+    """The user's class, or the functions that were given to a spout of this library."""
+    own = getattr(spout, "spout", spout)
+    if not type(own).__module__.startswith("trident"):
+        return (site_of(own),)
+    given = getattr(own, "partitions", None)
+    functions = given.values() if isinstance(given, Mapping) else (given, getattr(own, "rows", None))
+    return tuple(site_of(function) for function in functions if callable(function))

@@ -1,0 +1,321 @@
+"""Starting a topology: options checked, log and states taken, threads set to work."""
+
+import contextlib
+import functools
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace as replace_field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+from trident.base.clock import Clock, SystemClock
+from trident.base.errors import FencedError, GuaranteeError, LogError, TopologyError
+from trident.base.names import check_name
+from trident.base.step import user_level
+from trident.compiler.engine import Engine
+from trident.compiler.failed_tuples import demand_read
+from trident.compiler.program import Group, Program
+from trident.compiler.stages import cut
+from trident.compiler.states.queries import Reads, compile_query
+from trident.drpc.local import LocalDRPC
+from trident.log.protocol import TransactionLog
+from trident.log.sqlite_log import SqliteLog
+from trident.outputs.outlets import HandOver, Outlets, no_sinks
+from trident.outputs.parquet_outlet import RunIdentity
+from trident.plan.guarantee import demand_exactly_once
+from trident.plan.nodes import StateQuery, WriteParquet
+from trident.plan.topology_plan import TopologyPlan
+from trident.reads.static_states import Readable, close_statics, open_statics
+from trident.recovery.acquisition import Begun, begin, close_all
+from trident.recovery.folder_owner import demand_log_there, demand_own_folder
+from trident.recovery.settings import Settings
+from trident.recovery.takeover import explaining
+from trident.run import events as on
+from trident.run import registry
+from trident.run.batch_trace import Trace
+from trident.run.committer import Committer
+from trident.run.fence_watch import Watch
+from trident.run.group_run import GroupRun
+from trident.run.options import at_least, demand_known, folder, seconds
+from trident.run.read_source import RunCommits
+from trident.run.running import RunningTopology
+from trident.run.session import session_for
+from trident.run.slots import Slots
+from trident.run.sources import Sources
+from trident.run.user_code import AnswerQuery, UserCode
+from trident.user_calls.threads import MakeThreads, Threads
+from trident.user_calls.watched_calls import WatchedCalls
+from trident.user_calls.watched_store import WatchedStore, unwatched
+from trident_state.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from trident.log import RedisLog
+
+LOG_FILE = "log.sqlite"
+FORMER_SCRATCH = "scratch"
+"""Version 0.1.0 left it."""
+
+
+def start(topology: TopologyPlan, spark: "SparkSession | None" = None, **options: Any) -> RunningTopology:
+    """Start a topology on Spark. The options are those of ``TridentTopology.start``."""
+
+    def engine(settings: Settings) -> Engine:
+        from trident.compiler.spark.engine import SparkEngine
+
+        return SparkEngine(session_for(spark), settings.files)
+
+    demand_known(start_on, options)
+    return start_on(engine, topology, **options)
+
+
+def start_on(
+    engine_of: Callable[[Settings], Engine],
+    topology: TopologyPlan,
+    *,
+    name: str = "topology",
+    checkpointLocation: str | Path | None = None,
+    log: "RedisLog | None" = None,
+    availableNow: bool = False,
+    processingTime: str | float | None = None,
+    requireExactlyOnce: bool = False,
+    maxAttempts: int = 5,
+    maxSpoutPending: int = 2,
+    messageTimeoutSecs: float = 300.0,
+    commitRetrySecs: float | None = 300.0,
+    rewindBytes: int = 2 << 30,
+    replace: bool = False,
+    clock: Clock | None = None,
+) -> RunningTopology:
+    """Start a topology on the engine that `engine_of` makes."""
+    check_name("topology", name)
+    program = cut(topology)
+    if not program.groups:
+        raise TopologyError("the topology has no stream from a spout: there is nothing to run; begin with newStream")
+    if requireExactlyOnce:
+        demand_exactly_once(topology)
+        if checkpointLocation is None and log is None:
+            raise GuaranteeError(
+                "requireExactlyOnce=True without a checkpointLocation: what is promised ends with the process; name one"
+            )
+    _demand_lasting(program, checkpointLocation, log)
+    demand_read(topology.nodes, maxAttempts)
+    lasting = checkpointLocation is not None
+    base = Path(tempfile.mkdtemp(prefix="trident-")) if checkpointLocation is None else folder(checkpointLocation)
+    settings = Settings(
+        name=name,
+        folder=base / name,
+        lasting=lasting,
+        availableNow=availableNow,
+        processingTime=seconds(processingTime),
+        maxSpoutPending=at_least(1, "maxSpoutPending", maxSpoutPending),
+        maxAttempts=at_least(1, "maxAttempts", maxAttempts),
+        messageTimeoutSecs=messageTimeoutSecs,
+        commitRetrySecs=commitRetrySecs,
+        rewindBytes=rewindBytes,
+        clock=clock or SystemClock(),
+        log=log,
+    )
+    registry.reserve(name, replace)
+    try:
+        return _start(topology, program, settings, engine_of)
+    except BaseException:
+        registry.release(name, None)
+        if not lasting:
+            shutil.rmtree(base, ignore_errors=True)
+        raise
+
+
+def _start(
+    topology: TopologyPlan, program: Program, settings: Settings, engine_of: Callable[[Settings], Engine]
+) -> RunningTopology:
+    """Everything that must be closed again if a later step fails is put on `undo`."""
+    with contextlib.ExitStack() as undo:
+        log = _open_log(settings)
+        undo.callback(log.close)
+        demand_own_folder(settings, log.uuid)
+        settings = replace_field(settings, uuid=log.uuid)
+        begun = begin(program, log, settings)
+        program = begun.program
+        for left in (settings.scratch, settings.folder / FORMER_SCRATCH):
+            shutil.rmtree(left, ignore_errors=True)
+        undo.callback(_give_back, log, begun.lease)
+        undo.callback(close_all, begun.stores)
+        _tell_warnings(begun, settings)
+        statics = open_statics(program)
+        undo.callback(close_statics, statics)
+        engine = engine_of(settings)
+        undo.callback(engine.close)
+        pool = Threads("trident-states", max(2, len(begun.stores)))
+        undo.callback(pool.close, 0)
+        running = RunningTopology(topology, program, settings.name, log.uuid)
+        trace = Trace(
+            {"name": settings.name, "id": log.uuid, "runId": running.runId}, settings.clock, running.progress.tell
+        )
+        runs: dict[str, GroupRun] = {}
+        outlets: list[Outlets] = []
+
+        for group in program.groups:
+            calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs)
+            undo.callback(calls.close, 0)
+            sources = Sources(group.spouts, calls)
+            undo.callback(sources.close)
+            outlets.append(_outlets(group, settings, log, begun, engine, trace))
+            undo.callback(outlets[-1].close)
+            runs[group.name] = _group_run(
+                group, settings, log, begun, engine, pool, sources, trace, running, statics=statics, outlets=outlets[-1]
+            )
+        watch = Watch(runs, begun.stores, log, begun.lease)
+
+        def closing(written: bool) -> None:
+            with contextlib.ExitStack() as last:  # each of them, whichever fails
+                if not settings.lasting:
+                    last.callback(shutil.rmtree, settings.folder.parent, ignore_errors=True)
+                last.callback(log.close)
+                last.callback(_give_back, log, begun.lease)
+                last.callback(engine.close)
+                last.callback(close_statics, statics)
+                for each in outlets:
+                    last.callback(each.close)
+                if written:
+                    close_all(begun.stores)
+                else:  # they stay as a killed driver leaves them
+                    for store in begun.stores.values():
+                        getattr(store, "leave", _nothing)()
+
+        def drpc(commits: RunCommits) -> LocalDRPC:
+            compile = getattr(engine, "compile_request", None)
+            return LocalDRPC(program.requests, commits, compile, settings.messageTimeoutSecs)
+
+        running._compose(runs, unwatched(begun.stores), watch, trace, drpc, pool, closing, statics)
+        undo.pop_all()
+    registry.enter(settings.name, running)
+    watch.start()
+    for run in runs.values():
+        run.start()
+        if settings.availableNow:
+            run.post(on.DrainAsked())
+    return running
+
+
+def _nothing() -> None: ...
+
+
+def _group_run(
+    group: Group,
+    settings: Settings,
+    log: TransactionLog,
+    begun: Begun,
+    engine: Engine,
+    pool: Threads,
+    sources: Sources,
+    trace: Trace,
+    running: RunningTopology,
+    threads: MakeThreads = Threads,
+    statics: Mapping[str, Readable] | None = None,
+    outlets: HandOver = no_sinks,
+) -> GroupRun:
+    slots = Slots(lambda: engine.slot(group), settings.scratch)
+    stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
+    code = UserCode(sources.calls, slots, _answers(stores, statics or {}), outlets, pool)
+    for store in stores.values():
+        if isinstance(store, WatchedStore):
+            store.join(sources.calls, lambda: code.tries)
+    waiting, files = begun.waiting[group.name], settings.files
+    committer = Committer(group, log, begun.lease, stores, begun.births, settings.folder, code, waiting, files)
+    history = begun.histories[group.name]
+    with explaining(log, begun.lease):  # what a later driver has let go is not lost
+        committer.sweep()
+        for state in stores:
+            committer.heal(state, max(history.committed, begun.births[state].txid))
+    ended = running._group_ended
+    return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, ended, threads)
+
+
+def _outlets(
+    group: Group, settings: Settings, log: TransactionLog, begun: Begun, engine: Engine, trace: Trace
+) -> Outlets:
+    """The group's outputs, opened."""
+    history = begun.histories[group.name]
+    found = history.last_frozen
+    run = RunIdentity(settings.name, log.uuid, begun.lease.epoch, found)
+    return Outlets(group, engine, settings.folder, settings.scratch, run, trace)
+
+
+def _answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> AnswerQuery:
+    """Answers a query inside a commit turn: each is compiled once, and reads as of the txid it is given."""
+    compiled = functools.cache(compile_query)
+    everything: Mapping[str, Readable] = {**stores, **statics}
+
+    def answer(step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
+        reads = Reads(
+            lambda node, keys: everything[node.state.name].read(keys, as_of).values,
+            lambda node: everything[node.state.name].scan(as_of),
+        )
+        return compiled(step)(table, reads)
+
+    return answer
+
+
+def _open_log(settings: Settings) -> TransactionLog:
+    if settings.log is not None:
+        return settings.log.open(settings.name)
+    demand_log_there(settings, LOG_FILE)
+    return SqliteLog(settings.folder / LOG_FILE, settings.name)
+
+
+def _give_back(log: TransactionLog, lease: Lease) -> None:
+    """Say in the log that nobody has it any more. Where that cannot be written, it looks like a killed driver's."""
+    with contextlib.suppress(FencedError, LogError):
+        log.give_back(lease)
+
+
+def _tell_warnings(begun: Begun, settings: Settings) -> None:
+    """What may surprise later, once a start, to whoever starts it."""
+    told = [*begun.warnings, *(text for store in begun.stores.values() for text in getattr(store, "warnings", ()))]
+    if begun.stores and not settings.lasting and settings.log is None:
+        told.append(
+            f"topology {settings.name!r} has no checkpointLocation: its states and its position end with this run"
+        )
+    for state, birth in begun.births.items():
+        history = begun.histories[birth.group]
+        if 0 < birth.txid == history.last_frozen:
+            told.append(
+                f"state {state!r} is new, and its stream stands at txid {birth.txid}: the batches up to there are not "
+                f"in it. To have them in it too, {settings.way_out}"
+            )
+    for text in dict.fromkeys(told):
+        warnings.warn(text, RuntimeWarning, stacklevel=user_level())
+
+
+def _demand_lasting(program: Program, location: str | Path | None, log: "RedisLog | None") -> None:
+    """A state on a server outlives the process, so must the log that says what it holds; and the reverse."""
+    if log is not None and not hasattr(log, "open"):
+        raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")
+    if location is not None:
+        return
+    for group in program.groups:
+        for output in group.sinks:
+            if isinstance(output.step, WriteParquet) and log is None:
+                raise TopologyError(
+                    f"output {output.step.name!r} ({output.step.path}) outlives this process, and without a log nobody "
+                    f"could say which batches it has: give start(..., checkpointLocation=...) or log=RedisLog(...)"
+                )
+        for step in group.states:
+            name, factory = step.state.name, step.state.factory
+            if factory.survives == "server" and log is None:
+                raise TopologyError(
+                    f"state {name!r} ({factory!r}) outlives this process, and without a log "
+                    f"nobody could say what it holds: give start(..., checkpointLocation=...) or log=RedisLog(...)"
+                )
+            if factory.survives != "server" and log is not None:
+                raise TopologyError(
+                    f"state {name!r} ({factory!r}) lives in this process, and the log in Redis outlives it: "
+                    f"give start(..., checkpointLocation=...) too, for its snapshots"
+                )

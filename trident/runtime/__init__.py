@@ -1,1 +1,0 @@
-"""The life of a batch: the coordinator, its log, the threads that drive it, and the handle that users hold."""

@@ -1,0 +1,145 @@
+"""Dead letters that come back into the stream: a spout whose batches name them, each with its tuple.
+
+What a batch puts back stands in its plan, which the log has before a tuple is read: an attempt or a driver that fails
+changes nothing of it, and needs no state to read it from. The same batch takes the letters out of their state.
+"""
+
+import json
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import StateCorruptError, StateError, TopologyError
+from trident.base.types import arrow_schema, ddl
+from trident.operations.error_policy import LETTER
+from trident_spouts.emission import ArrowEmission
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_state.records.documents import Documents
+
+_MARK = "letter."
+"""Before the names of a letter's own fields, beside the tuple's."""
+
+Letter = tuple[str, str]
+"""A dead letter's id, and its tuple as JSON."""
+
+Look = Callable[[], tuple[int, list[Letter]]]
+"""Looks for the letters that are to come back, and tells which txid is in what it saw, at least."""
+
+
+class ReplaySpout:
+    """Puts dead letters back as tuples of these fields. Made by `Stream.replayable`."""
+
+    def __init__(self, fields: StructType) -> None:
+        self.fields = fields
+        marked = [StructField(f"{_MARK}{field.name}", field.dataType, True) for field in LETTER.fields]
+        self.schema = StructType([*marked, *fields.fields])
+        self._run = ""
+        self._first: int | None = None
+        """The first txid that this run planned. What an earlier run put back is in a batch before it, in the txids of
+        the group that the stream has now; the position names it in those that the stream had then."""
+        self._lock = threading.Lock()
+        self._asked: list[tuple[int, Look]] = []
+        self._numbers = 0
+
+    @property
+    def kind(self) -> SpoutKind:
+        """The same txid gives the same tuples."""
+        return SpoutKind.TRANSACTIONAL
+
+    @property
+    def letter_names(self) -> tuple[str, ...]:
+        """The fields of the letters."""
+        return tuple(self.schema.names[: len(LETTER.fields)])
+
+    def open(self) -> SpoutExecutor:
+        """Begin to work for one run; what an earlier one was asked for and did not plan is forgotten."""
+        with self._lock:
+            self._run, self._first, self._asked = uuid.uuid4().hex, None, []
+        return _Replaying(self)
+
+    def ask(self, look: Look) -> int:
+        """Put back what is found when the next batch is planned; tells how many these are now. Raises TopologyError
+        where a letter's tuple does not have the fields."""
+        _, letters = look()
+        for letter in letters:
+            self.table([letter])
+        if letters:
+            with self._lock:
+                self._numbers += 1
+                self._asked.append((self._numbers, look))
+        return len(letters)
+
+    def table(self, letters: Sequence[Letter]) -> pa.Table:
+        """What is emitted for these letters."""
+        fields = arrow_schema(self.fields)
+        kind = pa.struct([field.with_nullable(True) for field in fields])
+        for id, text in letters:
+            missing = [name for name in fields.names if name not in json.loads(text)]
+            if missing:
+                raise TopologyError(
+                    f"dead letter {id} cannot come back here: its tuple has no field {missing[0]!r}, and the stream "
+                    f"has ({ddl(self.fields)}); write replayable() where the stream still has the fields of the step"
+                )
+        try:
+            texts = pa.array([text.encode() for _, text in letters], pa.binary())
+            values = Documents(kind, bare=True).unpack(texts).values
+        except StateCorruptError:
+            raise TopologyError(
+                f"dead letter {letters[0][0]} cannot come back here: its tuple is no longer one of ({ddl(self.fields)})"
+            ) from None
+        columns = values.flatten() if letters else [pa.array([], field.type) for field in fields]
+        letter = [pa.nulls(len(letters), field.type) for field in arrow_schema(LETTER)]
+        letter[LETTER.names.index("id")] = pa.array([id for id, _ in letters], pa.string())
+        schema = pa.schema([field.with_nullable(True) for field in arrow_schema(self.schema)])
+        return pa.Table.from_arrays([*letter, *columns], schema=schema)
+
+    def plan(self, txid: int, previous: Metadata) -> Metadata:
+        """The letters that were asked for next, behind those that `previous` names."""
+        known: dict[str, Any] = previous if isinstance(previous, dict) else {}
+        ours = known.get("run") == self._run
+        done = known.get("number", 0) if ours else 0
+        with self._lock:
+            self._first = txid if self._first is None else self._first
+            last = known["txid"] if ours else self._first - 1
+            waiting = [each for each in self._asked if each[0] > done]
+        for number, look in waiting:
+            try:
+                as_of, letters = look()
+            except StateError:  # it is away, or being healed: the next batch asks again
+                return None
+            if known and as_of < last:  # what the last replay takes out is still in there
+                return None
+            if letters:
+                return {"run": self._run, "number": number, "txid": txid, "letters": [list(each) for each in letters]}
+        return None
+
+    def succeeded(self, metadata: Metadata) -> None:
+        """A batch that put letters back is committed."""
+        if isinstance(metadata, dict) and metadata.get("run") == self._run:
+            with self._lock:
+                self._asked = [each for each in self._asked if each[0] > int(metadata["number"])]
+
+    def __repr__(self) -> str:
+        return f"ReplaySpout({ddl(self.fields)!r})"
+
+
+class _Replaying(SpoutExecutor):
+    plans_ahead = True
+
+    def __init__(self, spout: ReplaySpout) -> None:
+        self._spout = spout
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+        return self._spout.plan(attempt.txid, previous)
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        assert isinstance(metadata, dict)
+        return ArrowEmission(self._spout.table([(id, text) for id, text in metadata["letters"]]))
+
+    def success(self, txid: int, metadata: Metadata) -> None:
+        self._spout.succeeded(metadata)

@@ -1,0 +1,114 @@
+"""What became of tuples on which a function failed: the streams of dead letters."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from trident.base.errors import TopologyError
+from trident.base.step import Step, caller
+from trident.base.types import select
+from trident.operations.error_policy import LETTER, DeadLetter
+from trident.plan import joins, nodes, rules
+from trident.plan.register import Register
+from trident.spouts.dead_letters import ReplaySpout
+from trident.stream.base import StreamBase
+from trident.stream.joins import merged
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+_HOW = "give a step before it onError='deadLetter'"
+
+
+class LetterVerbs(StreamBase):
+    """Verbs about tuples that left the stream."""
+
+    __slots__ = ()
+
+    def deadLetters(self) -> "Stream":
+        """The dead letters of all steps that lead here: the tuples on which a function failed that has
+        ``onError="deadLetter"``.
+
+        A stream like any other, of the fields ``id, stream, step, function, error, message, tuple, txid, attempt``. A
+        batch's dead letters are frozen with it, so what is made of them is as exact as everything else.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> lines = TridentTopology().newStream("lines", FixedBatchSpout("line string", [["1", "x"]]))
+        >>> numbers = lines.each("line", int, "n long", onError="deadLetter")
+        >>> numbers.deadLetters().project("step", "tuple")
+        Stream(lines/3:project: step string, tuple string)
+        """
+        step = self._step("deadLetters")
+        failing = with_letters(nodes.walk(self._node))
+        if not failing:
+            raise step.error(TopologyError, f"no step that leads here makes dead letters; {_HOW}")
+        return letters_of(self._register, failing)
+
+    def replayable(self) -> "Stream":
+        """This stream, and the dead letters of later steps that `RunningTopology.replayDeadLetters` puts back here.
+
+        Write it where the stream still has all the fields that are to come back, before the steps that make dead
+        letters, and `TridentTopology.deadLetterState` behind them: letters come from there, and leave it in the very
+        batch that has them as tuples again, so each comes back once, whatever fails.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> TridentTopology().newStream("lines", FixedBatchSpout("line string", [["1", "x"]])).replayable()
+        Stream(lines/1:replayable: line string)
+        """
+        step = self._step("replayable")
+        if rules.is_request(self._node):
+            raise step.error(TopologyError, "a DRPC request that fails is told its error, and nothing comes back")
+        if self._label in self._register.replays:
+            site = self._register.replays[self._label].site
+            raise step.error(TopologyError, f"dead letters come back into {self._label!r} at {site.place} already")
+        joins.one_batch([self._node], step)
+        name, spout = f"{self._label}.again", ReplaySpout(self.schema)
+        label = f"{name}/0:replays"
+        source = nodes.SpoutSource(name, spout, anew=True, step=label, site=step.called, schema=spout.schema)
+        self._register.add(name, source)
+        tuples = nodes.Project(
+            source, tuple(self.fields), step=f"{name}/1:project", site=step.called, schema=self.schema
+        )
+        self._register.add(name, tuples)
+        self._register.replays[self._label] = source
+        both = (self._node, tuples)
+        return self._then(nodes.Merge(both, step=step.label, site=step.called, schema=self.schema))
+
+
+def taken_out(register: Register) -> "list[Stream]":
+    """The letters that batches put back into streams, by their ids alone: one stream for each place."""
+    from trident.stream.stream import Stream
+
+    found = []
+    for source in register.replays.values():
+        spout = source.spout
+        assert isinstance(spout, ReplaySpout)
+        names, label = spout.letter_names, source.stream
+        schema = select(source.schema, names)
+        step = f"{register.label(label, 'letters')}"
+        node = nodes.Project(source, names, step=step, site=source.site, schema=schema)
+        register.add(label, node)
+        found.append(Stream(register, node, label))
+    return found
+
+
+def with_letters(among: Iterable[nodes.Node]) -> list[nodes.Node]:
+    """Those of these steps that make dead letters."""
+    return [node for node in among if isinstance(getattr(node, "onError", None), DeadLetter)]
+
+
+def letters_of(register: Register, failing: Iterable[nodes.Node]) -> "Stream":
+    """The dead letters of these steps, as one stream."""
+    from trident.stream.stream import Stream
+
+    streams = []
+    for node in failing:
+        label = node.step.rpartition("/")[0]
+        if node not in register.letters:
+            step = Step(register.label(label, "deadLetters"), caller("deadLetters"))
+            made = nodes.LettersOf(node, step=step.label, site=step.called, schema=LETTER)
+            register.add(label, made)
+            register.letters[node] = made
+        streams.append(Stream(register, register.letters[node], label))
+    return streams[0] if len(streams) == 1 else merged(register, streams, None, None)

@@ -1,0 +1,136 @@
+"""Several streams to one, within one batch: merge and join."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trident.base.callsite import CallSite
+from trident.base.errors import TopologyError
+from trident.base.names import FieldsLike, brief
+from trident.base.step import Step, caller
+from trident.operations.join_kinds import (
+    JoinOutFieldsMode,
+    JoinType,
+    JoinTypes,
+    join_type_like,
+    read_join_mode,
+    read_join_types,
+)
+from trident.operations.output_fields import OutputsLike
+from trident.plan import joins, nodes
+from trident.plan.register import Register
+from trident.stream.base import StreamBase
+
+if TYPE_CHECKING:
+    from trident.stream.stream import Stream
+
+
+class CombineVerbs(StreamBase):
+    """Verbs that bring streams together; they stand on the topology too."""
+
+    __slots__ = ()
+
+    def merge(
+        self, *others: "Stream", outputFields: OutputsLike | None = None, sourceField: str | None = None
+    ) -> "Stream":
+        """The tuples of this stream and the others, WITHIN ONE BATCH: ``topology.merge(this, *others)``."""
+        return merged(self._register, [self, *others], outputFields, sourceField)
+
+    def join(
+        self,
+        other: "Stream",
+        keys: FieldsLike,
+        outputFields: OutputsLike | None = None,
+        *,
+        otherKeys: FieldsLike | None = None,
+        joinType: JoinTypes = JoinType.INNER,
+        mode: str = JoinOutFieldsMode.COMPACT,
+    ) -> "Stream":
+        """Pairs of tuples with equal keys, WITHIN ONE BATCH: ``topology.join([this, other], [keys, otherKeys])``.
+
+        `joinType`: "inner", "left" (a tuple of this stream stays without a partner), "right" or "full".
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> topology = TridentTopology()
+        >>> clicks = topology.newStream("clicks", FixedBatchSpout("user long, url string", [[(1, "/a")]]))
+        >>> users = topology.newStream("users", FixedBatchSpout("id long, name string", [[(1, "Ann")]]))
+        >>> clicks.join(users, "user", otherKeys="id")
+        Stream(clicks-users/0:join(user): user bigint, url string, name string)
+        >>> clicks.join(users, "user", otherKeys="id", joinType="left", mode="preserve").fields
+        ('user', 'url', 'id', 'name')
+        """
+        both = [keys, keys if otherKeys is None else otherKeys]
+        return joined(self._register, [self, other], both, outputFields, joinType, mode)
+
+
+def merged(
+    register: Register, streams: Sequence[StreamBase], outputFields: OutputsLike | None, sourceField: str | None
+) -> "Stream":
+    """A merge of streams of one topology."""
+    label, step = begin(register, "merge", streams)
+    joins.one_batch([stream._node for stream in streams], step)
+    schema = joins.merged([stream.schema for stream in streams], outputFields, sourceField, step)
+    sources = tuple(stream._node for stream in streams)
+    labels = () if sourceField is None else tuple(stream._label for stream in streams)
+    return made(register, label, nodes.Merge(sources, labels, step=step.label, site=step.called, schema=schema))
+
+
+def joined(
+    register: Register,
+    streams: Sequence[StreamBase],
+    keys: object,
+    outputFields: OutputsLike | None,
+    joinType: JoinTypes,
+    mode: str,
+) -> "Stream":
+    """A join of streams of one topology."""
+    in_a_list(streams, "join")
+    label, step = begin(register, "join", streams)
+    joins.one_batch([stream._node for stream in streams], step)
+    schemas = [stream.schema for stream in streams]
+    found = joins.join_keys(schemas, keys, step)
+    step = Step(f"{step.label}({', '.join(found[0])})", step.called)
+    if isinstance(outputFields, str) and join_type_like(outputFields):
+        raise step.error(
+            TopologyError,
+            f"{outputFields!r} stands where the output fields do; write joinType={join_type_like(outputFields)!r}, or "
+            f"[{outputFields!r}] if it is a field's name",
+        )
+    outer, preserve = read_join_types(joinType, len(streams), step), read_join_mode(mode, step)
+    schema = joins.joined(schemas, found, outer, preserve, outputFields, step)
+    sources = tuple(stream._node for stream in streams)
+    node = nodes.Join(sources, found, outer, preserve, step=step.label, site=step.called, schema=schema)
+    return made(register, label, node)
+
+
+_STREAM_OF = {"GroupedStream": "; its toStream() is one", "TridentState": "; its newValuesStream() is one"}
+
+
+def in_a_list(streams: object, verb: str) -> None:
+    """Refuse a stream where a list of them belongs."""
+    if not isinstance(streams, Sequence) or isinstance(streams, str):
+        what = f"its streams go into one list, [{brief(streams)}, ...], and what else it takes comes behind"
+        raise Step(verb, caller(verb)).error(TopologyError, what)
+
+
+def begin(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
+    """The name of the new stream, made of its sources' names, and the step."""
+    called: CallSite = caller(verb)
+    for stream in streams:
+        if not isinstance(stream, StreamBase):
+            hint = _STREAM_OF.get(type(stream).__name__, "")
+            raise Step(verb, called).error(TopologyError, f"{stream!r} is no stream{hint}")
+        if stream._register is not register:
+            raise Step(verb, called).error(TopologyError, f"{stream!r} {register.stranger(stream._register)}")
+    if len(streams) < 2:
+        raise Step(verb, called).error(TopologyError, f"a {verb} needs two streams at least, not {len(streams)}")
+    label = "-".join(dict.fromkeys(stream._label for stream in streams if isinstance(stream, StreamBase)))
+    return label, Step(register.label(label, verb), called)
+
+
+def made(register: Register, label: str, node: nodes.Node) -> "Stream":
+    """The new stream."""
+    from trident.stream.stream import Stream
+
+    register.add(label, node)
+    return Stream(register, node, label)

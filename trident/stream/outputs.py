@@ -1,0 +1,260 @@
+"""What leaves the topology: foreachBatch, foreachArrow, writeParquet."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from trident.base.callsite import site_of
+from trident.base.errors import DuplicateFieldError, DuplicateNameError, TopologyError, TypeDeclarationError
+from trident.base.names import FieldsLike, brief, check_name
+from trident.base.paths import local_path
+from trident.base.step import Step
+from trident.base.types import arrow_schema, type_ddl
+from trident.operations.callables import bind, is_coroutine, is_generator
+from trident.plan import nodes, rules
+from trident.plan.parquet_types import names_folders, unstorable
+from trident.plan.register import Register
+from trident.spouts.branch import BranchSpout
+from trident.stream.base import StreamBase
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from trident.stream.stream import Stream
+
+
+class OutputVerbs(StreamBase):
+    """Verbs that hand every batch to something outside."""
+
+    __slots__ = ()
+
+    def foreachBatch(self, function: "Callable[[DataFrame, int, int], object]", name: str | None = None) -> "Stream":
+        """Call ``function(df, txid, attempt)`` with every batch, as a DataFrame, and give this stream again.
+
+        It is called on the driver, in txid order, after every state of the batch group holds the batch, and before the
+        spout hears that the batch is done. At least once for every txid, and for one txid always with the same rows,
+        because they are frozen first: a function that replaces what it wrote for this txid makes it exactly once.
+        `attempt` is 0 where this txid was certainly never handed over before; any other number means that it may have
+        been. An empty batch is a batch. Meaning: ``pyspark.sql.streaming.DataStreamWriter.foreachBatch``.
+
+        Parameters
+        ----------
+        function : callable
+            The DataFrame belongs to a session of the run's own, as in Structured Streaming, and is good until the
+            function returns. What it raises fails the commit: an OSError (a connection, a timeout, a full disk) is
+            tried again for `commitRetrySecs`, anything else `maxAttempts` times; then the group stops with the cause,
+            and the batch stays frozen for the next start.
+        name : str, optional
+            The output's identity over restarts; ``<stream>.foreachBatch`` if omitted.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog"]]))
+        >>> words.foreachBatch(lambda df, txid, attempt: df.write.mode("overwrite").parquet(f"words/{txid}"))
+        Stream(words/0:newStream(FixedBatchSpout): word string)
+        """
+        return self._foreach("foreachBatch", function, name, frame=True)
+
+    def foreachArrow(self, function: "Callable[[pa.Table, int, int], object]", name: str | None = None) -> "Stream":
+        """Call ``function(table, txid, attempt)`` with every batch, as one Arrow table on the driver.
+
+        Otherwise as `foreachBatch`. It costs no Spark job and runs without Spark, too; all tuples of a batch come to
+        the driver.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> from trident.testing.local import start_local
+        >>> topology = TridentTopology()
+        >>> words = topology.newStream("words", FixedBatchSpout("word string", [["dog"], ["cat", "cow"]]))
+        >>> _ = words.foreachArrow(lambda table, txid, attempt: print(txid, table["word"].to_pylist()))
+        >>> with start_local(topology) as running:
+        ...     running.processAllAvailable()
+        1 ['dog']
+        2 ['cat', 'cow']
+        """
+        return self._foreach("foreachArrow", function, name, frame=False)
+
+    def writeParquet(
+        self, path: "str | Path", *, partitionBy: FieldsLike | None = None, name: str | None = None
+    ) -> "Stream":
+        """Write every batch as Parquet files, exactly once, and give this stream again.
+
+        Each batch becomes a folder ``txid=7`` below `path`, which appears all at once, after every state of the batch
+        group holds the batch: whatever fails, and however often it is repeated, a reader sees all of a batch or
+        nothing of it, and never twice. Any reader of Parquet does; `trident.readParquet` and `trident.publishedFiles`
+        also make sure that nothing was changed since. Small batches are written by the driver, large ones by the
+        workers where they reach the folder.
+
+        Parameters
+        ----------
+        path : path
+            A folder on a file system that renames folders atomically: a local disk, NFS. It must be empty or not there,
+            and is this output's alone from then on. It survives `TridentTopology.reset`; after one, give another path.
+        partitionBy : str or list of str, optional
+            Fields of type string, integer, boolean or date whose values name folders below the batch's, as Hive and
+            Spark do it. `readParquet` takes their values from the files.
+        name : str, optional
+            The output's identity over restarts; ``<stream>.writeParquet`` if omitted.
+
+        Raises
+        ------
+        TypeDeclarationError
+            Where Parquet cannot hold a field.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog"]]))
+        >>> words.writeParquet("/data/words", name="words")
+        Stream(words/0:newStream(FixedBatchSpout): word string)
+        """
+        step = self._step("writeParquet")
+        check_output(self, step)
+        partitions = () if partitionBy is None else rules.known_fields(self.schema, partitionBy, step)
+        self._check_parquet(partitions, step)
+        where = _folder(path, step)
+        self._check_apart(where, step)
+        name = output_name(self, "writeParquet", name, step)
+        node = nodes.WriteParquet(
+            self._node, name, where, partitions, step=step.label, site=step.called, schema=self.schema
+        )
+        self._register.add(self._label, node)
+        return cast("Stream", self)
+
+    def bestEffort(self, name: str | None = None) -> "Stream":
+        """Begin a branch that never holds a batch up: what fails in it is told, and the batch goes on without.
+
+        The branch is run beside the commits, batch by batch, in a thread of its own, after every state holds the batch.
+        It may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A batch that fails there is not tried again: a
+        progress event ``"failed"`` with the phase ``"bestEffort"`` tells why. Where the branch is more than two batches
+        behind, the oldest is left out, and told too. A batch may also come twice, after a crash. States, joins with
+        other streams and `writeParquet` belong to the stream before it.
+
+        Parameters
+        ----------
+        name : str, optional
+            The branch's identity over restarts; ``<stream>.bestEffort`` if omitted.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string", [["dog"]]))
+        >>> words.bestEffort().peek(print)
+        Stream(words.bestEffort/1:peek(print): word string)
+        """
+        from trident.stream.stream import Stream
+
+        step = self._step("bestEffort")
+        check_output(self, step)
+        name = output_name(self, "bestEffort", name, step)
+        branch = Register(step.called.place)
+        node = nodes.BestEffort(self._node, name, branch, step=step.label, site=step.called, schema=self.schema)
+        self._register.add(self._label, node)
+        spout = BranchSpout(self.schema)
+        start = nodes.SpoutSource(name, spout, step=f"{name}/0:branch", site=step.called, schema=self.schema)
+        branch.add(name, start)
+        return Stream(branch, start, name)
+
+    def _check_apart(self, where: str, step: Step) -> None:
+        """Refuse a folder that is another output's, lies in one or holds one: each is its output's alone."""
+        mine = os.path.realpath(where)
+        for other in self._register.sinks.values():
+            if not isinstance(other, nodes.WriteParquet):
+                continue
+            theirs = os.path.realpath(other.path)
+            if os.path.commonpath([mine, theirs]) not in (mine, theirs):
+                continue
+            how = f"{where} already" if mine == theirs else f"{other.path}, and of it and {where} one lies in the other"
+            raise step.error(
+                DuplicateNameError, f"{other.step} ({other.site.place}) writes to {how}; name another path"
+            )
+
+    def _check_parquet(self, partitions: tuple[str, ...], step: Step) -> None:
+        """Refuse fields that Parquet cannot hold, or that cannot name folders."""
+        schema = arrow_schema(self.schema)
+        wrong = unstorable(schema)
+        if wrong is not None:
+            kind = type_ddl(self.schema[wrong].dataType)
+            raise step.error(
+                TypeDeclarationError, f"field {wrong!r} is {kind}, which Parquet cannot hold; project it away"
+            )
+        taken = [name for name in schema.names if name.lower() == "txid"]
+        if taken:
+            raise step.error(
+                DuplicateFieldError,
+                f"field {taken[0]!r} is called like the folders of the batches, txid=1, txid=2: give it another name",
+            )
+        for name in partitions:
+            if not names_folders(schema.field(name).type):
+                kind = type_ddl(self.schema[name].dataType)
+                raise step.error(
+                    TypeDeclarationError,
+                    f"partitionBy field {name!r} is {kind}: string, integer, boolean and date can name folders",
+                )
+        if partitions and len(partitions) == len(schema):
+            raise step.error(TopologyError, "partitionBy names every field; leave one at least for the files")
+
+    def _foreach(self, verb: str, function: Any, name: str | None, frame: bool) -> "Stream":
+        step = self._step(verb)
+        if not callable(function):
+            raise step.error(TopologyError, f"{brief(function)} is no callable; write {verb}(function, name=...)")
+        site = site_of(function)
+        step = step.with_function(site)
+        what = "a DataFrame" if frame else "an Arrow table"
+        bind(
+            function,
+            3,
+            f"it is called as function(batch, txid, attempt), with {what} and two numbers",
+            step,
+            yields=True,
+        )
+        if is_coroutine(function) or is_generator(function):
+            raise step.error(TopologyError, "it is called, and what it returns means nothing: give a plain function")
+        check_output(self, step)
+        node = nodes.ForeachBatch(
+            self._node,
+            output_name(self, verb, name, step),
+            function,
+            site,
+            frame,
+            step=step.label,
+            site=step.called,
+            schema=self.schema,
+        )
+        self._register.add(self._label, node)
+        return cast("Stream", self)
+
+
+def _folder(path: object, step: Step) -> str:
+    if not isinstance(path, str | Path) or not str(path):
+        raise step.error(TopologyError, f"path={path!r}: name a folder; write writeParquet(path, partitionBy=, name=)")
+    why = (
+        "a batch is published by renaming a folder, which {scheme}: cannot do atomically. Name a folder on a file "
+        "system of the driver, or write there with foreachBatch and a table format that has transactions"
+    )
+    try:
+        return str(local_path("path", path, why))
+    except TopologyError as error:
+        raise step.error(TopologyError, str(error)) from None
+
+
+def check_output(stream: StreamBase, step: Step) -> None:
+    """Refuse requests: they end in an answer."""
+    if rules.is_request(stream._node):
+        raise step.error(TopologyError, "DRPC requests leave as the function's answer, and nowhere else")
+
+
+def output_name(stream: StreamBase, verb: str, name: str | None, step: Step) -> str:
+    """The output's name, which no other has."""
+    try:
+        found = check_name("an output", f"{stream._label}.{verb}" if name is None else name)
+    except TopologyError as error:
+        raise step.error(TopologyError, f"{error}{'; give it a name=' if name is None else ''}") from None
+    stream._register.check_free_sink(found, step)
+    return found

@@ -1,0 +1,89 @@
+"""Looking at the tuples of a stream: show, take."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Row
+
+from trident.base.errors import TopologyError
+from trident.plan import rules
+from trident.plan.nodes import StateStep, walk
+from trident.stream.base import StreamBase
+from trident.stream.text_table import text_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class LookVerbs(StreamBase):
+    """Verbs that change nothing and start nothing."""
+
+    __slots__ = ()
+
+    def take(self, n: int, spark: "SparkSession | None" = None) -> list[Row]:
+        """The first `n` tuples that the spout's first batch comes to here.
+
+        No txid is used, no state and no position is touched. Spark runs it where a session is given or active, or where
+        an operation has no Python form; else it runs in this process.
+
+        Raises
+        ------
+        TopologyError
+            On a stream that has read a state, or that carries DRPC requests: there is no first batch to look at.
+
+        Examples
+        --------
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> lines = TridentTopology().newStream("lines", FixedBatchSpout("line string", [[("a dog",), ("a cat",)]]))
+        >>> lines.flatMap("line", str.split, "word string").take(2)
+        [Row(word='a'), Row(word='dog')]
+        """
+        if not isinstance(n, int) or n < 0:
+            raise TopologyError(f"{self._node.step}: take(n) needs a number of tuples, not {n!r}")
+        self._check_visible("take")
+        from trident.compiler import preview
+
+        return list(preview.take(self._node, n, spark=spark))
+
+    def show(self, n: int = 20, truncate: bool | int = True, spark: "SparkSession | None" = None) -> None:
+        """Print the first `n` tuples that the spout's first batch comes to here, as `DataFrame.show` does.
+
+        `truncate`: cut what is longer than 20 characters, or than this number of them.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
+        >>> words.show()
+        +----+-+
+        |word|n|
+        +----+-+
+        | dog|2|
+        +----+-+
+        """
+        width = 20 if truncate is True else int(truncate)
+        self._check_visible("show")
+        print(text_table(self.fields, self.take(n, spark=spark), width))
+
+    def explainSpark(self, mode: str = "simple", spark: "SparkSession | None" = None) -> None:
+        """Print the plan that Spark makes of the way here, over the spout's first batch; nothing is run.
+
+        `mode` is that of ``DataFrame.explain``: "simple", "extended", "codegen", "cost" or "formatted". A session is
+        needed; without an active one a local one is started.
+        """
+        self._check_visible("explainSpark")
+        from trident.compiler import preview
+
+        preview.explain(self._node, mode, spark=spark)
+
+    def _check_visible(self, verb: str) -> None:
+        if rules.is_request(self._node):
+            raise TopologyError(
+                f"{self._node.step}: {verb} looks at a spout's first batch, and this stream carries DRPC requests; "
+                "start the topology and ask running.drpc.execute(...)"
+            )
+        for node in walk(self._node):
+            if isinstance(node, StateStep):
+                raise TopologyError(
+                    f"{self._node.step}: {verb} runs no state, and {node.step} ({node.site.place}) is one; "
+                    f"{verb} the stream before it, or start the topology"
+                )

@@ -1,0 +1,1 @@
+"""Calls of user code: the threads they run in, and the limit on each."""

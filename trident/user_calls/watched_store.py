@@ -1,0 +1,114 @@
+"""A store over a map of the user's own, as a run calls it: every call of it runs in the state's lane, with a limit.
+
+Whoever asks waits, wherever that is (a start, a commit turn, a heal, a trim, the watch). Reads that answer threads of
+the user's go to the store itself: they must not wait behind a write.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
+from typing import TypeVar
+
+import pyarrow as pa
+
+from trident.base.attempt import Lease
+from trident.base.callsite import site_of
+from trident.user_calls.threads import Threads
+from trident.user_calls.watched_calls import Subject, WatchedCalls
+from trident_state.store import Applied, Found, GroupStatus, StateFactory, Store, StoreReport, Update
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+STATE_LANE = "state "
+"""What the lanes of stores begin with."""
+
+_CLOSING = 2.0
+"""Seconds that a store has to close."""
+
+
+class WatchedStore:
+    """The store of one state. `calls` are those of the start; `join` names those of the run."""
+
+    def __init__(self, store: Store, state: str, make: Callable[..., object], calls: WatchedCalls) -> None:
+        self.unwatched = store
+        """The store itself."""
+        self._state, self._site, self._calls = state, site_of(make), calls
+        self._tries: Callable[[], int] = _none
+
+    def join(self, calls: WatchedCalls, tries: Callable[[], int]) -> None:
+        """Be called among a run's calls from here on; limits grow with `tries`."""
+        self._calls.close(0)
+        self._calls, self._tries = calls, tries
+
+    def _call(self, what: str, work: Callable[[], T]) -> T:
+        subject = Subject(f"state {self._state!r}, {what}", (self._site,))
+        return self._calls.wait(self._calls.submit(STATE_LANE + self._state, subject, work, self._tries()))
+
+    def report(self) -> StoreReport:
+        return self._call("report", self.unwatched.report)
+
+    def create(self, lease: Lease, birth: int) -> None:
+        self._call("create", lambda: self.unwatched.create(lease, birth))
+
+    def acquire(self, lease: Lease) -> None:
+        self._call("acquire", lambda: self.unwatched.acquire(lease))
+
+    def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
+        return self._call(f"batch {update.txid}", lambda: self.unwatched.apply(lease, update, values))
+
+    def groups_of(self) -> tuple[GroupStatus, ...]:
+        return self._call("look at its marker", self.unwatched.groups_of)
+
+    def durable(self) -> int:
+        return self._call("durable", self.unwatched.durable)
+
+    def snapshot(self) -> int:
+        return self._call("snapshot", self.unwatched.snapshot)
+
+    def read(self, keys: pa.Table, asOf: int | None) -> Found:
+        return self._call("read", lambda: self.unwatched.read(keys, asOf))
+
+    def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        pages = iter(self.unwatched.scan(asOf, pageRows))
+        while (page := self._call("scan", lambda: next(pages, None))) is not None:
+            yield page
+
+    def drop(self, lease: Lease | None = None) -> None:
+        self._call("drop", lambda: self.unwatched.drop(lease))
+
+    def leave(self) -> None:
+        """Let no further put begin, where one that is under way does not come back."""
+        getattr(self.unwatched, "leave", _nothing)()
+        self._calls.close(0)
+
+    def close(self) -> None:
+        """Close it, also after the run's calls have ended; leave it behind where that does not come back."""
+        self._calls.close(0)
+        threads = Threads(f"trident-close-{self._state}", 1)
+        closing = threads.submit(self.unwatched.close)
+        wait([closing], _CLOSING)
+        threads.close(0)
+        if closing.done():
+            closing.result()
+        else:
+            logger.warning("state %r: close does not come back, %s; it is left behind", self._state, self._site)
+
+
+def watched(store: Store, state: str, factory: StateFactory, calls: WatchedCalls) -> Store:
+    """A store as a run calls it: watched where code of the user's is in it."""
+    make = getattr(factory, "makeMap", None)
+    return store if make is None else WatchedStore(store, state, make, calls)
+
+
+def unwatched(stores: Mapping[str, Store]) -> dict[str, Store]:
+    """The stores as readers of the user's ask them."""
+    return {name: store.unwatched if isinstance(store, WatchedStore) else store for name, store in stores.items()}
+
+
+def _none() -> int:
+    return 0
+
+
+def _nothing() -> None: ...
