@@ -112,7 +112,7 @@ def _whole(start: Start, state: StateFactory, server: RedisServer, count: int, s
             running.progress.listen(lambda event: took.update({event["txid"]: event["durationMs"]["total"]}))
             running.processAllAvailable()
             total = pc.sum(running.state("counts").toArrow()["count"]).as_py()
-    _demand("whole batches", total, count + size * sizes.batches)
+    _check("whole batches", total, count + size * sizes.batches)
     return median([took[txid] for txid in sorted(took) if txid > len(fills) + sizes.batches // 8])
 
 
@@ -159,7 +159,7 @@ def _increments(server: RedisServer, sizes: Sizes) -> Iterator[Row]:
             drawn = words.take(pa.array(random.choice(count, size, replace=False)))
             took.append(1000 * raw_increments(server.port, drawn.to_pylist()))
         total = sum(sum(map(int, server.client.hvals(name))) for name in server.client.scan_iter("counts:*"))
-        _demand("raw counters", total, count + size * sizes.batches)
+        _check("raw counters", total, count + size * sizes.batches)
         what = f"for comparison: {sizes.batch:,} pipelined HINCRBY of random fields, {count:,} fields in 1,024 hashes"
         yield _against(f"raw.increments.{count}", what, median(took), least, None)
         least = least or median(took)
@@ -185,7 +185,7 @@ def distinct(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
         with Timed() as timed:
             store.apply(LEASE, update)
         ours.append(timed.seconds)
-        _demand("one batch", stored_keys(server), sizes.distinct)
+        _check("one batch", stored_keys(server), sizes.distinct)
         store.close()
         _renew(server)
         raw.append(raw_set(server.port, sizes.distinct, sizes.distinct))
@@ -250,7 +250,7 @@ def recovery(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
             again = MemoryMapState.opaque().open(StateIdentity("bench", "counts", "log"), SHAPE, home)
             again.acquire(LATER)
             found = again.read(_table(_words(sizes.distinct), np.arange(10)), txid).values
-        _demand("recovery", pc.sum(found).as_py(), 10)
+        _check("recovery", pc.sum(found).as_py(), 10)
         took.append(timed.seconds)
     what = f"a restart with a memory state of {sizes.distinct:,} keys: load, and the first read"
     yield Row("recovery.memory", what, median(took), None, "s", 5.0, "at most")
@@ -321,7 +321,7 @@ def _settle(server: RedisServer) -> None:
         time.sleep(0.05)
 
 
-def _demand(what: str, got: int, expected: int) -> None:
+def _check(what: str, got: int, expected: int) -> None:
     if got != expected:
         raise WrongAnswerError(f"{what}: {got} counted, {expected} given")
 

@@ -20,7 +20,7 @@ from trident_state.keys import encode_keys
 from trident_state.store import StateShape, Update
 
 
-def demand_newest(where: str, held: Lease | None, lease: Lease) -> None:
+def check_newest(where: str, held: Lease | None, lease: Lease) -> None:
     """Refuse a driver whose lease is not later than the one that is held, if that is another one."""
     if held is not None and held != lease and held.epoch >= lease.epoch:
         raise fenced(where, str(held.epoch), lease)
@@ -32,16 +32,16 @@ def fenced(where: str, epoch: str, lease: Lease) -> FencedError:
     return FencedError(f"{where} belongs to the driver of epoch {epoch}, this one has epoch {lease.epoch}{also}")
 
 
-def demand_turn(where: str, held: Lease | None, marker: int, lease: Lease, txid: int) -> None:
+def check_turn(where: str, held: Lease | None, marker: int, lease: Lease, txid: int) -> None:
     """Refuse a batch that is not this driver's, or not the next one."""
-    demand_newest(where, held, lease)
+    check_newest(where, held, lease)
     if held != lease:
         raise StateBehindError(f"{where} was not acquired by the driver of epoch {lease.epoch}", marker)
     if marker < txid - 1:
         raise StateBehindError(f"{where} stands at txid {marker}, batch {txid} cannot be next", marker)
 
 
-def demand_fitting(where: str, shape: StateShape, update: Update) -> None:
+def check_fitting(where: str, shape: StateShape, update: Update) -> None:
     """Refuse an update that is not of the state's value type, or has not a value for each key."""
     if update.keys.num_rows != len(update.deltas) or update.deltas.type != shape.value:
         raise StateValueError(
@@ -50,7 +50,7 @@ def demand_fitting(where: str, shape: StateShape, update: Update) -> None:
         )
 
 
-def demand_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, txid: int) -> None:
+def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, txid: int) -> None:
     """Refuse to change keys of which one was changed by a later batch."""
     if (last := int(txids.max(initial=-1))) > txid:
         raise StateCorruptError(
@@ -59,7 +59,7 @@ def demand_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, 
         )
 
 
-def demand_as_created(where: str, option: str, stored: str | None, declared: str) -> None:
+def check_as_created(where: str, option: str, stored: str | None, declared: str) -> None:
     """Refuse an option that is not what the state was created with."""
     if stored != declared:
         raise StateShapeError(
@@ -69,7 +69,7 @@ def demand_as_created(where: str, option: str, stored: str | None, declared: str
         )
 
 
-def demand_named_once(where: str, encoded: pa.Array, hashes: npt.NDArray[np.uint64], txid: int) -> None:
+def check_named_once(where: str, encoded: pa.Array, hashes: npt.NDArray[np.uint64], txid: int) -> None:
     """Refuse a batch with two values for one key. `hashes`: of the encoded keys."""
     ordered = np.sort(hashes)
     if (ordered[1:] == ordered[:-1]).any() and pc.count_distinct(encoded).as_py() < len(encoded):
@@ -90,13 +90,13 @@ def encoded_keys(where: str, shape: StateShape, keys: pa.Table) -> pa.Array:
     return encode_keys(keys)
 
 
-def demand_reached(where: str, marker: int | None, asOf: int) -> None:
+def check_reached(where: str, marker: int | None, asOf: int) -> None:
     """Refuse a read as of a txid that the state has not reached."""
     if marker is None or marker < asOf:
         raise StateRecoveringError(f"{where} stands at txid {marker}, a read as of {asOf} has to wait")
 
 
-def demand_not_beyond(where: str, marker: int | None, asOf: int) -> None:
+def check_not_beyond(where: str, marker: int | None, asOf: int) -> None:
     """Refuse a read as of a txid that the state has left behind by more than one."""
     if marker is not None and marker > asOf + 1:
         raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: it stands at {marker} already")

@@ -5,7 +5,7 @@ import pytest
 from tests.support.topologies import DeclaredSpout, DeclaredState, node
 from trident import Count, TridentTopology
 from trident.errors import GuaranteeError
-from trident.plan.guarantee import Promise, demand_exactly_once, guarantee_of, guarantees
+from trident.plan.guarantee import Promise, check_exactly_once, guarantee_of, guarantees
 from trident_spouts.executor import SpoutKind
 from trident_state.store import StateKind
 
@@ -74,14 +74,14 @@ def test_a_state_behind_new_values_hangs_on_the_same_spouts() -> None:
 
 
 def test_requiring_exactly_once_names_every_weaker_state_and_its_way_out() -> None:
-    demand_exactly_once(topology_of(DeclaredState(), TX))
+    check_exactly_once(topology_of(DeclaredState(), TX))
     topology = topology_of(DeclaredState(StateKind.NON_TRANSACTIONAL), TX)
     topology.newStream("p", DeclaredSpout(PLAIN)).persistentAggregate(DeclaredState(), Count(), "n", name="some")
     topology.newStream("q", DeclaredSpout(TX)).persistentAggregate(
         DeclaredState(fenced=False), Count(), "n", name="own"
     )
     with pytest.raises(GuaranteeError) as raised:
-        demand_exactly_once(topology)
+        check_exactly_once(topology)
     lines = [line.partition(": ") for line in str(raised.value).splitlines()[1:]]
     assert [line[0] for line in lines] == [
         "  counts (nonTransactional, DeclaredState) from s0 (transactional)",

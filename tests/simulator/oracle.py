@@ -40,7 +40,7 @@ class Oracle:
             self._seen -= {seq for _, seq in tuples}
         del self.batches[frozen:], self.after[frozen + 1 :]
 
-    def demand(self, state: str, found: Mapping[str, int | None], asOf: int, who: str) -> None:
+    def check(self, state: str, found: Mapping[str, int | None], asOf: int, who: str) -> None:
         """A read as of a txid shows exactly what the state held after it."""
         if asOf >= len(self.after):
             raise Wrong(f"{who} read {state!r} as of txid {asOf}, frozen are {len(self.after) - 1}")
@@ -52,7 +52,7 @@ class Oracle:
                     f"{expected.get(key)} (found {dict(found)}, expected {expected})"
                 )
 
-    def demand_all(self, found: Mapping[str, Mapping[str, int | None]]) -> None:
+    def check_all(self, found: Mapping[str, Mapping[str, int | None]]) -> None:
         """At the end: every tuple of the sources counted once."""
         missing = set(self.everything) - self._seen
         if missing:

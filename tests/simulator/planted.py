@@ -89,7 +89,7 @@ FAULTS = [
         "removed",
         "a group that is gone may wait for ever",
         "trident/recovery/acquisition.py",
-        "        _demand_groups_known(program, log)\n        founded",
+        "        _check_groups_known(program, log)\n        founded",
         "        founded",
     ),
     Fault(

@@ -82,7 +82,7 @@ class Reads:
         world.result.reads += 1
         world.say("%s: read %s as of %s", driver.name, found, txids)
         try:
-            self._demand(driver, found, txids, floor)
+            self._check(driver, found, txids, floor)
         except Wrong as error:
             world.fail(error)
 
@@ -104,7 +104,7 @@ class Reads:
         found = {state: _found_of(asked[state], answer.values) for state, answer in read.items()}
         return {answer.asOf for answer in read.values()}, found
 
-    def _demand(self, driver: "Driver", found: Found, txids: set[int], floor: int) -> None:
+    def _check(self, driver: "Driver", found: Found, txids: set[int], floor: int) -> None:
         world = self._world
         if len(txids) != 1:
             raise Wrong(f"one read as of several txids: {txids}")
@@ -114,7 +114,7 @@ class Reads:
         driver.read = max(driver.read, txid)
         if txid < len(world.oracle.after) or not world.seen.copied:
             for state, values in found.items():
-                world.oracle.demand(state, values, txid, driver.name)
+                world.oracle.check(state, values, txid, driver.name)
 
     # --- at the end ----------------------------------------------------------------------------------------------
 
@@ -132,14 +132,14 @@ class Reads:
             world.fail(error)
             return
         try:
-            world.oracle.demand_all(found)
-            self._demand_clean()
+            world.oracle.check_all(found)
+            self._check_clean()
         except Wrong as error:
             world.fail(error)
             return
         world.satisfied_by(driver)
 
-    def _demand_clean(self) -> None:
+    def _check_clean(self) -> None:
         """The server's own bookkeeping is right: markers, key counts, nothing left open."""
         world = self._world
         last = str(len(world.oracle.batches)).encode()

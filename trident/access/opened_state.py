@@ -137,7 +137,7 @@ class OpenedState(StateView):
         return self._outrun(lambda: super(OpenedState, self)._values(read))
 
     def _table(self, limit: int | None) -> tuple[pa.Table, dict[str, int]]:
-        self._demand_limit(limit)
+        self._check_limit(limit)
         paged = self._followed.paged if isinstance(self._followed, FollowedStore) else None
         if paged is None or self.isolation == "latest":
             return self._outrun(lambda: super(OpenedState, self)._table(limit))

@@ -82,7 +82,7 @@ def _told(
         told["id"] = f"{attempt.txid:012d}.{stage.number}.{number:05d}"
         by_step.setdefault(told["step"], []).append(told)
     for node in nodes:
-        _demand_few(node, by_step.get(node.step, []))
+        _check_few(node, by_step.get(node.step, []))
     tables = {
         output.name: letter_table(output, by_step[output.step.source.step], attempt)
         for output in stage.updates
@@ -91,7 +91,7 @@ def _told(
     return replace(result, results={**result.results, **tables}, skipped=letters.skipped)
 
 
-def _demand_few(node: Node, dead: Sequence[Told]) -> None:
+def _check_few(node: Node, dead: Sequence[Told]) -> None:
     policy = getattr(node, "onError", None)
     if isinstance(policy, DeadLetter) and len(dead) > policy.most:
         first = dead[0]
@@ -111,7 +111,7 @@ def letter_table(output: Output, dead: Sequence[Told], attempt: TransactionAttem
     return pa.Table.from_arrays(columns, schema=output.schema)
 
 
-def demand_read(nodes: Collection[Node], maxAttempts: int) -> None:
+def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
     """Refuse dead letters that nobody reads, and those that come too late. Raises TopologyError."""
     kept = any(isinstance(node, PartitionPersist) and isinstance(_keeper(node), KeepLetters) for node in nodes)
     for node in nodes:

@@ -17,11 +17,11 @@ class LogBase:
     def __init__(self, where: str, place: str, reading: bool) -> None:
         self._where, self._place, self._reading = where, place, reading
 
-    def _demand_writing(self) -> None:
+    def _check_writing(self) -> None:
         if self._reading:
             raise LogError(f"{self._where} was opened to be read, and cannot be written")
 
-    def _demand_complete(self, group: str, waiting: Sequence[int], there: Sequence[object]) -> None:
+    def _check_complete(self, group: str, waiting: Sequence[int], there: Sequence[object]) -> None:
         """Refuse a log that lacks what a waiting batch froze. `there`: whether it has it, batch by batch."""
         for txid, found in zip(waiting, there, strict=True):
             if not found:

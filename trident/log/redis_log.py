@@ -136,7 +136,7 @@ class RedisTransactionLog(LogBase):
 
     def take(self) -> Lease:
         token = secrets.token_hex(8)
-        self._demand_writing()
+        self._check_writing()
         with self._lock:
             (told,) = self._server.ask(call(TAKE, [bulks([self._meta])], token.encode(), self._uuid.encode()))
         if told[0] != b"OK":
@@ -170,7 +170,7 @@ class RedisTransactionLog(LogBase):
         committed, frozen = self._number(fields, "committed"), self._number(fields, "frozen")
         waiting = tuple(range(committed + 1, frozen + 1))
         there = self._server.ask(*[command(b"HEXISTS", self._frozen(group, txid), b"1") for txid in waiting])
-        self._demand_complete(group, waiting, there)
+        self._check_complete(group, waiting, there)
         self._frozen_upto[group] = frozen
         streams = self.members().streams.items()
         positions = {name: stream.position for name, stream in streams if stream.group == group and stream.active}
@@ -384,12 +384,12 @@ class RedisTransactionLog(LogBase):
             write.delete(self._group(group))
         for key in (self._members, self._states, self._meta):
             write.delete(key)
-        self._demand_writing()
+        self._check_writing()
         with self._lock:
             self._writes += 1
             (told,) = self._server.ask(write.packed(lease, self._writes))
             if told[0] != b"GONE":  # then it was done, and its reply was lost
-                self._demand(lease, told)
+                self._check(lease, told)
 
     def close(self) -> None:
         self._server.close()
@@ -398,13 +398,13 @@ class RedisTransactionLog(LogBase):
 
     def _write(self, lease: Lease, write: Write) -> None:
         """Do a write, once."""
-        self._demand_writing()
+        self._check_writing()
         with self._lock:
             self._writes += 1
             (told,) = self._server.ask(write.packed(lease, self._writes))
-            self._demand(lease, told)
+            self._check(lease, told)
 
-    def _demand(self, lease: Lease, told: Sequence[bytes]) -> None:
+    def _check(self, lease: Lease, told: Sequence[bytes]) -> None:
         status, detail = str(told[0], "ascii"), str(told[1], "utf-8", "replace")
         if status == "GONE":
             raise self._gone()

@@ -10,7 +10,7 @@ from trident.base.errors import LogError, StateError, StateFullError, StateUnava
 from trident_state.redis.address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link
-from trident_state.redis.failures import Reply, demand_all
+from trident_state.redis.failures import Reply, check_all
 from trident_state.redis.scripts import Script
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.wire import command
@@ -49,20 +49,20 @@ class LogServer:
             for server, info in self._link.everywhere(command(b"INFO")):
                 check_server(parse_info(info), self._where, server.shown)
                 if durable:
-                    self._demand_durable(server, parse_info(info))
+                    self._check_durable(server, parse_info(info))
             for setting, value in _SETTINGS if durable else ():
                 for server, reply in self._link.everywhere(command(b"CONFIG", b"GET", setting)):
-                    self._demand_setting(server, setting, value, reply)
+                    self._check_setting(server, setting, value, reply)
         except StateError as error:
             raise LogError(str(error)) from error
 
-    def _demand_durable(self, server: Address, info: dict[str, str]) -> None:
+    def _check_durable(self, server: Address, info: dict[str, str]) -> None:
         if info.get("aof_enabled") != "1":
             raise self._forgetful(server, "appendonly is off")
         if info.get("cluster_enabled") == "1" and info.get("connected_slaves", "0") != "0":
             raise self._forgetful(server, "a replica in its cluster may take over without the last writes")
 
-    def _demand_setting(self, server: Address, setting: bytes, value: bytes, reply: Reply) -> None:
+    def _check_setting(self, server: Address, setting: bytes, value: bytes, reply: Reply) -> None:
         if isinstance(reply, redis.ResponseError):
             raise LogError(
                 f"{self._where}: the server at {server.shown} does not tell whether it keeps what it confirms "
@@ -99,7 +99,7 @@ class LogServer:
         if any(isinstance(reply, redis.exceptions.NoScriptError) for reply in replies):  # somebody flushed them
             self._link.load()
             replies = self._link.exchange(commands)
-        demand_all(replies, self._where, self._address)
+        check_all(replies, self._where, self._address)
         return replies
 
     def close(self) -> None:

@@ -132,7 +132,7 @@ class SqliteLog(LogBase):
         epoch, token = self._rows("SELECT epoch, token FROM meta")[0]
         found = Lease(epoch, token) if epoch else None
         if not self._reading and found == self._taken:  # who took it over has more to say
-            self._demand_file()
+            self._check_file()
         return found
 
     def gave(self, lease: Lease) -> bool:
@@ -156,7 +156,7 @@ class SqliteLog(LogBase):
         committed, frozen = rows[0] if rows else (0, 0)
         kept = {row[0] for row in self._rows("SELECT txid FROM frozen WHERE grp = ? AND txid > ?", group, committed)}
         waiting = tuple(range(committed + 1, frozen + 1))
-        self._demand_complete(group, waiting, [txid in kept for txid in waiting])
+        self._check_complete(group, waiting, [txid in kept for txid in waiting])
         rows = self._rows("SELECT name, position FROM streams WHERE grp = ? AND active", group)
         return History(committed, {name: self._json(position) for name, position in rows}, waiting)
 
@@ -331,7 +331,7 @@ class SqliteLog(LogBase):
     @contextlib.contextmanager
     def _write(self, lease: Lease | None, durable: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction under the lease; durable ones reach the disk before this returns."""
-        self._demand_writing()
+        self._check_writing()
         with self._lock, self._translated():
             if durable != self._sync_full:
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -339,8 +339,8 @@ class SqliteLog(LogBase):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 if lease is not None:
-                    self._demand(lease)
-                self._demand_file()
+                    self._check(lease)
+                self._check_file()
                 yield self._db
                 self._db.execute("COMMIT")
             except BaseException:
@@ -348,7 +348,7 @@ class SqliteLog(LogBase):
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _demand_file(self) -> None:
+    def _check_file(self) -> None:
         """Refuse to go on with a file that nobody finds any more."""
         if _file_identity(self._path) != self._file:
             raise LogError(
@@ -356,7 +356,7 @@ class SqliteLog(LogBase):
                 f"It stops; put the checkpoint back, or give up log and states with topology.reset(name, ...)"
             )
 
-    def _demand(self, lease: Lease) -> None:
+    def _check(self, lease: Lease) -> None:
         epoch, token = self._db.execute("SELECT epoch, token FROM meta").fetchone()
         if (epoch, token) != (lease.epoch, lease.token):
             raise self._taken_over(epoch, lease)

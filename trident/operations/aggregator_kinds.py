@@ -70,7 +70,7 @@ def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | Non
 
 def _combiner(target: Any, inputs: spark.StructType, declared: Declared, shown: bool, step: Step) -> Aggregation:
     """A combiner. `shown`: what is declared is what it presents, where it does; else it is the accumulator."""
-    _refuse_class(target, step)
+    _check_class(target, step)
     output = _one_field(declared, step)
     kind = output.dataType if declared.typed[0] else None
     if isinstance(target, BuiltinAggregator):
@@ -84,7 +84,7 @@ def _combiner(target: Any, inputs: spark.StructType, declared: Declared, shown: 
 
 
 def _reducer(target: Any, declared: Declared, shown: bool, step: Step) -> Reduction:
-    _refuse_class(target, step)
+    _check_class(target, step)
     output = _one_field(declared, step)
     bind(target.init, 0, "init is called without arguments", step)
     bind(target.reduce, 2, "reduce is called with the value so far and one TridentTuple of the input fields", step)
@@ -94,7 +94,7 @@ def _reducer(target: Any, declared: Declared, shown: bool, step: Step) -> Reduct
 
 
 def _read_emitting(target: Any, declared: Declared, step: Step) -> Emitting:
-    _refuse_class(target, step)
+    _check_class(target, step)
     bind(target.init, 2, "init is called with the batch's txid and a collector", step)
     bind(target.aggregate, 3, "aggregate is called with the state, one TridentTuple and a collector", step)
     bind(target.complete, 2, "complete is called with the state and a collector", step)
@@ -118,7 +118,7 @@ def _read_emitting(target: Any, declared: Declared, step: Step) -> Emitting:
 
 def _no_aggregator(target: Any, wanted: str, step: Step) -> TopologyError:
     """What is missing from something that is none of them."""
-    _refuse_class(target, step)
+    _check_class(target, step)
     has = [name for name in ("init", "combine", "zero", "reduce", "aggregate", "complete") if _has(target, name)]
     what = f"has {', '.join(has)} and is no aggregator;" if has else "is no aggregator;"
     known = called_like(getattr(target, "__name__", ""))
@@ -130,7 +130,7 @@ def _has(target: Any, name: str) -> bool:
     return callable(getattr(target, name, None))
 
 
-def _refuse_class(target: Any, step: Step) -> None:
+def _check_class(target: Any, step: Step) -> None:
     if isinstance(target, type) and kind_of(target):
         raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
 

@@ -138,7 +138,7 @@ def take_place(path: Path, owner: Owner, frozen: int, epoch: int) -> None:
                 "folder that is empty or not there"
             )
         found = _found_house(path, owner, made)
-    _demand_owner(path, found, owner)
+    _check_owner(path, found, owner)
     last = max(txids(path), default=0)
     if last > frozen:
         raise OutputConflictError(
@@ -167,7 +167,7 @@ def _found_house(path: Path, owner: Owner, made: bool) -> Owner:
     return found
 
 
-def _demand_owner(path: Path, found: Owner, owner: Owner) -> None:
+def _check_owner(path: Path, found: Owner, owner: Owner) -> None:
     if (found.topology, found.output) != (owner.topology, owner.output):
         renamed = f"; or, where only its stream was renamed, give it name={found.output!r}: then it goes on there"
         same = renamed if found.topology == owner.topology else ""
@@ -251,7 +251,7 @@ def _write_json(path: Path, told: dict[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def demand_output(path: Path) -> Owner:
+def check_output(path: Path) -> Owner:
     """Whose the folder is, for who reads it."""
     owner = owner_of(path) if path.is_dir() else None
     if owner is None:

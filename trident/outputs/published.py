@@ -48,7 +48,7 @@ def publishedFiles(path: str | Path, *, afterTxid: int = 0) -> list[str]:
     ['dog', 'cat', 'cow']
     """
     root = local_path("path", path)
-    parquet_folder.demand_output(root)
+    parquet_folder.check_output(root)
     return _files(root, afterTxid)
 
 
@@ -59,7 +59,7 @@ def readParquet(spark: "SparkSession", path: str | Path, *, afterTxid: int = 0) 
     `publishedFiles`.
     """
     root = local_path("path", path)
-    owner = parquet_folder.demand_output(root)
+    owner = parquet_folder.check_output(root)
     schema = parse_schema(owner.schema)
     files = _files(root, afterTxid)
     if not files:

@@ -87,7 +87,7 @@ def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
     return tuple(guarantee_of(node) for node in walk(*roots) if isinstance(node, StateWriter))
 
 
-def demand_exactly_once(topology: TopologyPlan) -> None:
+def check_exactly_once(topology: TopologyPlan) -> None:
     """Refuse a topology in which a state is promised less than exactly-once; the error names each and the way out."""
     weak = [guarantee for guarantee in guarantees(topology.sinks) if not guarantee.exactlyOnce]
     for node in walk(*topology.sinks):

@@ -73,7 +73,7 @@ class Register:
                 "may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is to be exact; write "
                 "this on the stream before it"
             )
-        _demand_free_names(node)
+        _check_free_names(node)
         if not part:
             self._counts[stream] = self._counts.get(stream, 0) + 1
         self._nodes.append(node)
@@ -161,7 +161,7 @@ class Register:
         return [node for node in self._nodes if id(node) in reached]
 
 
-def _demand_free_names(node: Node) -> None:
+def _check_free_names(node: Node) -> None:
     """Refuse fields that are named like the engines' own, which stand beside them in a batch."""
     schemas = [schema for _, schema in node.streams] if isinstance(node, Split) else [node.schema]
     taken = reserved(name for schema in schemas for name in schema.names)

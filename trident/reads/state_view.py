@@ -202,7 +202,7 @@ class StateView:
 
     def _table(self, limit: int | None) -> tuple[pa.Table, dict[str, int]]:
         """All entries that hold something, or `limit` of them, and as of which txid."""
-        self._demand_limit(limit)
+        self._check_limit(limit)
 
         def read(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
             txid = snapshot.txid(self.name)
@@ -210,7 +210,7 @@ class StateView:
 
         return consistently(self._commits, [self.name], read, isolation=self.isolation, large=True)
 
-    def _demand_limit(self, limit: int | None) -> None:
+    def _check_limit(self, limit: int | None) -> None:
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise ValueError(f"limit={limit!r}: accepted is a number of rows, or None for all")
 

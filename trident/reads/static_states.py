@@ -51,14 +51,14 @@ def _opened(node: StaticState) -> Readable:
     if node.writer is None:
         return store
     try:
-        _demand_there(node, store, shape)
+        _check_there(node, store, shape)
     except BaseException:
         store.close()
         raise
     return OthersState(store, node.state.factory.kind)
 
 
-def _demand_there(node: StaticState, store: Store, shape: StateShape) -> None:
+def _check_there(node: StaticState, store: Store, shape: StateShape) -> None:
     report = store.report()
     if report.identity is None:
         raise StateError(

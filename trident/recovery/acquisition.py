@@ -30,10 +30,10 @@ from trident.log.protocol import Birth, TransactionLog
 from trident.log.snapshot_home import LogHome
 from trident.plan.nodes import StateWriter
 from trident.recovery.group_membership import Membership, join_log
-from trident.recovery.incarnations import demand_this_life, of_another_life
+from trident.recovery.incarnations import check_this_life, of_another_life
 from trident.recovery.program_compatibility import Names, waiting_names
 from trident.recovery.settings import Settings
-from trident.recovery.state_compatibility import demand_same_shape
+from trident.recovery.state_compatibility import check_same_shape
 from trident.recovery.takeover import explaining
 from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import watched
@@ -65,8 +65,8 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
         with explaining(log, before):
             for name, store in stores.items():
                 report = store.report()
-                _demand_ours(name, report, _step(joined.program, name), joined.program, log, settings)
-                _demand_our_drivers(name, report, before, log, settings)
+                _check_ours(name, report, _step(joined.program, name), joined.program, log, settings)
+                _check_our_drivers(name, report, before, log, settings)
             _check_waiting(joined, log, settings)
         lease = log.take()
         reach("start.log.taken")
@@ -109,7 +109,7 @@ class _Standing:
 
     def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
         """Refuse a program that cannot commit what waits."""
-        _demand_groups_known(program, log)
+        _check_groups_known(program, log)
         founded = {name: birth for name, birth in self.noted.items() if birth.founded}
         return waiting_names(program, self.histories, log, founded | self.births, settings)
 
@@ -191,7 +191,7 @@ def _step(program: Program, state: str) -> StateWriter:
     return next(s for g in program.groups for s in g.states if s.state.name == state)
 
 
-def _demand_our_drivers(
+def _check_our_drivers(
     name: str, report: StoreReport, last: Lease | None, log: TransactionLog, settings: Settings
 ) -> None:
     """No driver may have held the state that this log did not start: it had a copy of the log, and its batches are not
@@ -203,7 +203,7 @@ def _demand_our_drivers(
     birth = log.births().get(name)
     if birth is not None:  # the txids say it more plainly, where they do
         history = log.history(birth.group)
-        _demand_not_ahead(name, report, history.last_frozen, settings)
+        _check_not_ahead(name, report, history.last_frozen, settings)
     raise StateAheadError(
         f"state {name!r} was held by a driver of epoch {foreign[0].epoch} that this log, {settings.log_at}, did not "
         f"start (its own epochs go up to {given}): it is an old copy, or a copy of it was started elsewhere. Start "
@@ -211,7 +211,7 @@ def _demand_our_drivers(
     )
 
 
-def _demand_ours(
+def _check_ours(
     name: str,
     report: StoreReport,
     step: StateWriter,
@@ -235,7 +235,7 @@ def _demand_ours(
             f"Start with the checkpointLocation (or log=) that belongs to it; or, only where that log is gone for "
             f"good, {settings.way_out}, with force=True"
         )
-    demand_same_shape(name, report, program.shapes[name], step.state.factory, log, settings)
+    check_same_shape(name, report, program.shapes[name], step.state.factory, log, settings)
 
 
 def _check_states(
@@ -263,8 +263,8 @@ def _check_states(
         if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
             raise _lost(name, frozen, birth, step.state.factory, bool(log.manifest(name)), settings)
         if birth is not None and frozen > birth.txid:
-            demand_this_life(name, report, birth, settings)
-        _demand_not_ahead(name, report, frozen, settings)
+            check_this_life(name, report, birth, settings)
+        _check_not_ahead(name, report, frozen, settings)
         if birth is not None and report.reached > max(furthest, birth.txid):  # one founded since is at its birth
             raise StateAheadError(
                 f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} lacks a later "
@@ -316,7 +316,7 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
         reach("start.states.founded")
 
 
-def _demand_not_ahead(name: str, report: StoreReport, frozen: int, settings: Settings) -> None:
+def _check_not_ahead(name: str, report: StoreReport, frozen: int, settings: Settings) -> None:
     if report.reached > frozen:
         raise StateAheadError(
             f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} froze only up to {frozen}: "
@@ -324,7 +324,7 @@ def _demand_not_ahead(name: str, report: StoreReport, frozen: int, settings: Set
         )
 
 
-def _demand_groups_known(program: Program, log: TransactionLog) -> None:
+def _check_groups_known(program: Program, log: TransactionLog) -> None:
     """A group that this topology lacks must not wait with a frozen batch."""
     ours = {group.name for group in program.groups}
     for name in log.groups():

@@ -15,7 +15,7 @@ from trident.recovery.settings import Settings
 OWNER = "log.uuid"
 
 
-def demand_log_there(settings: Settings, file: str) -> None:
+def check_log_there(settings: Settings, file: str) -> None:
     """Refuse to make a new log in the folder, as `file`, where the log it belongs to is not there."""
     owner = _owner(settings)
     if owner is not None and not (settings.folder / file).exists():
@@ -25,7 +25,7 @@ def demand_log_there(settings: Settings, file: str) -> None:
         )
 
 
-def demand_own_folder(settings: Settings, uuid: str) -> None:
+def check_own_folder(settings: Settings, uuid: str) -> None:
     """Refuse a folder that another log's run has written; take one that nobody has."""
     owner = _owner(settings)
     if owner is None and settings.lasting:

@@ -12,7 +12,7 @@ def of_another_life(report: StoreReport, birth: Birth) -> bool:
     return any(group.lease is not None and group.lease.epoch < birth.epoch for group in report.groups)
 
 
-def demand_this_life(name: str, report: StoreReport, birth: Birth, settings: Settings) -> None:
+def check_this_life(name: str, report: StoreReport, birth: Birth, settings: Settings) -> None:
     """Refuse to begin with what was dropped."""
     if of_another_life(report, birth):
         raise StateLostError(
@@ -22,7 +22,7 @@ def demand_this_life(name: str, report: StoreReport, birth: Birth, settings: Set
         )
 
 
-def demand_this_log(name: str, report: StoreReport, uuid: str) -> None:
+def check_this_log(name: str, report: StoreReport, uuid: str) -> None:
     """Refuse to heal what another log's drivers wrote: txids mean nothing across logs."""
     if report.identity is not None and report.identity.log != uuid:
         raise LogMismatchError(

@@ -8,7 +8,7 @@ from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.store import StateFactory, StateShape, StoreReport
 
 
-def demand_same_shape(
+def check_same_shape(
     name: str, report: StoreReport, shape: StateShape, factory: StateFactory, log: LogReading, settings: Settings
 ) -> None:
     """Refuse other keys, another value type, another aggregator, another kind than is stored."""

@@ -44,7 +44,7 @@ from trident.plan.nodes import (
     WindowUpdate,
 )
 from trident.reads.as_of import AsOf
-from trident.recovery.incarnations import demand_this_log, of_another_life
+from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
 from trident.run.skew import Hottest, hottest_of
 from trident.run.user_code import UserCode
@@ -144,10 +144,10 @@ class Committer:
         if all(g.lease == self.lease and g.marker is not None and g.marker >= upto for g in store.groups_of()):
             return
         report = store.report()
-        demand_this_log(state, report, self.log.uuid)
+        check_this_log(state, report, self.log.uuid)
         fell_back = of_another_life(report, self.births[state])
         if fell_back or any(group.marker is None for group in report.groups):  # also where only a part of it is gone
-            self._demand_kept(state, birth, upto)
+            self._check_kept(state, birth, upto)
             self.log.sync(self.lease)  # who took the log may have dropped the state
             if fell_back:
                 store.drop(self.lease)
@@ -156,7 +156,7 @@ class Committer:
         behind = min((g.marker if g.marker is not None else birth) for g in store.groups_of())
         if behind >= upto:
             return
-        self._demand_kept(state, behind, upto)
+        self._check_kept(state, behind, upto)
         for txid in range(behind + 1, upto + 1):
             store.apply(self.lease, self._frozen.update(txid, self._frozen_for(state, txid)))
         self.healed.append((state, behind, upto))
@@ -350,7 +350,7 @@ class Committer:
             self.heal(output.name, txid - 1)
             applied = store.apply(self.lease, update, values)
         except FencedError:
-            demand_this_log(output.name, store.report(), self.log.uuid)  # epochs begin anew with a reset
+            check_this_log(output.name, store.report(), self.log.uuid)  # epochs begin anew with a reset
             raise
         finally:
             self.writing.discard(output.name)
@@ -392,7 +392,7 @@ class Committer:
     def _lacking(self, txid: int) -> LogCorruptError:
         return LogCorruptError(f"group {self.group.name!r} lacks the frozen content of batch {txid}")
 
-    def _demand_kept(self, state: str, behind: int, upto: int) -> None:
+    def _check_kept(self, state: str, behind: int, upto: int) -> None:
         kept = self.log.kept_since(self.group.name)
         if behind < kept:
             raise StateLostError(

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from trident.base.attempt import Lease
 from trident.base.errors import AttemptCancelledError, BatchTimeoutError, FencedError, LogMismatchError, StateError
 from trident.log.protocol import TransactionLog
-from trident.recovery.incarnations import demand_this_log
+from trident.recovery.incarnations import check_this_log
 from trident.run import events as on
 from trident.run.group_run import GroupRun
 from trident.user_calls.threads import Threads
@@ -83,7 +83,7 @@ class Watch:
         try:
             groups = store.groups_of()
             if any(map(self._fenced, groups)):
-                demand_this_log(state, store.report(), self._log.uuid)  # epochs begin anew with a reset
+                check_this_log(state, store.report(), self._log.uuid)  # epochs begin anew with a reset
                 raise FencedError(f"state {state!r} was taken over by another driver; this one stops")
         except (FencedError, LogMismatchError) as error:
             run.post(on.Broken(error))

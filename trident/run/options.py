@@ -22,7 +22,7 @@ _UNITS = {
 }
 
 
-def demand_known(start: Callable[..., Any], given: Mapping[str, Any]) -> None:
+def check_known(start: Callable[..., Any], given: Mapping[str, Any]) -> None:
     """Refuse an option that `start` has no keyword parameter for."""
     known = [each.name for each in inspect.signature(start).parameters.values() if each.kind is each.KEYWORD_ONLY]
     for option in given:

@@ -76,7 +76,7 @@ def reset(
             )
         theirs = {state: other for state, other in standing.items() if "" not in (uuid, other) and other != uuid}
         if not force:
-            _demand_this_logs(theirs, f"{at} (uuid {uuid})")
+            _check_this_logs(theirs, f"{at} (uuid {uuid})")
         in_file = None if folder is None else _log_in_file(folder / LOG_FILE, name, opened)
         taken = [(each, each.take()) for each in (in_file, server) if each is not None]
         others = {state for each, _ in taken for state in _known(each)}
@@ -173,7 +173,7 @@ def _log_of(name: str, state: str, store: Store) -> str | None:
     return None if found is None else found.log
 
 
-def _demand_this_logs(theirs: Mapping[str, str], log_at: str) -> None:
+def _check_this_logs(theirs: Mapping[str, str], log_at: str) -> None:
     for state, uuid in theirs.items():
         raise LogMismatchError(
             f"state {state!r} stands under another log (uuid {uuid}) than the one {log_at}, and a driver may be at "

@@ -139,7 +139,7 @@ class RunningTopology:
 
         Raises the topology's failure, and TimeoutError after `timeout` seconds, naming what a commit waits for.
         """
-        self._demand_other_thread("processAllAvailable")
+        self._check_other_thread("processAllAvailable")
         deadline = None if timeout is None else time.monotonic() + timeout
         for run in self._runs.values():
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -154,7 +154,7 @@ class RunningTopology:
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait until the topology ends; with `timeout` (seconds) tell whether it did. Raises its failure."""
-        self._demand_other_thread("awaitTermination")
+        self._check_other_thread("awaitTermination")
         in_time = self._ended.wait(timeout)
         self._raise_failure()
         return in_time if timeout is not None else None
@@ -264,7 +264,7 @@ class RunningTopology:
     def _in_own_thread(self) -> bool:
         return self.progress.mine() or self._pool.mine() or any(run.mine() for run in self._runs.values())
 
-    def _demand_other_thread(self, method: str) -> None:
+    def _check_other_thread(self, method: str) -> None:
         if self._in_own_thread():
             raise TridentError(
                 f"topology {self.name!r}: {method}() was called by a listener, spout or function that runs in one of "

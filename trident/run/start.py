@@ -18,7 +18,7 @@ from trident.base.errors import FencedError, GuaranteeError, LogError, TopologyE
 from trident.base.names import check_name
 from trident.base.step import user_level
 from trident.compiler.engine import Engine
-from trident.compiler.failed_tuples import demand_read
+from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program
 from trident.compiler.stages import cut
 from trident.compiler.states.queries import Reads, compile_query
@@ -27,12 +27,12 @@ from trident.log.protocol import TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, no_sinks
 from trident.outputs.parquet_outlet import RunIdentity
-from trident.plan.guarantee import demand_exactly_once
+from trident.plan.guarantee import check_exactly_once
 from trident.plan.nodes import StateQuery, WriteParquet
 from trident.plan.topology_plan import TopologyPlan
 from trident.reads.static_states import Readable, close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
-from trident.recovery.folder_owner import demand_log_there, demand_own_folder
+from trident.recovery.folder_owner import check_log_there, check_own_folder
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import explaining
 from trident.run import events as on
@@ -41,7 +41,7 @@ from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
-from trident.run.options import at_least, demand_known, folder, seconds
+from trident.run.options import at_least, check_known, folder, seconds
 from trident.run.read_source import RunCommits
 from trident.run.running import RunningTopology
 from trident.run.session import session_for
@@ -71,7 +71,7 @@ def start(topology: TopologyPlan, spark: "SparkSession | None" = None, **options
 
         return SparkEngine(session_for(spark), settings.files)
 
-    demand_known(start_on, options)
+    check_known(start_on, options)
     return start_on(engine, topology, **options)
 
 
@@ -99,13 +99,13 @@ def start_on(
     if not program.groups:
         raise TopologyError("the topology has no stream from a spout: there is nothing to run; begin with newStream")
     if requireExactlyOnce:
-        demand_exactly_once(topology)
+        check_exactly_once(topology)
         if checkpointLocation is None and log is None:
             raise GuaranteeError(
                 "requireExactlyOnce=True without a checkpointLocation: what is promised ends with the process; name one"
             )
-    _demand_lasting(program, checkpointLocation, log)
-    demand_read(topology.nodes, maxAttempts)
+    _check_lasting(program, checkpointLocation, log)
+    check_read(topology.nodes, maxAttempts)
     lasting = checkpointLocation is not None
     base = Path(tempfile.mkdtemp(prefix="trident-")) if checkpointLocation is None else folder(checkpointLocation)
     settings = Settings(
@@ -139,7 +139,7 @@ def _start(
     with contextlib.ExitStack() as undo:
         log = _open_log(settings)
         undo.callback(log.close)
-        demand_own_folder(settings, log.uuid)
+        check_own_folder(settings, log.uuid)
         settings = replace_field(settings, uuid=log.uuid)
         begun = begin(program, log, settings)
         program = begun.program
@@ -266,7 +266,7 @@ def _answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> An
 def _open_log(settings: Settings) -> TransactionLog:
     if settings.log is not None:
         return settings.log.open(settings.name)
-    demand_log_there(settings, LOG_FILE)
+    check_log_there(settings, LOG_FILE)
     return SqliteLog(settings.folder / LOG_FILE, settings.name)
 
 
@@ -294,7 +294,7 @@ def _tell_warnings(begun: Begun, settings: Settings) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=user_level())
 
 
-def _demand_lasting(program: Program, location: str | Path | None, log: "RedisLog | None") -> None:
+def _check_lasting(program: Program, location: str | Path | None, log: "RedisLog | None") -> None:
     """A state on a server outlives the process, so must the log that says what it holds; and the reverse."""
     if log is not None and not hasattr(log, "open"):
         raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")

@@ -122,7 +122,7 @@ class PersistVerbs(StreamBase):
         _check_factory(stateFactory, step, _UPDATE_USAGE)
         call = read_arguments(step, _UPDATE_USAGE, args, {"updater": updater}, inputFields, outputFields)
         step = call.step
-        _refuse_requests(self, step)
+        _check_requests(self, step)
         updating = read_updater(call.operation, step)
         keys, value = held_fields(call.operation, self.schema, keyFields, valueType, _UPDATE_USAGE, step)
         rules.group_keys(keys, step)
@@ -158,7 +158,7 @@ def persisted(
     _check_factory(factory, step, _USAGE)
     call = read_arguments(step, _USAGE, args, {"aggregator": aggregator}, inputFields, outputFields)
     step = call.step
-    _refuse_requests(stream, step)
+    _check_requests(stream, step)
     node = _aggregating(stream, group, call, lambda output: _spec(stream, name, output, factory, step))
     stream._register.add(stream._label, node)
     return TridentState(stream._register, node, stream._label)
@@ -184,7 +184,7 @@ def _spec(stream: StreamBase, name: str | None, output: str, factory: object, st
     return spec
 
 
-def _refuse_requests(stream: StreamBase, step: Step) -> None:
+def _check_requests(stream: StreamBase, step: Step) -> None:
     if rules.is_request(stream._node):
         raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
 

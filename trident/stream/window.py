@@ -160,13 +160,13 @@ class WindowVerbs(Told):
 
 def tumbling(length: int | Duration, step: Step) -> WindowConfig:
     """A tumbling window by count for a whole number, else by duration."""
-    _refuse_fractions(step, length=length)
+    _check_fractions(step, length=length)
     return TumblingCountWindow(length) if _counts(length) else TumblingDurationWindow(length)  # type: ignore[arg-type]
 
 
 def sliding(length: int | Duration, slide: int | Duration, step: Step) -> WindowConfig:
     """A sliding window by count for whole numbers, else by duration."""
-    _refuse_fractions(step, length=length, slide=slide)
+    _check_fractions(step, length=length, slide=slide)
     if _counts(length) != _counts(slide):
         raise step.error(
             TopologyError,
@@ -178,7 +178,7 @@ def sliding(length: int | Duration, slide: int | Duration, step: Step) -> Window
     return SlidingDurationWindow(length, slide)
 
 
-def _refuse_fractions(step: Step, **given: object) -> None:
+def _check_fractions(step: Step, **given: object) -> None:
     """A number here is a number of tuples: seconds are said with their unit."""
     for name, value in given.items():
         if isinstance(value, float):

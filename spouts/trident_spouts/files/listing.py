@@ -119,7 +119,7 @@ def _status(path: str) -> os.stat_result | None:
         return None
 
 
-def refuse_compressed(files: list[Found], place: Place) -> None:
+def check_compressed(files: list[Found], place: Place) -> None:
     """Raise for a compressed file: a batch of lines cannot begin in the middle of one."""
     for found in files:
         if found.name.lower().endswith(_COMPRESSED):

@@ -17,7 +17,7 @@ from trident.base.types import ddl, parse_schema
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_field
 from trident_spouts.files.lines import EncodingErrors
-from trident_spouts.files.listing import Found, Place, absolute, find, hidden_in, place_of, refuse_compressed
+from trident_spouts.files.listing import Found, Place, absolute, check_compressed, find, hidden_in, place_of
 from trident_spouts.files.parquet import FilesEmission, count_rows, footer_schema
 from trident_spouts.files.planner import Limits, Planner, StaleListingError
 from trident_spouts.files.ranges import FileRange, PlannedFile, check_unchanged
@@ -250,7 +250,7 @@ class _FileExecutor(SpoutExecutor):
                 f"it to have it read",
             )
         if self._by_lines:
-            refuse_compressed(self._listing, self._place)
+            check_compressed(self._listing, self._place)
         for file in self._listing if before else ():
             if file.name not in before and seen.is_past(file):
                 _log.warning(

@@ -23,13 +23,13 @@ from trident_state.backing.meta import Meta, read_meta
 from trident_state.backing.protocol import META, BackingMap
 from trident_state.binary import in_halves, replaced, together
 from trident_state.checks import (
-    demand_as_created,
-    demand_fitting,
-    demand_newest,
-    demand_none_later,
-    demand_not_beyond,
-    demand_reached,
-    demand_turn,
+    check_as_created,
+    check_fitting,
+    check_newest,
+    check_none_later,
+    check_not_beyond,
+    check_reached,
+    check_turn,
     encoded_keys,
     named_twice,
 )
@@ -91,7 +91,7 @@ class BackingStore:
     def report(self) -> StoreReport:
         meta = self._meta()
         if meta is not None:
-            demand_as_created(self._where, "values", meta.values, self._form)
+            check_as_created(self._where, "values", meta.values, self._form)
             return meta.report
         if self._calls.listed and self._calls.keys():
             raise StateOwnedError(
@@ -107,16 +107,16 @@ class BackingStore:
                 self.report()  # refuses what is foreign
                 new = Meta.founded(self._identity, self._shape, self._kind, self._form, lease, birth)
                 self._put_meta(new, None)
-            elif self._demand_there(found).lease != lease:
-                demand_newest(self._where, found.lease, lease)
+            elif self._check_there(found).lease != lease:
+                check_newest(self._where, found.lease, lease)
                 raise StateOwnedError(f"{self._where} is there already, at txid {found.marker}: nothing was created")
             self._lease = lease
 
     def acquire(self, lease: Lease) -> None:
         with self._writing:
             (text,) = self._calls.get([META])
-            meta = self._demand_there(read_meta(text, self._where))
-            demand_newest(self._where, meta.lease, lease)
+            meta = self._check_there(read_meta(text, self._where))
+            check_newest(self._where, meta.lease, lease)
             self._put_meta(meta.held_by(lease), text)
             self._lease = lease
 
@@ -126,7 +126,7 @@ class BackingStore:
         keys = self._keys(update)
         with self._writing:
             text, *records = self._calls.get([META, *keys])
-            meta = self._demand_turn(text, lease, update.txid)
+            meta = self._check_turn(text, lease, update.txid)
             if meta.marker >= update.txid:
                 return Applied(read_again(self, update) if values else None, 0, len(keys))
             parts = list(in_halves(partial(self._change, update, meta, records), 0, len(keys)))
@@ -138,7 +138,7 @@ class BackingStore:
     def _change(self, update: Update, meta: Meta, records: list[bytes | None], part: slice) -> _Change:
         """What an update comes to for some of its keys, of which these are all records."""
         stored = unpacked(self._records, records[part], self._where)
-        demand_none_later(self._where, stored.txids, meta.marker, update.txid)
+        check_none_later(self._where, stored.txids, meta.marker, update.txid)
         turn = self._rule.turn(stored, update.txid)
         moved = np.flatnonzero(turn.rows)
         rows = pa.array(moved)
@@ -168,7 +168,7 @@ class BackingStore:
         if self._calls.put(keys, values, expected):
             return
         (text,) = self._calls.get([META])
-        self._demand_turn(text, meta.lease, txid)
+        self._check_turn(text, meta.lease, txid)
         raise StateUnavailableError(f"{self._where} was changed while batch {txid} was written; the commit is repeated")
 
     def _put_meta(self, meta: Meta, expected: bytes | None) -> None:
@@ -192,12 +192,12 @@ class BackingStore:
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
         encoded = self._encoded(keys).to_pylist()
-        marker = self._demand_readable(asOf)
+        marker = self._check_readable(asOf)
         values = self._values(encoded, asOf)
         return Found(values, marker if asOf is None or self._bare else asOf)
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        self._demand_readable(asOf)
+        self._check_readable(asOf)
         keys = self._calls.keys()
         for at in range(0, len(keys), pageRows):
             page = keys[at : at + pageRows]
@@ -216,10 +216,10 @@ class BackingStore:
         found = unpacked(self._records, self._calls.get(keys), self._where)
         if asOf is None or self._bare:
             return found.values
-        self._demand_readable(asOf)
+        self._check_readable(asOf)
         return as_of(asOf, found.txids, found.values, found.prevs, self._where)
 
-    def _demand_readable(self, asOf: int | None) -> int:
+    def _check_readable(self, asOf: int | None) -> int:
         meta = self._meta()
         marker = -1 if meta is None else meta.marker
         if asOf is None:
@@ -227,9 +227,9 @@ class BackingStore:
         held, ours = None if meta is None else meta.lease, self._lease
         if ours is not None and held != ours and held is not None and held.epoch >= ours.epoch:
             raise SnapshotMovedError(f"{self._where}: another driver has taken it over (epoch {held.epoch})")
-        demand_reached(self._where, marker if held == ours or ours is None else None, asOf)
+        check_reached(self._where, marker if held == ours or ours is None else None, asOf)
         if not self._bare:
-            demand_not_beyond(self._where, marker, asOf)
+            check_not_beyond(self._where, marker, asOf)
         return marker
 
     # --- end -------------------------------------------------------------------------------------------------
@@ -239,9 +239,9 @@ class BackingStore:
             meta = self._meta()
             if meta is None:
                 return
-            self._demand_ours(meta)
+            self._check_ours(meta)
             if lease is not None:
-                demand_newest(self._where, meta.lease, lease)
+                check_newest(self._where, meta.lease, lease)
             self._calls.remove(self._calls.keys())
             self._calls.remove([META])
             self._lease = None
@@ -259,28 +259,28 @@ class BackingStore:
     def _meta(self) -> Meta | None:
         return read_meta(self._calls.get([META])[0], self._where)
 
-    def _demand_there(self, meta: Meta | None) -> Meta:
+    def _check_there(self, meta: Meta | None) -> Meta:
         if meta is None:
             raise StateBehindError(f"{self._where}: its map holds nothing of it (any more)", -1)
-        self._demand_ours(meta)
+        self._check_ours(meta)
         return meta
 
-    def _demand_ours(self, meta: Meta) -> None:
+    def _check_ours(self, meta: Meta) -> None:
         if (meta.topology, meta.state) != (self._identity.topology, self._identity.name):
             raise StateOwnedError(
                 f"{self._where}: its map holds state {meta.state!r} of topology {meta.topology!r}; nothing was "
                 f"touched. Give each state a map of its own: the maker of the map is told which one is asked for"
             )
 
-    def _demand_turn(self, text: bytes | None, lease: Lease, txid: int) -> Meta:
+    def _check_turn(self, text: bytes | None, lease: Lease, txid: int) -> Meta:
         """The meta entry, if this driver may commit `txid` now."""
-        meta = self._demand_there(read_meta(text, self._where))
-        demand_turn(self._where, meta.lease, meta.marker, lease, txid)
+        meta = self._check_there(read_meta(text, self._where))
+        check_turn(self._where, meta.lease, meta.marker, lease, txid)
         return meta
 
     def _keys(self, update: Update) -> list[bytes]:
         """The keys of an update, which must be of this state's shape."""
-        demand_fitting(self._where, self._shape, update)
+        check_fitting(self._where, self._shape, update)
         parts = in_halves(lambda part: self._encoded(update.part(part)[0]).to_pylist(), 0, len(update.deltas))
         keys = [key for part in parts for key in part]
         if len(set(keys)) != len(keys):

@@ -211,7 +211,7 @@ class Snapshots:
         entries = Entries(self._shape.value, self._kind)
         if self._manifest is None or self.folder is None:
             return entries
-        self._demand_ours(self._manifest)
+        self._check_ours(self._manifest)
         schema = _schema(self._shape.value, entries.versioned)
         for segment in self._manifest.segments:
             for batch in read_segment(self.folder, segment, schema, self._where):
@@ -219,7 +219,7 @@ class Snapshots:
         self._last = self._clock.monotonic()
         return entries
 
-    def _demand_ours(self, manifest: Manifest) -> None:
+    def _check_ours(self, manifest: Manifest) -> None:
         if manifest.identity != self._identity:
             raise StateOwnedError(
                 f"{self._where}: the snapshot in its place is of {manifest.identity}, this is {self._identity}"

@@ -15,13 +15,13 @@ from trident.base.clock import Clock, SystemClock
 from trident.base.errors import FencedError, StateFullError, StateOwnedError
 from trident_state.binary import in_halves, replaced, together
 from trident_state.checks import (
-    demand_fitting,
-    demand_named_once,
-    demand_newest,
-    demand_none_later,
-    demand_not_beyond,
-    demand_reached,
-    demand_turn,
+    check_fitting,
+    check_named_once,
+    check_newest,
+    check_none_later,
+    check_not_beyond,
+    check_reached,
+    check_turn,
     encoded_keys,
 )
 from trident_state.expiry import Expiry, kept
@@ -140,7 +140,7 @@ class MemoryStore:
     def create(self, lease: Lease, birth: int) -> None:
         with self._snapshotting, self._writing:
             self._load()
-            demand_newest(self._where, self._lease, lease)
+            check_newest(self._where, self._lease, lease)
             if self._marker is not None:
                 if self._lease == lease:
                     return
@@ -151,7 +151,7 @@ class MemoryStore:
     def acquire(self, lease: Lease) -> None:
         with self._snapshotting, self._writing:
             self._load()
-            demand_newest(self._where, self._lease, lease)
+            check_newest(self._where, self._lease, lease)
             self._lease, self._opened, self._fenced = lease, None, None
             self._snapshots.restate(lease)
             self._snapshots.sweep(lease)
@@ -178,7 +178,7 @@ class MemoryStore:
     def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
         with self._writing:
             entries = self._ready()
-            marker = self._demand_turn(lease, update.txid)
+            marker = self._check_turn(lease, update.txid)
             if marker >= update.txid:
                 return Applied(read_again(self, update) if values else None, 0, len(update.deltas))
             expiry = self._expiry.after(update.txid, update.time, update.life(self._ttl), self._where)
@@ -204,26 +204,26 @@ class MemoryStore:
         after = together([change.values for change in changes]) if values else None
         return Applied(after, written, len(update.deltas) - written)
 
-    def _demand_turn(self, lease: Lease, txid: int) -> int:
+    def _check_turn(self, lease: Lease, txid: int) -> int:
         """The marker, if this driver may commit `txid` now."""
         if self._fenced is not None:
             raise FencedError(str(self._fenced))
         marker = -1 if self._marker is None else self._marker
-        demand_turn(self._where, self._lease, marker, lease, txid)
+        check_turn(self._where, self._lease, marker, lease, txid)
         return marker
 
     def _changes(self, entries: Entries, update: Update, expiry: Expiry) -> list[_Change]:
         """What an update comes to, all of it before anything is written; in parts where it is too long for one."""
-        demand_fitting(self._where, self._shape, update)
+        check_fitting(self._where, self._shape, update)
         return list(in_halves(partial(self._change, entries, update, expiry), 0, len(update.deltas)))
 
     def _change(self, entries: Entries, update: Update, expiry: Expiry, part: slice) -> _Change:
         keys, deltas = update.part(part)
         encoded, hashes = self._encoded(keys)
-        demand_named_once(self._where, encoded, hashes, update.txid)
+        check_named_once(self._where, encoded, hashes, update.txid)
         slots = entries.index.keys.find(encoded, hashes)
         before = entries.take(slots)
-        demand_none_later(self._where, before.txids, self._marker, update.txid)
+        check_none_later(self._where, before.txids, self._marker, update.txid)
         stored = kept(entries.value.unpack(before.values), before.txids, expiry.cutoff)
         rows = np.flatnonzero(before.txids != update.txid)
         if len(rows) == len(slots):
@@ -297,14 +297,14 @@ class MemoryStore:
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
         self._ready()
         encoded, hashes = self._encoded(keys)
-        marker = self._demand_reached(asOf)  # before the look-up, which must see the keys of that batch
+        marker = self._check_reached(asOf)  # before the look-up, which must see the keys of that batch
         entries = self._ready()
         slots = entries.index.keys.find(encoded, hashes)
         return Found(self._visible(entries, slots, asOf), marker if asOf is None or not entries.versioned else asOf)
 
     def scan(self, asOf: int | None, pageRows: int = 10_000, time: float | None = None) -> Iterator[pa.Table]:
         self._ready()
-        self._demand_reached(asOf)
+        self._check_reached(asOf)
         entries = self._ready()
         keys = entries.index.keys
 
@@ -321,7 +321,7 @@ class MemoryStore:
 
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
         encoded, hashes = self._encoded(keys)
-        self._demand_reached(txid - 1)
+        self._check_reached(txid - 1)
         entries = self._ready()
         return self._visible(entries, entries.index.keys.find(encoded, hashes), txid - 1, time)
 
@@ -339,13 +339,13 @@ class MemoryStore:
         values = kept(entries.value.unpack(triples.values), triples.txids, cutoff)
         if asOf is None or triples.prevs is None:
             return values
-        demand_not_beyond(self._where, marker, asOf)
+        check_not_beyond(self._where, marker, asOf)
         return as_of(asOf, triples.txids, values, entries.value.unpack(triples.prevs), self._where)
 
-    def _demand_reached(self, asOf: int | None) -> int:
+    def _check_reached(self, asOf: int | None) -> int:
         marker = -1 if self._marker is None else self._marker
         if asOf is not None:
-            demand_reached(self._where, marker, asOf)
+            check_reached(self._where, marker, asOf)
         return marker
 
     # --- snapshots -------------------------------------------------------------------------------------------

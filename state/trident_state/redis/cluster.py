@@ -6,7 +6,7 @@ from contextlib import closing
 from trident.base.errors import StateError, StateUnavailableError
 from trident_state.redis.address import Address
 from trident_state.redis.connection import Connection
-from trident_state.redis.failures import demand
+from trident_state.redis.failures import check
 from trident_state.redis.server import parse_info
 from trident_state.redis.slots import SLOTS, Slots
 from trident_state.redis.wire import command
@@ -70,7 +70,7 @@ class Servers:
 
     def _told_by(self, server: Address) -> Slots:
         with closing(Connection(server, self.where)) as connection:
-            info = demand(connection.ask(command(b"INFO"))[0], self.where, server)
+            info = check(connection.ask(command(b"INFO"))[0], self.where, server)
             if parse_info(info).get("cluster_enabled") != "1":
                 return Slots.alone(server)
-            return Slots.told(demand(connection.ask(command(b"CLUSTER", b"SLOTS"))[0], self.where, server), server)
+            return Slots.told(check(connection.ask(command(b"CLUSTER", b"SLOTS"))[0], self.where, server), server)

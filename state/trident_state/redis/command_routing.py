@@ -17,7 +17,7 @@ from trident_state.redis.address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import Reply as Reply
-from trident_state.redis.failures import are_elsewhere, are_moving, demand, demand_all
+from trident_state.redis.failures import are_elsewhere, are_moving, check, check_all
 from trident_state.redis.scripts import Script
 from trident_state.redis.slots import Slots, slot_of
 from trident_state.redis.wire import EXEC, MULTI, loads
@@ -108,9 +108,9 @@ class Link:
             self.close()
             raise
 
-    def demand(self, reply: Reply) -> Reply:
+    def check(self, reply: Reply) -> Reply:
         """The reply, unless it is an error."""
-        return demand(reply, self._servers.where, self._servers.address)
+        return check(reply, self._servers.where, self._servers.address)
 
     def consents(self, reply: Reply) -> bool:
         """Whether a script has done what is only worth trying: not where the server had forgotten it, and is told the
@@ -118,7 +118,7 @@ class Link:
         if isinstance(reply, redis.exceptions.NoScriptError):
             self.load()
             return False
-        return bool(self.demand(reply)[0] == b"OK")
+        return bool(self.check(reply)[0] == b"OK")
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -142,7 +142,7 @@ class Link:
     def _load(self, connection: Connection) -> None:
         connection.send([loads(self._scripts)])
         for _ in self._scripts:
-            demand(connection.reply(), self._servers.where, connection.server)
+            check(connection.reply(), self._servers.where, connection.server)
 
 
 class Links:
@@ -165,14 +165,14 @@ class Links:
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
         if not errors:
-            self.demand_all(replies)
+            self.check_all(replies)
         return replies
 
     def everywhere(self, packed: bytes) -> list[tuple[Address, Reply]]:
         """The reply of every server to a command without keys."""
         replies = self._attempt(lambda link: link.everywhere(packed))
         for server, reply in replies:
-            demand(reply, self._servers.where, server)
+            check(reply, self._servers.where, server)
         return replies
 
     def _attempt(self, ask: Callable[[Link], list[_T]]) -> list[_T]:
@@ -196,9 +196,9 @@ class Links:
             self.close()
         return replies
 
-    def demand_all(self, replies: Iterable[Reply]) -> None:
+    def check_all(self, replies: Iterable[Reply]) -> None:
         """None of these replies may be an error."""
-        demand_all(replies, self._servers.where, self._servers.address)
+        check_all(replies, self._servers.where, self._servers.address)
 
     def forget(self) -> None:
         """Who was asked is not who is to be asked: look again, and connect anew."""

@@ -11,7 +11,7 @@ from trident_state.redis.address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Links
 from trident_state.redis.connection import Connection
-from trident_state.redis.failures import demand
+from trident_state.redis.failures import check
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import FORMAT, Meta, parse_meta, read_meta
 from trident_state.redis.store import RedisStore
@@ -97,7 +97,7 @@ def _scan(servers: Servers, where: str, pattern: str) -> Iterator[bytes]:
             cursor = b"0"
             while True:
                 asked = command(b"SCAN", cursor, b"MATCH", pattern.encode(), b"COUNT", b"%d" % _SCAN_COUNT)
-                cursor, names = demand(connection.ask(asked)[0], where, server)
+                cursor, names = check(connection.ask(asked)[0], where, server)
                 yield from names
                 if cursor == b"0":
                     break

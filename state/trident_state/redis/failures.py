@@ -17,17 +17,17 @@ _FULL = {"OOM", "MISCONF"}
 _REFUSED = {"NOAUTH", "WRONGPASS"}
 
 
-def demand(reply: Reply, where: str, address: Address) -> Reply:
+def check(reply: Reply, where: str, address: Address) -> Reply:
     """The reply, unless it is an error."""
     if isinstance(reply, redis.RedisError):
         raise failure(where, address, reply)
     return reply
 
 
-def demand_all(replies: Iterable[Reply], where: str, address: Address) -> None:
+def check_all(replies: Iterable[Reply], where: str, address: Address) -> None:
     """None of these replies may be an error."""
     for reply in replies:
-        demand(reply, where, address)
+        check(reply, where, address)
 
 
 def unavailable(where: str, address: Address, reason: object) -> StateUnavailableError:

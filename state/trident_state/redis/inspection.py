@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from trident.base.errors import StateOwnedError, StateShapeError
-from trident_state.checks import demand_as_created
+from trident_state.checks import check_as_created
 from trident_state.redis.command_routing import Links, Reply
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import FORMAT, Meta, parse_meta, read_meta
@@ -37,15 +37,15 @@ class Findings:
         metas = self._metas(names, kinds, read)
         found = [meta for meta in metas if meta is not None]
         for meta in found:
-            demand_as_created(self._where, "values", meta.values, self._form)
-            demand_as_created(self._where, "groups", meta.groups, str(layout.groups))
+            check_as_created(self._where, "values", meta.values, self._form)
+            check_as_created(self._where, "groups", meta.groups, str(layout.groups))
         if found:
             self.layout = layout.with_buckets(found[0].bucket_count(self._where))
         if self.layout is not layout:
             buckets = self._links.exchange(_kinds(self.layout.all_buckets))
         filled = self._hashes(self.layout.all_buckets, buckets)
         if not found:
-            self._demand_empty(filled)
+            self._check_empty(filled)
         nothing = GroupStatus(None, None, None)
         groups = tuple(nothing if meta is None else meta.status(self._where) for meta in metas)
         if metas[0] is None and all(map(self._unused, found)):  # or half-founded, by a driver that died over it
@@ -68,7 +68,7 @@ class Findings:
         for each in layouts:
             filled = self._hashes(each.all_buckets, self._links.exchange(_kinds(each.all_buckets)))
             if not found:
-                self._demand_empty(filled)
+                self._check_empty(filled)
         return layouts
 
     def _found(self, names: list[bytes]) -> list[Meta]:
@@ -85,7 +85,7 @@ class Findings:
 
     def _hashes(self, names: list[bytes], kinds: list[Reply]) -> set[bytes]:
         """Which of these keys are there, by what TYPE says of them; StateOwnedError if one is no hash."""
-        self._links.demand_all(kinds)
+        self._links.check_all(kinds)
         there = set[bytes]()
         for name, kind in zip(names, kinds, strict=True):
             if kind == b"hash":
@@ -96,7 +96,7 @@ class Findings:
 
     def _meta(self, name: bytes, read: Reply) -> Meta:
         """A meta hash that is ours."""
-        self._links.demand_all([read])
+        self._links.check_all([read])
         meta = parse_meta(read)
         if meta.format is None or meta.identity is None:
             raise self._foreign(name, "is a hash that this library did not write")
@@ -109,13 +109,13 @@ class Findings:
             raise self._foreign(name, f"belongs to state {meta.state!r} of topology {meta.topology!r}")
         return meta
 
-    def _demand_empty(self, there: set[bytes]) -> None:
+    def _check_empty(self, there: set[bytes]) -> None:
         """No meta hash: then no bucket either, and none of the same state in another number of groups. Nobody else is
         to ask for that one: a cluster keeps it in another slot, which may be on its way or gone."""
         if there:
             raise self._foreign(min(there), "is there without the state's meta hash")
         for other in self._found([self.layout.other_meta()]):
-            demand_as_created(self._where, "groups", other.groups, str(self.layout.groups))
+            check_as_created(self._where, "groups", other.groups, str(self.layout.groups))
 
     def _foreign(self, name: bytes, what: str) -> StateOwnedError:
         return StateOwnedError(

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from trident.base.errors import StateValueError
 from trident_state.binary import lengths_of
-from trident_state.checks import demand_named_once
+from trident_state.checks import check_named_once
 from trident_state.keys import hash_keys
 from trident_state.redis.layout import Layout
 
@@ -130,7 +130,7 @@ def place(encoded: pa.Array, layout: Layout) -> Placement:
 def place_distinct(encoded: pa.Array, layout: Layout, where: str, txid: int) -> Placement:
     """The same; StateValueError where a key comes twice or is too long for the server."""
     hashes = hash_keys(encoded)
-    demand_named_once(where, encoded, hashes, txid)
+    check_named_once(where, encoded, hashes, txid)
     if int(lengths_of(encoded).max(initial=0)) > _MAX_FIELD:
         raise StateValueError(f"{where}: a key of batch {txid} has more than {_MAX_FIELD} bytes; nothing was applied")
     return Placement(encoded, hashes, layout)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateCorruptError, StateLostError, StateRecoveringError
-from trident_state.checks import demand_not_beyond, demand_reached
+from trident_state.checks import check_not_beyond, check_reached
 from trident_state.expiry import Cutoff, kept
 from trident_state.keys import decode_keys
 from trident_state.records.forms import Records, unpacked
@@ -47,10 +47,10 @@ class Reader:
     def current(self, layout: Layout) -> tuple[Layout, list[Meta]]:
         """This layout, if it is still the state's, and the meta hashes of all groups; else LayoutChanged."""
         metas = self.metas(layout)
-        self._demand_layout(layout, metas)
+        self._check_layout(layout, metas)
         return layout, metas
 
-    def _demand_layout(self, layout: Layout, metas: list[Meta]) -> None:
+    def _check_layout(self, layout: Layout, metas: list[Meta]) -> None:
         if any(not meta.absent and meta.buckets != str(layout.buckets) for meta in metas):
             raise LayoutChanged(
                 f"{self._where}: not all of it has the {layout.buckets} buckets that it was created with: a part fell "
@@ -68,7 +68,7 @@ class Reader:
             length - (legend is not None)
             for length, (legend,) in zip(found[: layout.buckets], found[layout.buckets :], strict=True)
         ]
-        self._demand_layout(layout, metas)
+        self._check_layout(layout, metas)
         for group, meta in enumerate(metas):
             there = sum(keys[bucket] for bucket in layout.buckets_of(group))
             if not meta.absent and meta.keys != str(there):
@@ -182,7 +182,7 @@ class Reader:
         metas, found, end = list[Meta](), list[Reply]([None] * len(reads)), -1
         for mine in parts.values():
             end += len(mine) + 3
-            self._links.demand_all(replies[end])
+            self._links.check_all(replies[end])
             metas.append(parse_meta(replies[end][0]))
             for at, reply in zip(mine, replies[end][1:], strict=True):
                 found[at] = reply
@@ -191,7 +191,7 @@ class Reader:
     def _check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
         """As of which txid this snapshot can be read; raises where it cannot."""
         markers = []
-        self._demand_layout(layout, metas)
+        self._check_layout(layout, metas)
         for meta in metas:
             status = meta.status(self._where)
             if asOf is not None and lease is not None and status.lease != lease:
@@ -199,9 +199,9 @@ class Reader:
             if asOf is None:
                 markers.append(-1 if status.marker is None else status.marker)
                 continue
-            demand_reached(self._where, status.marker, asOf)
+            check_reached(self._where, status.marker, asOf)
             if not self._bare:
-                demand_not_beyond(self._where, status.marker, asOf)
+                check_not_beyond(self._where, status.marker, asOf)
             markers.append(status.marker if self._bare and status.marker is not None else asOf)
         return min(markers)
 

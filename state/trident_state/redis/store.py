@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateUnavailableError
 from trident_state.binary import in_halves, spread, together
-from trident_state.checks import demand_fitting, encoded_keys
+from trident_state.checks import check_fitting, encoded_keys
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types
 from trident_state.records.forms import ValueForm, records_of
@@ -137,14 +137,14 @@ class RedisStore:
             self._link.load()
             replies = self._link.exchange([call(script, [metas[group]], *fence, *more) for group in groups])
         for reply in replies:
-            self._link.demand(reply)
+            self._link.check(reply)
             if reply[0] != b"OK":
                 raise refusal(Answer.of(reply), lease, txid, self._where)
 
     # --- write -----------------------------------------------------------------------------------------------
 
     def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
-        demand_fitting(self._where, self._shape, update)
+        check_fitting(self._where, self._shape, update)
         with self._writing:
             before, expiry, life = self._expiry_at(update.txid - 1), None, update.life(self._ttl)
             if before is not None and (life is not None or before.cutoff > 0):
@@ -310,11 +310,11 @@ class RedisStore:
 
     def _drop_group(self, names: list[bytes], lease: Lease | None) -> None:
         if lease is None:
-            self._link.demand(self._link.exchange([command(b"UNLINK", *names)])[0])
+            self._link.check(self._link.exchange([command(b"UNLINK", *names)])[0])
             return
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"0", self._identity.log.encode())
         (reply,) = self._link.exchange([call(DROP, [bulks([name]) for name in names], *fence)])
-        self._link.demand(reply)
+        self._link.check(reply)
         if reply[0] != b"OK":
             raise refusal(Answer.of(reply), lease, 0, self._where)
 

@@ -18,7 +18,7 @@ from trident.base.attempt import Lease
 from trident.base.errors import StateUnavailableError, StateValueError
 from trident.base.values import type_name
 from trident_state.binary import lengths_of, spread, with_lengths
-from trident_state.checks import demand_none_later
+from trident_state.checks import check_none_later
 from trident_state.expiry import Expiry, kept
 from trident_state.keys import decode_keys
 from trident_state.records.documents import Documents
@@ -95,7 +95,7 @@ class Writer:
     def commit(self, parts: list[Task]) -> None:
         """Commit an update that was written in parts."""
         counts = [sum(each) for each in zip(*(task.counts for task in parts), strict=True)]
-        self._demand_committed(parts[0], self._commits(parts[0], parts[0].groups, counts))
+        self._check_committed(parts[0], self._commits(parts[0], parts[0].groups, counts))
 
     def _write(self, task: Task) -> Written:
         if self._merges():
@@ -174,7 +174,7 @@ class Writer:
         live = np.zeros(len(task.keys), np.bool_)
         for group in groups:
             live[task.keys.group(group)] = True
-        demand_none_later(self._where, stored.txids[live], task.txid - 1, task.txid)
+        check_none_later(self._where, stored.txids[live], task.txid - 1, task.txid)
         moving = live if self._bare else live & (stored.txids < task.txid)
         keys, before, deltas = task.keys, stored, task.deltas
         if not (whole := bool(moving.all())):
@@ -219,7 +219,7 @@ class Writer:
             if self._opened(task, next(replies)):
                 opened.append(group)
             for _ in runs[group]:
-                found += self._link.demand(next(replies))
+                found += self._link.check(next(replies))
         return unpacked(self._records, found, self._where), opened
 
     def _put(
@@ -271,12 +271,12 @@ class Writer:
     def _commit_groups(self, task: Task, groups: list[int], replies: Iterator[Reply]) -> None:
         """Commit the groups that put; the reply of a single one may be there already."""
         if groups and task.part is None:
-            self._demand_committed(task, list(replies) or self._commits(task, groups, task.counts))
+            self._check_committed(task, list(replies) or self._commits(task, groups, task.counts))
 
     def _commits(self, task: Task, groups: Iterable[int], counts: Sequence[int]) -> list[Reply]:
         return self._link.exchange([self._commit(task, group, counts[group]) for group in groups])
 
-    def _demand_committed(self, task: Task, replies: list[Reply]) -> None:
+    def _check_committed(self, task: Task, replies: list[Reply]) -> None:
         for reply in replies:
             if not (isinstance(reply, list) and reply[0] == b"DONE"):  # a try whose reply was lost may have done it
                 self._accepted(task, reply)
@@ -285,7 +285,7 @@ class Writer:
         """The reply, if it is a script's consent."""
         if isinstance(reply, redis.exceptions.NoScriptError):
             raise _ScriptsGone
-        self._link.demand(reply)
+        self._link.check(reply)
         if reply[0] != b"OK":
             raise refusal(Answer.of(reply), task.lease, task.txid, self._where)
         found: list[bytes] = reply

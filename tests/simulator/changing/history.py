@@ -198,7 +198,7 @@ class History:
         """The states that missed a batch."""
         return {name for name, state in self.states.items() if state.missed is not None}
 
-    def demand(self, state: str, found: Values, txid: int | None, who: str) -> None:
+    def check(self, state: str, found: Values, txid: int | None, who: str) -> None:
         """A read as of a txid, or (None) of what the last batch left."""
         known = self.states.get(state)
         if known is None:

@@ -75,7 +75,7 @@ class Readers:
         world.say("a reader of %s found %s as of %s", state, found, txid)
         if world.history.states.get(state) is before or not _was(before, found, txid):
             try:
-                world.history.demand(state, found, txid, "a reader outside")
+                world.history.check(state, found, txid, "a reader outside")
             except Wrong as error:
                 world.fail(error)
         return True

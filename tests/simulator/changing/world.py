@@ -528,7 +528,7 @@ class World:
         try:
             for state in driver.shape.states:
                 found = self.readers.inside(driver, state)
-                self.history.demand(state, found, None, driver.name)
+                self.history.check(state, found, None, driver.name)
                 self.result.reads += 1
         except Crashed:
             raise

@@ -112,7 +112,7 @@ class Overlay:
         rows = zip(*keys.lists(keys.names), map(self._fresh, self._values), strict=True)
         return [row for row in rows if row[-1] is not None]
 
-    def demand_open(self, verb: str) -> None:
+    def check_open(self, verb: str) -> None:
         """Refuse a call from outside the one that the object was made for."""
         if not self._open:
             raise StateClosedError(
@@ -201,11 +201,11 @@ class MapOverlay:
         self._overlay.put(columns, [None] * columns.rows, "multiRemove")
 
     def getTuples(self) -> Iterator[tuple[Any, ...]]:
-        self._overlay.demand_open("getTuples")
+        self._overlay.check_open("getTuples")
         return iter(self._overlay.entries())
 
     def _read(self, verb: str, keys: Sequence[Any]) -> Columns:
-        self._overlay.demand_open(verb)
+        self._overlay.check_open(verb)
         return key_columns(keys, self._keys, self._overlay.about(verb))
 
     def __getattr__(self, name: str) -> Any:
@@ -241,7 +241,7 @@ class ValueOverlay:
         return self._overlay.update(self._one("update"), [updater], "update")[0]
 
     def _one(self, verb: str) -> Columns:
-        self._overlay.demand_open(verb)
+        self._overlay.check_open(verb)
         return Columns({}, 1)
 
     def __getattr__(self, name: str) -> Any:
