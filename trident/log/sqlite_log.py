@@ -339,7 +339,7 @@ class SqliteLog(LogBase):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 if lease is not None:
-                    self._check(lease)
+                    self._check_lease(lease)
                 self._check_file()
                 yield self._db
                 self._db.execute("COMMIT")
@@ -356,7 +356,7 @@ class SqliteLog(LogBase):
                 f"It stops; put the checkpoint back, or give up log and states with topology.reset(name, ...)"
             )
 
-    def _check(self, lease: Lease) -> None:
+    def _check_lease(self, lease: Lease) -> None:
         epoch, token = self._db.execute("SELECT epoch, token FROM meta").fetchone()
         if (epoch, token) != (lease.epoch, lease.token):
             raise self._taken_over(epoch, lease)
