@@ -335,8 +335,8 @@ def test_a_query_whose_function_holds_another_value_does_not_get_the_tuples_of_o
     with pytest.raises(CodeChangedError) as refused:
         run(branches(by_default, words, rows), tmp_path)
     assert re.search(
-        r"it froze what asks counts \(word string; .*stateQuery\(MapGet\) at test_new_over_waiting\.py:\d+; .*"
-        r"the default of word in words/\d+:filter\(<lambda>\) at test_new_over_waiting\.py:\d+",
+        r"it froze what asks counts \(word string; .*stateQuery\(MapGet\) at test_program_compatibility\.py:\d+; .*"
+        r"the default of word in words/\d+:filter\(<lambda>\) at test_program_compatibility\.py:\d+",
         str(refused.value),
     )
     run(branches(by_default, ["b", "a"], rows), tmp_path)
