@@ -25,9 +25,10 @@ test: $(READY) ## tests, doctests and notebooks, then the engine's tests through
 soak: $(READY) ## what takes long, for MINUTES=10 with cases drawn anew (0: everything); SEED=n draws the same; ARGS="-k simulator"
 	SOAK_MINUTES=$(or $(MINUTES),10) SOAK_SEED=$(SEED) $(RUN) -m pytest -v -m soak $(ARGS)
 
-check: $(READY) ## format, lint and strict types, as CI wants them
+check: $(READY) ## format, lint, rooms of imports and strict types, as CI wants them
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
+	$(dir $(RUN))lint-imports --no-cache --no-logo
 	$(RUN) -m mypy
 
 format: $(READY) ## put the code into that format
