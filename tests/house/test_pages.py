@@ -109,3 +109,14 @@ def test_the_index_leads_to_every_page_of_the_guide() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     pages = [f"guide/{page.name}" for page in (ROOT / "docs" / "guide").glob("*.md")]
     assert [page for page in pages if f"({page})" not in index] == []
+
+
+def test_every_file_and_folder_of_the_code_that_a_page_names_is_there() -> None:
+    roots = [ROOT / name for name in ("trident", "state", "spouts", "tests", "benchmarks", "notebooks", "docs")]
+    there = {f"/{path.relative_to(ROOT).as_posix()}" for root in roots for path in (root, *root.rglob("*"))}
+    absent = []
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        named = set(re.findall(r"`((?:[\w-]+/)*[\w-]+\.(?:py|lua)|(?:[\w-]+/)+)`", text))
+        absent += [(page.name, name) for name in named if not any(p.endswith(f"/{name.rstrip('/')}") for p in there)]
+    assert absent == []
