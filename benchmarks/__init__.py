@@ -1,1 +1,1 @@
-"""What the library costs, measured against Spark alone and against what one would write by hand: ``make bench``."""
+"""Benchmarks of the library against Spark alone and against hand-written code: ``make bench``."""

@@ -1,4 +1,4 @@
-"""What every family of rows gets: the one session, the one server, a folder, and how large to measure."""
+"""The session, the server, the folder and the scale that every family of rows gets."""
 
 import itertools
 import shutil
@@ -12,7 +12,7 @@ from tests.support.server import RedisServer
 
 @dataclass(frozen=True)
 class Scale:
-    """How large and how often; `QUICK` only shows that everything runs."""
+    """The scale of a measurement; `QUICK` only shows that everything runs."""
 
     files: int
     lines: int
@@ -25,7 +25,7 @@ class Scale:
 
     @property
     def turns(self) -> range:
-        """The rounds' numbers; 0 warms everything up and is not counted."""
+        """Return the rounds' numbers; 0 warms everything up and is not counted."""
         return range(0 if self.warm else 1, self.rounds + 1)
 
 
@@ -42,7 +42,7 @@ class Bench:
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def fresh(self) -> Path:
-        """A folder that nobody used yet (a checkpoint), and an empty server."""
+        """Return a new folder for a checkpoint, and empty the server."""
         self.server.client.flushall()
         path = self.folder / f"run-{next(self._numbers)}"
         path.mkdir()

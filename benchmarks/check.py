@@ -21,6 +21,6 @@ def check_counts(engine: str, got: Counts, expected: Counts) -> None:
 
 
 def counts_of(tables: Iterable[pa.Table]) -> dict[str, int]:
-    """The counts of several batches (fields ``word``, ``count``) as one."""
+    """Add up the counts of several batches (fields ``word``, ``count``)."""
     merged = pa.concat_tables(tables).group_by("word").aggregate([("count", "sum")])
     return dict(zip(merged["word"].to_pylist(), merged["count_sum"].to_pylist(), strict=True))

@@ -1,4 +1,4 @@
-"""How much memory this process and Spark's JVM hold."""
+"""The memory that this process and Spark's JVM hold."""
 
 import gc
 import os
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 
 def resident_mb(pid: int | None = None) -> float:
-    """The resident set of a process (this one), in MB."""
+    """Return the resident set of a process (this one) in MB."""
     gc.collect()
     pid = pid or os.getpid()
     status = Path(f"/proc/{pid}/status")
@@ -19,7 +19,7 @@ def resident_mb(pid: int | None = None) -> float:
 
 
 def live_heap_mb(spark: SparkSession) -> float:
-    """What lives in the JVM's heap after a collection, in MB: its resident set only tells how large the heap may be."""
+    """Return the live part of the JVM's heap after a collection, in MB, which its resident set does not show."""
     jvm = spark._jvm
     assert jvm is not None
     for _ in range(3):  # what Spark's cleaner lets go after one collection, the next one takes

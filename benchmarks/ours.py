@@ -14,7 +14,7 @@ from trident.state import StateFactory
 
 
 def wordcount(load: Workload, way: Way, state: StateFactory) -> TridentTopology:
-    """Lines to words to counts, a file a batch; and a query that adds up the counts of some words."""
+    """Count words, one file a batch, and answer queries for the sum of some words' counts."""
     topology = TridentTopology()
     spout = FileSpout(str(load.folder / "*.parquet"), format="parquet", schema="line string", maxFilesPerBatch=1)
     counts = (
@@ -35,7 +35,7 @@ def wordcount(load: Workload, way: Way, state: StateFactory) -> TridentTopology:
 
 
 def ours(spark: SparkSession, load: Workload, way: Way, state: StateFactory, checkpoint: Path) -> tuple[float, Counts]:
-    """Seconds from start to the last commit, three batches in flight; the counts are those of the state."""
+    """Return the seconds from start to the last commit, with three batches in flight, and the state's counts."""
     topology = wordcount(load, way, state)
     with Timed() as timed:
         running = topology.start(spark, name="wordcount", checkpointLocation=str(checkpoint), maxSpoutPending=3)

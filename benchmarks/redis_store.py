@@ -50,8 +50,11 @@ class Load:
 
 @dataclass(frozen=True)
 class Figures:
-    """Seconds of each round: the store's updates and raw SETs; CPU seconds of all rounds: the server's with the updates
-    and with the raw SETs, the client's with the updates; seconds of reads of three keys."""
+    """The times of a measurement, in seconds.
+
+    Of each round: the store's updates, and raw SETs. CPU of all rounds: the server's with the updates and with the raw
+    SETs, the client's with the updates. Of reads of three keys.
+    """
 
     updates: list[float]
     raw: list[float]
@@ -86,8 +89,7 @@ def measure(server: RedisServer, load: Load, combine: Combine = NATIVE, reads: i
 
 
 def rows(server: RedisServer, rounds: int = 7, part: int = 1) -> Iterator[Row]:
-    """What the store is to show: against raw SET, and the batches of the word count's size; or a `part`th of it, to see
-    whether it runs."""
+    """Measure the store against raw SET, and batches of the word count's size; `part` divides both for a quick run."""
     load = Load(1_000_000 // part, 100_000 // part, rounds)
     large = measure(server, load)
     yield Row(
@@ -100,21 +102,21 @@ def rows(server: RedisServer, rounds: int = 7, part: int = 1) -> Iterator[Row]:
     )
     for name, combine in {"server": NATIVE, "python": PYTHON}.items():
         load = Load(50_000 // part, 35_000 // part, 20)
-        found = measure(server, load, combine)
+        measured = measure(server, load, combine)
         what = f"20 batches of {load.batch:,} of {load.live:,} keys, combined by the {name}"
-        yield Row(f"redis.batches.{name}.wall", f"{what}: wall", sum(found.updates), None, "s", None)
+        yield Row(f"redis.batches.{name}.wall", f"{what}: wall", sum(measured.updates), None, "s", None)
         yield Row(
             f"redis.batches.{name}.server",
             f"{what}: CPU of the server, against that for as many raw pipelined SETs",
-            found.server,
-            found.raw_server,
+            measured.server,
+            measured.raw_server,
             "s",
             1.67,  # the 0.6 of their speed, told in CPU
             "at most",
         )
         limit = 1.0 if combine is NATIVE else None
         yield Row(
-            f"redis.batches.{name}.client", f"{what}: CPU of the client", found.client, None, "s", limit, "at most"
+            f"redis.batches.{name}.client", f"{what}: CPU of the client", measured.client, None, "s", limit, "at most"
         )
     reads = [1000 * seconds for seconds in large.reads]
     yield Row(
@@ -186,8 +188,8 @@ def _settled(server: RedisServer) -> None:
 
 
 def _server_cpu(server: RedisServer) -> float:
-    told = server.client.info("cpu")
-    return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
+    used = server.client.info("cpu")
+    return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ def write_report(rows: Sequence[Row], notes: dict[str, Any], folder: Path = RESU
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on, without what nobody else should know."""
+    """Return what the figures depend on: machine, versions, commit; nothing private."""
     return {"system": platform.system(), "arch": platform.machine(), "cpu": _cpu(), "cores": os.cpu_count()}
 
 
@@ -41,11 +41,11 @@ def _cpu() -> str:
 def versions() -> dict[str, str]:
     """Of everything that a figure depends on."""
     packages = ("pyspark", "pyarrow", "redis", "hiredis", "trident-pyspark")
-    found = {name: version(name) for name in packages}
+    versions = {name: version(name) for name in packages}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     return {
         "python": platform.python_version(),
-        **found,
+        **versions,
         "java": str(java_version(machine_java() or "java")),
         "server": server_version(),
         "commit": commit.stdout.strip() or "none",
@@ -53,7 +53,7 @@ def versions() -> dict[str, str]:
 
 
 def markdown(rows: Sequence[Row], report: dict[str, Any]) -> str:
-    """A table a reader can check: ours, the other's, their ratio, and what was promised of it."""
+    """Write the table: our figure, the other's, their ratio, and the target."""
     of = report["machine"]
     lines = [
         f"{report['date'][:10]}, {of['cores']} cores ({of['cpu']}), "

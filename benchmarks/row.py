@@ -31,12 +31,12 @@ class Row:
 
     @property
     def ok(self) -> bool | None:
-        """Whether the target is met; None where there is none."""
+        """Return whether the target is met; None without a target."""
         if self.target is None:
             return None
         meets = operator.ge if self.bound == "at least" else operator.le
         return bool(meets(self.ours if self.ratio is None else self.ratio, self.target))
 
     def as_dict(self) -> dict[str, Any]:
-        """As it stands in the JSON."""
+        """Return the row as plain data for the JSON report."""
         return {**asdict(self), "ratio": self.ratio, "ok": self.ok}

@@ -18,11 +18,11 @@ CONFS = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
-"""What Spark is told, for every engine alike."""
+"""Spark's settings, the same for every engine."""
 
 
 def bench_spark(folder: Path) -> SparkSession:
-    """local[2], 4 GB, no UI; its workers run this Python."""
+    """Return a session on local[2] with 4 GB and no UI, whose workers run this Python."""
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

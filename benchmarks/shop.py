@@ -1,4 +1,4 @@
-"""The streams that meet: orders, who made them, what was paid; the same Parquet files for us and for DataFrames."""
+"""The streams of the joins: orders, users, payments; the same Parquet files for us and for DataFrames."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,12 @@ SEED = 11
 
 @dataclass(frozen=True)
 class Shop:
-    """Folders of Parquet files, a file of each a batch. `orders`: id, user, amount. `payments`: order_id, paid; of nine
-    orders in ten, and of some orders that nobody made. `users`: user, country. `discounts`: user, percent; of every
-    tenth user. All are longs but the country. What is expected is of all batches together."""
+    """Folders of Parquet files, one file of each for each batch.
+
+    `orders`: id, user, amount. `payments`: order_id, paid; of nine orders in ten, and of some orders that do not exist.
+    `users`: user, country. `discounts`: user, percent; of every tenth user. All fields but the country are longs. The
+    expected figures are those of all batches together.
+    """
 
     folder: Path
     batches: int
@@ -30,12 +33,12 @@ class Shop:
     """Tuples of orders and payments: "both", "order" alone, "payment" alone."""
 
     def files(self, of: str) -> list[str]:
-        """The files of one stream, batch by batch."""
+        """Return the files of one stream, batch by batch."""
         return [str(self.folder / of / f"{number:03d}.parquet") for number in range(self.batches)]
 
 
 def make_shop(folder: Path, batches: int, rows: int) -> Shop:
-    """Write the files: so many batches of so many orders, of a fifth as many users."""
+    """Write the files: this many batches of this many orders, with a fifth as many users."""
     random = np.random.default_rng(SEED)
     users = np.arange(max(COUNTRIES, rows // 5))
     percent = users % 7

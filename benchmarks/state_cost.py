@@ -42,7 +42,7 @@ FILLING = 1_000_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large and how often."""
+    """The sizes and the number of rounds."""
 
     memory: tuple[int, ...] = (10_000, 100_000, 1_000_000, 5_000_000)
     redis: tuple[int, ...] = (10_000, 100_000, 300_000, 1_000_000)
@@ -65,9 +65,11 @@ Start = Callable[..., RunningTopology]
 def whole_batches(
     start: Start, engine: str, homes: Sequence[str], server: RedisServer, folder: Path, sizes: Sizes, rounds: int = 1
 ) -> Iterator[Row]:
-    """From emit to commit: source, engine, log and state. On Spark this is what a batch costs; the driver's own engine
-    leaves out Spark's job, and shows by how many milliseconds the state makes a batch longer. Each round goes over all
-    sizes, so that a machine whose speed changes shows in all of them."""
+    """Measure batches from emit to commit: source, engine, log and state.
+
+    On Spark this is the cost of a batch. The driver's own engine has no Spark job, so it shows by how many milliseconds
+    the state makes a batch longer. Each round goes over all sizes, so that a change of the machine's speed affects all.
+    """
     places: dict[str, tuple[tuple[int, ...], StateFactory]] = {
         "memory": (sizes.memory, MemoryMapState.opaque()),
         "redis": (sizes.redis, RedisMapState.opaque(server.url)),
@@ -89,13 +91,15 @@ def whole_batches(
 
 
 def keys(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
-    """On the driver's own engine."""
+    """Start on the driver's own engine."""
     yield from whole_batches(start_local, "driver", ("memory", "redis"), server, folder, sizes, sizes.rounds)
 
 
 def _whole(start: Start, state: StateFactory, server: RedisServer, count: int, sizes: Sizes, checkpoint: str) -> float:
-    """Milliseconds of a batch, the median. The state is filled in a run of its own, whose end takes the snapshot: else
-    the batches would run beside that."""
+    """Return the median milliseconds of a batch.
+
+    A run of its own fills the state, because its end takes the snapshot, which would otherwise run beside the batches.
+    """
     words = _words(count)
     random = np.random.default_rng(7)
     fills = [pa.table({"word": words.slice(at, FILLING)}) for at in range(0, count, FILLING)]
@@ -117,8 +121,10 @@ def _whole(start: Start, state: StateFactory, server: RedisServer, count: int, s
 
 
 def stores_alone(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
-    """The same without log and engine: the stores' own work, in which the processor's cache holds a small state and no
-    large one."""
+    """Measure the stores alone, without log and engine.
+
+    The processor's cache holds a small state and not a large one, so the figures grow with the size.
+    """
     places: dict[str, tuple[tuple[int, ...], Callable[[], Store]]] = {
         "memory": (sizes.memory, _in_memory),
         "redis": (sizes.redis, lambda: _in_redis(server)),
@@ -146,7 +152,7 @@ def stores_alone(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Ro
 
 
 def _increments(server: RedisServer, sizes: Sizes) -> Iterator[Row]:
-    """And what the server's own counters cost, which nothing protects, in hash tables as ours."""
+    """Measure the server's own counters, without any protection, in hash tables like ours."""
     least = None
     for count in sizes.redis:
         _renew(server)
@@ -166,7 +172,7 @@ def _increments(server: RedisServer, sizes: Sizes) -> Iterator[Row]:
 
 
 def _against(id: str, what: str, took: float, least: float | None, target: float | None) -> Row:
-    """A row of milliseconds, against those with the fewest keys; these alone for the first."""
+    """Make a row of milliseconds, against those with the fewest keys; the first row has no other."""
     if least is None:
         return Row(id, what, took, None, "ms", None)
     return Row(id, f"{what}; against the fewest", took, least, "ms", target, "at most")
@@ -176,7 +182,7 @@ def _against(id: str, what: str, took: float, least: float | None, target: float
 
 
 def distinct(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
-    """One batch that brings as many new keys, and as many raw SETs; each on an empty server."""
+    """Measure one batch of only new keys, and as many raw SETs, each on an empty server."""
     ours, raw = list[float](), list[float]()
     update = _update(1, _words(sizes.distinct))
     for _ in range(sizes.rounds):
@@ -195,7 +201,7 @@ def distinct(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
 
 
 def untouched(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
-    """Open and commit of a state that the batch does not touch."""
+    """Measure open and commit of a state that the batch does not touch."""
     _renew(server)
     places: dict[str, Callable[[], Store]] = {"memory": lambda: _in_memory(), "redis": lambda: _in_redis(server)}
     for home, make in places.items():
@@ -216,7 +222,7 @@ def untouched(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
 
 
 def bytes_a_key(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
-    """Keys like "word123456", counts."""
+    """Measure the bytes of keys like "word123456" with counts."""
     opaque, plain = StateKind.OPAQUE, StateKind.NON_TRANSACTIONAL
     for kind in (opaque, plain):
         tracemalloc.start()
@@ -239,7 +245,7 @@ def bytes_a_key(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row
 
 
 def recovery(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
-    """A restart from a snapshot of a memory state."""
+    """Measure a restart from a snapshot of a memory state."""
     took = []
     for number in range(sizes.rounds):
         home = _Home(folder / f"recovery-{number}")
@@ -249,8 +255,8 @@ def recovery(server: RedisServer, folder: Path, sizes: Sizes) -> Iterator[Row]:
         with Timed() as timed:
             again = MemoryMapState.opaque().open(StateIdentity("bench", "counts", "log"), SHAPE, home)
             again.acquire(LATER)
-            found = again.read(_table(_words(sizes.distinct), np.arange(10)), txid).values
-        _check("recovery", pc.sum(found).as_py(), 10)
+            values = again.read(_table(_words(sizes.distinct), np.arange(10)), txid).values
+        _check("recovery", pc.sum(values).as_py(), 10)
         took.append(timed.seconds)
     what = f"a restart with a memory state of {sizes.distinct:,} keys: load, and the first read"
     yield Row("recovery.memory", what, median(took), None, "s", 5.0, "at most")
@@ -288,7 +294,7 @@ def _founded(factory: StateFactory, home: _Home) -> Store:
 
 
 def _filled(store: Store, count: int) -> tuple[Store, int]:
-    """The store with so many keys, and the txid at which it stands."""
+    """Return a store with this many keys, and its txid."""
     words, txid = _words(count), 0
     for txid, at in enumerate(range(0, count, FILLING), start=1):
         store.apply(LEASE, _update(txid, words.slice(at, FILLING)))
@@ -308,14 +314,14 @@ def _update(txid: int, words: pa.Array) -> Update:
 
 
 def _renew(server: RedisServer) -> None:
-    """A new process without data: how the memory of an old one is cut up is worth a quarter of a batch."""
+    """Start a new server process without data: the fragmented memory of an old one costs a quarter of a batch."""
     server.kill()
     server.wipe()
     server.start()
 
 
 def _settle(server: RedisServer) -> None:
-    """Let the server write its file anew now, which a fill makes it do: else the batches would run beside that."""
+    """Make the server rewrite its file now; otherwise the rewrite after a fill would run beside the batches."""
     server.client.bgrewriteaof()
     while server.client.info("persistence")["aof_rewrite_in_progress"]:
         time.sleep(0.05)

@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Timed:
-    """``with Timed() as timed: ...``, then ``timed.seconds`` (wall time)."""
+    """Measure the wall time of a block: ``with Timed() as timed: ...``, then ``timed.seconds``."""
 
     seconds: float = float("nan")
 
@@ -23,7 +23,7 @@ class Timed:
 
 
 def percentile(samples: Sequence[float], percent: int) -> float:
-    """The nearest-rank percentile.
+    """Return the nearest-rank percentile.
 
     >>> percentile([1.0, 2.0, 3.0, 4.0], 50), percentile([1.0, 2.0, 3.0, 4.0], 99)
     (2.0, 4.0)

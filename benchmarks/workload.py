@@ -52,7 +52,7 @@ def _lines(vocabulary: pa.Array, drawn: "np.typing.NDArray[np.int64]") -> pa.Arr
 
 
 def small_tables(load: Workload, batches: int, rows: int) -> list[pa.Table]:
-    """The first lines of the first file, as so many batches of so many rows, from the beginning again at its end."""
+    """Divide the first lines of the first file into batches; start again at its beginning when it ends."""
     lines = pq.read_table(load.files[0])
     whole = lines.num_rows // rows
     return [lines.slice(number % whole * rows, rows) for number in range(batches)]
@@ -70,7 +70,7 @@ class Events:
 
 KEYS = 5_000
 DISORDER = 5
-"""Seconds that an event may come behind a later one."""
+"""The seconds by which an event may be late."""
 
 
 def make_events(folder: Path, files: int, events_per_file: int) -> Events:

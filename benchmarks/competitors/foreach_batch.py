@@ -23,7 +23,7 @@ FIELDS_PER_COMMAND = 5_000
 def foreach_batch(
     spark: SparkSession, load: Workload, splitter: Splitter, client: redis.Redis, checkpoint: Path
 ) -> tuple[float, Counts]:
-    """Seconds from the query's start to its end; the counts are those in Redis."""
+    """Return the seconds from the query's start to its end, and the counts in Redis."""
 
     def apply(batch: DataFrame, batch_id: int) -> None:
         table = splitter.counts(batch).toArrow()

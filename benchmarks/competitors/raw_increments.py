@@ -1,4 +1,4 @@
-"""What the server's own counters take: HINCRBY, in as many hashes as a state has."""
+"""The time of the server's own counters: HINCRBY, in as many hashes as a state has."""
 
 from collections.abc import Sequence
 from zlib import crc32
@@ -9,7 +9,7 @@ HASHES = 1_024
 
 
 def raw_increments(port: int, words: Sequence[str]) -> float:
-    """Seconds for one HINCRBY a word."""
+    """Return the seconds that one HINCRBY for each word takes."""
     return raw_seconds(port, [_increment(word.encode()) for word in words], b":")
 
 

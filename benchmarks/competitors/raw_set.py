@@ -11,7 +11,7 @@ VALUE = b"x" * 24
 
 
 def raw_set(port: int, commands: int, keyspace: int, seed: int = 7) -> float:
-    """Seconds for `commands` SETs of random keys."""
+    """Return the seconds that `commands` SETs of random keys take."""
     drawn = random.Random(seed)
     return raw_seconds(port, [_set(drawn.randrange(keyspace)) for _ in range(commands)], b"+OK")
 

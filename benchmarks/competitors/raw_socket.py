@@ -9,8 +9,10 @@ PIPELINE = 1_000
 
 
 def raw_seconds(port: int, commands: Sequence[bytes], begin: bytes) -> float:
-    """Seconds for these commands, put together before the clock starts. Each is answered by one line, which begins with
-    `begin`; another answer is a ConnectionError."""
+    """Return the seconds that these commands take; they are packed before the clock starts.
+
+    The server must answer each by one line that begins with `begin`; another answer is a ConnectionError.
+    """
     pipelines = [commands[at : at + PIPELINE] for at in range(0, len(commands), PIPELINE)]
     sent = [b"".join(pipeline) for pipeline in pipelines]
     with socket.create_connection(("127.0.0.1", port)) as connection:

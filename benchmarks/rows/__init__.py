@@ -1,1 +1,1 @@
-"""What is measured: one file a family of rows."""
+"""The measurements: one file for each family of rows."""

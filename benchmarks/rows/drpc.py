@@ -18,7 +18,7 @@ TARGETS = {"idle": (2.0, 20.0), "busy": (5.0, 60.0)}
 
 
 def drpc(bench: Bench, load: Workload) -> Iterator[Row]:
-    """Rows for each state: p50 and p99, idle and busy."""
+    """Measure each state: p50 and p99, idle and busy."""
     states: dict[str, StateFactory] = {
         "redis": RedisMapState.opaque(bench.server.url),
         "memory": MemoryMapState.opaque(),
@@ -37,7 +37,7 @@ def drpc(bench: Bench, load: Workload) -> Iterator[Row]:
 
 
 def _ask(bench: Bench, load: Workload, state: StateFactory) -> dict[str, list[float]]:
-    """Milliseconds of each query while the whole load is committed, and then when nothing happens."""
+    """Return the milliseconds of each query, first while the whole load is committed, then without load."""
     expected = sum(load.expected.get(word, 0) for word in ASKED)
     folder = bench.fresh()
     topology = wordcount(load, "native", state)
@@ -62,7 +62,7 @@ def _ask(bench: Bench, load: Workload, state: StateFactory) -> dict[str, list[fl
 
 
 def _while(ask: Callable[[], int], going_on: Callable[[], bool]) -> tuple[list[float], list[int]]:
-    """Ask again and again: milliseconds and answers."""
+    """Repeat a query; return its milliseconds and answers."""
     took: list[float] = []
     answers: list[int] = []
     while going_on() or not took:

@@ -33,7 +33,7 @@ def marked(end: str, word: str) -> str:
 
 
 def functions(bench: Bench, load: Workload) -> Iterator[Row]:
-    """Both in turn, round after round; every count is compared."""
+    """Measure both in turn, round after round, and compare every count."""
     expected = Counter[str]()
     for word, count in load.expected.items():
         if kept(word):
@@ -78,7 +78,7 @@ def _ours(bench: Bench, load: Workload, folder: Path) -> tuple[float, Counts]:
 def _by_hand(bench: Bench, load: Workload, folder: Path) -> tuple[float, Counts]:
     with Timed() as timed:
         marks = (bench.spark.read.parquet(str(file)).mapInArrow(_marks, "word string") for file in load.files)
-        tables = [each.groupBy("word").count().toArrow() for each in marks]
+        tables = [mark.groupBy("word").count().toArrow() for mark in marks]
     return timed.seconds, counts_of(tables)
 
 

@@ -35,7 +35,7 @@ STATUS = "CASE WHEN paid IS NULL THEN 'order' WHEN amount IS NULL THEN 'payment'
 
 
 def joins(bench: Bench, load: Workload) -> Iterator[Row]:
-    """Each join by hand and as a topology, one batch after the other, in turn."""
+    """Measure each join by hand and as a topology, in turn, one batch after the other."""
     del load
     shop = make_shop(bench.folder / "shop", max(2, bench.scale.files // 4), bench.scale.lines * 5)
     for kind, expected in {"inner": shop.by_country, "full": shop.by_payment, "mixed": shop.by_discount}.items():
@@ -57,18 +57,18 @@ Frames = Callable[[str], DataFrame]
 
 
 def _by_hand(bench: Bench, shop: Shop, kind: str) -> tuple[float, Counts]:
-    """Seconds for all batches, one after the other, and nothing kept but the sums."""
+    """Return the seconds for all batches, one after the other; only the sums are kept."""
     spark = bench.spark
-    found: list[pa.Table] = []
+    results: list[pa.Table] = []
     with Timed() as timed:
         for number in range(shop.batches):
 
             def frame(of: str, number: int = number) -> DataFrame:
                 return spark.read.schema(SCHEMAS[of]).parquet(shop.files(of)[number])
 
-            found.append(_HAND[kind](frame).toArrow())
+            results.append(_HAND[kind](frame).toArrow())
     totals: dict[str, int] = {}
-    for row in pa.concat_tables(found).to_pylist():
+    for row in pa.concat_tables(results).to_pylist():
         *key, total = row.values()
         name = "/".join(map(str, key))
         totals[name] = totals.get(name, 0) + total
@@ -97,7 +97,7 @@ _HAND = {"inner": _hand_inner, "full": _hand_full, "mixed": _hand_mixed}
 
 
 def _ours(bench: Bench, shop: Shop, kind: str) -> tuple[float, Counts]:
-    """Seconds from start to the last commit, one batch at a time."""
+    """Return the seconds from start to the last commit, one batch at a time."""
     topology = TridentTopology()
 
     def stream(of: str) -> Stream:
@@ -112,14 +112,14 @@ def _ours(bench: Bench, shop: Shop, kind: str) -> tuple[float, Counts]:
         running = topology.start(bench.spark, name="join", checkpointLocation=str(folder), maxSpoutPending=1)
         running.processAllAvailable()
     with running:
-        found = running.state("totals").toArrow()
+        totals = running.state("totals").toArrow()
     bench.drop(folder)
-    rows = [list(row.values()) for row in found.to_pylist()]
+    rows = [list(row.values()) for row in totals.to_pylist()]
     return timed.seconds, {"/".join(map(str, key)): total for *key, total in rows}
 
 
 Made = tuple[Stream, list[str], list[str]]
-"""What is joined, what it is grouped by, what is added up."""
+"""The joins, each with its group field and its summed field."""
 
 
 def _our_inner(topology: TridentTopology, stream: Callable[[str], Stream]) -> Made:

@@ -1,4 +1,4 @@
-"""Ten thousand tiny batches: does memory stay where it was?"""
+"""The memory of ten thousand tiny batches, which must not grow."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ SETTLED = 0.2
 """By this share of the batches everything that is held on purpose (logs, caches, recent events) is there."""
 
 FLAT = 1.1
-"""At most so many times what it was then."""
+"""The memory at the end is at most this many times that."""
 
 
 def memory(bench: Bench, load: Workload) -> Iterator[Row]:
@@ -59,7 +59,7 @@ def _topology() -> tuple[TridentTopology, FeederBatchSpout]:
 def _feed(
     bench: Bench, running: RunningTopology, spout: FeederBatchSpout, count: int, spark: bool
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """(Python MB, JVM MB) when things have settled, and at the end."""
+    """Return (Python MB, JVM MB) after the warm-up, and at the end."""
     settled = max(1, int(count * SETTLED))
     seen = []
     for number in range(1, count + 1):

@@ -12,7 +12,7 @@ _OFTEN = 3
 
 
 def redis_update(bench: Bench, load: Workload) -> Iterator[Row]:
-    """Its rows; the store is emptied first and after."""
+    """Measure the store; it is emptied before and after."""
     bench.server.client.flushall()
     yield from rows(bench.server, _OFTEN * bench.scale.rounds, part=1 if bench.scale == FULL else 50)
     bench.server.client.flushall()

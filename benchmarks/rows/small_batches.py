@@ -21,7 +21,7 @@ WARM_UP = 10
 
 
 def small_batches(bench: Bench, load: Workload) -> Iterator[Row]:
-    """Rounds of bare plan, Redis and memory in turn; the p50 of all batches."""
+    """Measure bare plan, Redis and memory in turn; the rows are the p50 of all batches."""
     share = max(1, bench.scale.small_batches // bench.scale.rounds)
     bare: list[float] = []
     ours: dict[str, list[float]] = {"Redis": [], "memory": []}
@@ -37,7 +37,7 @@ def small_batches(bench: Bench, load: Workload) -> Iterator[Row]:
 
 
 def _bare(bench: Bench, tables: list[pa.Table]) -> list[float]:
-    """Milliseconds of each batch, with one shuffle partition: more only cost, for so few rows."""
+    """Return the milliseconds of each batch, with one shuffle partition, which is fastest for so few rows."""
     splitter, took = Splitter("native"), []
     spark = bench.spark.newSession()
     spark.conf.set("spark.sql.shuffle.partitions", "1")
@@ -49,7 +49,7 @@ def _bare(bench: Bench, tables: list[pa.Table]) -> list[float]:
 
 
 def _committed(bench: Bench, tables: list[pa.Table], state: StateFactory) -> list[float]:
-    """Milliseconds of each batch, from its progress events."""
+    """Return the milliseconds of each batch, from its progress events."""
     topology = TridentTopology()
     stream = topology.newStream("lines", FixedBatchSpout("line string", tables))
     words = stream.each("line", expr(EXPRESSION), "word string")

@@ -1,4 +1,4 @@
-"""One function to three streams: how often it is asked, and how long that takes beside a DataFrame that is kept."""
+"""One function for three streams: the number of its calls, and its time against a persisted DataFrame."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,18 +22,18 @@ FEW = 2_000
 
 
 def kind_of(line: str) -> str:
-    """By the length of a line's first word."""
+    """Choose a stream by the length of a line's first word."""
     first = len(line.partition(" ")[0])
     return LENGTHS[0 if first < 6 else 1 if first < 8 else 2]
 
 
 def by_length(line: str) -> Iterator[tuple[str, str]]:
-    """A line to the stream of its kind: what our split is given."""
+    """Send a line to the stream of its kind, for our split."""
     yield kind_of(line), line.partition(" ")[0]
 
 
 def _kinds(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same over whole batches, as a careful user writes it."""
+    """Do the same over whole batches, as a careful user writes it."""
     for batch in batches:
         lines = batch.column(0).to_pylist()
         words = [line.partition(" ")[0] for line in lines]
@@ -41,7 +41,7 @@ def _kinds(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def splits(bench: Bench, load: Workload) -> Iterator[Row]:
-    """How often a split into three read streams calls its function, and its time."""
+    """Count the calls of a split into three streams, and measure its time."""
     calls = _calls(bench)
     yield Row("split.calls", "calls of a split's function a tuple, three streams read", calls, None, "", 1.0, "at most")
     expected = Counter(kind_of(line) for path in load.files for line in pq.read_table(path)["line"].to_pylist())
@@ -57,7 +57,7 @@ def splits(bench: Bench, load: Workload) -> Iterator[Row]:
 
 
 class Marking:
-    """`by_length`, with a mark in a file for each call."""
+    """Call `by_length`, and mark each call in a file."""
 
     def __init__(self, file: Path) -> None:
         self.file = str(file)
@@ -69,7 +69,7 @@ class Marking:
 
 
 def _calls(bench: Bench) -> float:
-    """Calls a tuple, over one batch on Spark."""
+    """Return the calls for each tuple, over one batch on Spark."""
     folder = bench.fresh()
     function = Marking(folder / "calls")
     topology = TridentTopology()
@@ -88,7 +88,7 @@ def _calls(bench: Bench) -> float:
 
 
 def _by_hand(bench: Bench, load: Workload) -> tuple[float, Counts]:
-    """Seconds for all batches: one evaluation kept, a query for each kind."""
+    """Return the seconds for all batches: one persisted evaluation, a query for each kind."""
     totals: dict[str, int] = {}
     with Timed() as timed:
         for path in load.files:
@@ -101,7 +101,7 @@ def _by_hand(bench: Bench, load: Workload) -> tuple[float, Counts]:
 
 
 def _ours(bench: Bench, load: Workload) -> tuple[float, Counts]:
-    """Seconds from start to the last commit, one batch at a time; the states are summed up afterwards."""
+    """Return the seconds from start to the last commit, one batch at a time; the states are summed up afterwards."""
     topology = TridentTopology()
     spout = FileSpout(load.folder / "*.parquet", format="parquet", schema="line string", maxFilesPerBatch=1)
     parts = topology.newStream("lines", spout).split("line", by_length, streams=dict.fromkeys(LENGTHS, "word string"))

@@ -1,4 +1,4 @@
-"""What states cost: batches on Spark against the number of keys in the state, and the stores by themselves."""
+"""The cost of states: batches on Spark for several sizes of the state, and the stores by themselves."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from trident import TridentTopology
 
 
 def keys(bench: Bench, home: str) -> Iterator[Row]:
-    """Batches on Spark into a state in memory or Redis, emit to commit."""
+    """Measure batches on Spark into a state in memory or Redis, from emit to commit."""
 
     def start(topology: TridentTopology, **options: Any) -> Any:
         return topology.start(bench.spark, **options)
@@ -20,7 +20,7 @@ def keys(bench: Bench, home: str) -> Iterator[Row]:
 
 
 def state_cost(bench: Bench, load: Workload) -> Iterator[Row]:
-    """The rest, without Spark."""
+    """Measure the rest, without Spark."""
     for part in PARTS.values():
         yield from part(bench.server, bench.fresh(), _sizes(bench))
 

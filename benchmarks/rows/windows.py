@@ -14,11 +14,11 @@ from trident.spouts import FileSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
 
 MOST = 1.3
-"""Ours takes at most so many times as long."""
+"""Our time is at most this many times the other one."""
 
 
 def windows(bench: Bench, load: Workload) -> Iterator[Row]:
-    """Both in turn, round after round; every count is compared."""
+    """Measure both in turn, round after round, and compare every count."""
     events = make_events(bench.folder / "events", bench.scale.files, bench.scale.lines * 5)
     seconds: dict[str, list[float]] = {"by hand": [], "redis": [], "memory": []}
     for number in bench.scale.turns:

@@ -28,7 +28,7 @@ WHAT = {
 
 
 def word_count(bench: Bench, load: Workload, way: Way) -> Iterator[Row]:
-    """All engines in turn, round after round, so that a slow minute of the machine meets all of them."""
+    """Measure all engines in turn, round after round, so that a slow minute of the machine affects all of them."""
     rates = _rates(bench, load, _engines(bench, load, way))
     how = "split by expr" if way == "native" else "split by a Python function"
     for name, target in TARGETS.items():
@@ -52,7 +52,7 @@ def _engines(bench: Bench, load: Workload, way: Way) -> dict[str, Engine]:
 
 
 def _rates(bench: Bench, load: Workload, engines: dict[str, Engine]) -> dict[str, float]:
-    """Words a second, the median of all rounds but the first, which warms everything up."""
+    """Return the words a second: the median of all rounds but the first, which warms everything up."""
     seconds: dict[str, list[float]] = {name: [] for name in engines}
     for number in bench.scale.turns:
         for name, run in engines.items():

@@ -89,7 +89,7 @@ def session(more: Mapping[str, str] | None = None, master: str = "local-cluster[
 
 
 def executors(app: str) -> list[int]:
-    """The executors' processes of this application."""
+    """Return the process ids of this application's executors."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,5 +1,6 @@
-"""A driver whose Spark loses a Python worker and two executors, each in the middle of a batch, as a program: windows of
-three kinds, dead letters, skipped tuples, and an aggregator behind a shuffle.
+"""A driver program whose Spark loses a Python worker and two executors, each in the middle of a batch.
+
+Its topology has windows of three kinds, dead letters, skipped tuples, and an aggregator behind a shuffle.
 
 Who dies is whoever has a certain tuple in hand: the worker itself, the executor that reads, and the executor that
 aggregates, which takes what it shuffled with it. Every tuple is in exactly one place in the end: a checksum by word
@@ -42,7 +43,7 @@ def once(name: str) -> bool:
 
 
 def executor() -> int:
-    """The executor that this worker works for."""
+    """Return the process id of this worker's executor."""
     pid = os.getppid()
     while EXECUTOR not in (Path("/proc") / str(pid) / "cmdline").read_bytes():
         (parent,) = (line for line in (Path("/proc") / str(pid) / "status").read_text().splitlines() if "PPid" in line)
@@ -125,7 +126,7 @@ def found(running: Any, folder: Path) -> dict[str, Any]:
 
 
 def expected() -> dict[str, Any]:
-    """What `found` tells, and the sums of what was published."""
+    """Return what `found` must return, and the sums of the published rows."""
     rows = [row for batch in BATCHES for row in batch]
     sums: Counter[str] = Counter()
     counts: Counter[str] = Counter()
@@ -151,10 +152,10 @@ def main(folder: Path) -> None:
     spark = session({f"spark.executorEnv.{FOLDER}": str(folder), **quick})
     with topology(folder).start(spark, name="losses", checkpointLocation=folder / "checkpoint") as running:
         running.processAllAvailable(timeout=240)
-        told = found(running, folder)
+        results = found(running, folder)
     tables = [pa.parquet.read_table(file) for file in publishedFiles(folder / "out")]
-    told["published"] = sum(pa.concat_tables(tables)["seq"].to_pylist())
-    print(json.dumps(told))
+    results["published"] = sum(pa.concat_tables(tables)["seq"].to_pylist())
+    print(json.dumps(results))
     spark.stop()
 
 

@@ -1,5 +1,6 @@
-"""Faults at random in Spark clusters whose executors are processes of their own, under functions that give something
-else each time. Every tuple must count once: in states and output, or among the dead letters.
+"""Random faults in Spark clusters with executors in processes of their own.
+
+The functions give other values at each call. Every tuple must count once: in states and output, or as a dead letter.
 
 A round is a batch of two streams. While it runs, executors or Python workers are killed, shuffle files deleted, and
 blocks of kept tuples dropped. Then everything is compared with what was handed over of the same batches.
@@ -20,6 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +108,7 @@ def topology(
 
 
 def differences(running: RunningTopology, handed: dict[int, pa.Table], fed: int) -> list[str]:
-    """What is not as it must be, after batches with the numbers below `fed`."""
+    """Return what is wrong after the batches with the numbers below `fed`."""
     out = [row for table in handed.values() for row in table.to_pylist()]
     values: Counter[str] = Counter()
     seqs: Counter[str] = Counter()
@@ -121,14 +123,14 @@ def differences(running: RunningTopology, handed: dict[int, pa.Table], fed: int)
         "totals": (dict(running.state("totals").items()), dict(values)),
         "again": (dict(running.state("again").items()), dict(seqs)),
         "members": (dict(running.state("members").items()), everything),
-        **{f"window {name}": (told, dict(seqs)) for name, told in windows.found(running).items()},
+        **{f"window {name}": (actual, dict(seqs)) for name, actual in windows.found(running).items()},
     }
-    return [f"{name}: {_differing(told, right)}" for name, (told, right) in places.items() if told != right]
+    return [f"{name}: {_differing(actual, right)}" for name, (actual, right) in places.items() if actual != right]
 
 
-def _differing(told: Any, right: Any) -> str:
-    keys = [key for key in {**told, **right} if told.get(key) != right.get(key)]
-    shown = ", ".join(f"{key}: {told.get(key)} for {right.get(key)}" for key in sorted(keys)[:5])
+def _differing(actual: Any, right: Any) -> str:
+    keys = [key for key in {**actual, **right} if actual.get(key) != right.get(key)]
+    shown = ", ".join(f"{key}: {actual.get(key)} for {right.get(key)}" for key in sorted(keys)[:5])
     return f"{len(keys)} differ ({shown})"
 
 
@@ -176,7 +178,7 @@ def _kill(pids: list[int]) -> bool:
 
 
 def _processes() -> Iterator[tuple[int, int, bytes]]:
-    """The number, the parent and the command line of every process."""
+    """Yield the number, the parent and the command line of every process."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -204,10 +206,8 @@ class Trouble(threading.Thread):
         for moment, fault in self._plan:
             if self.over.wait(max(0.0, moment - (time.monotonic() - began))):
                 return
-            try:
+            with suppress(Py4JError, OSError):  # what was to go is gone
                 self.done[fault.__name__] += fault(self._spark, self._local)
-            except (Py4JError, OSError):  # what was to go is gone
-                pass
 
 
 # --- rounds -------------------------------------------------------------------------------------------------------
@@ -256,8 +256,8 @@ def _rounds(spark: SparkSession, count: int, dice: random.Random, folder: Path) 
             faults.update(trouble.done)
             found = differences(running, handed, (number + 1) * ROWS)
             wrong += [f"round {number}: {each}" for each in found]
-            told = f"{time.monotonic() - began:.1f} s, {dict(trouble.done)}, {'; '.join(found) or 'exact'}"
-            print(f"round {number}: {told}", file=sys.stderr, flush=True)
+            outcome = f"{time.monotonic() - began:.1f} s, {dict(trouble.done)}, {'; '.join(found) or 'exact'}"
+            print(f"round {number}: {outcome}", file=sys.stderr, flush=True)
             if found:
                 break
         again = sum("error" in event for event in running.recentProgress)
@@ -276,7 +276,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="trident-rounds-", ignore_cleanup_errors=True) as folder:
             print(json.dumps(rounds(asked.kind, asked.rounds, asked.seed, Path(folder))))
         return 0
-    failed, told = False, []
+    failed, outcomes = False, []
     for kind, count in zip(KINDS, (asked.rounds - asked.rounds // 2, asked.rounds // 2), strict=True):
         if not count:
             continue
@@ -287,9 +287,9 @@ def main() -> int:
             json.loads(lines[-1]) if done.returncode == 0 and lines else {"wrong": [f"ended with {done.returncode}"]}
         )
         failed = failed or bool(result["wrong"])
-        told.append(f"{kind}: {json.dumps(result)}")
+        outcomes.append(f"{kind}: {json.dumps(result)}")
     verdict = "NOT EXACT" if failed else "exact"
-    print(f"{verdict}, seed {asked.seed}, {time.monotonic() - began:.0f} s; " + "; ".join(told))
+    print(f"{verdict}, seed {asked.seed}, {time.monotonic() - began:.0f} s; " + "; ".join(outcomes))
     return 1 if failed else 0
 
 

@@ -1,5 +1,6 @@
-"""A driver whose Spark loses what it shuffled in the middle of a stage, as a program: the tuples are shuffled anew
-under other keys, because the function that gives the keys gives others each time.
+"""A driver program whose Spark loses its shuffle data in the middle of a stage.
+
+The tuples are shuffled again under other keys, because the function that makes the keys makes others at each call.
 
 The user's session has Spark's checksums of shuffled tuples off. Every tuple must be handed over once all the same.
 
@@ -28,8 +29,11 @@ def anywhere(n: int) -> int:
 
 
 class Members:
-    """Gives back every tuple of a partition. The first partition that is complete deletes what was shuffled; partitions
-    that were not fetched by then have to be shuffled anew."""
+    """Returns every tuple of a partition.
+
+    The first partition that is complete deletes the shuffle data; partitions that were not fetched by then must be
+    shuffled again.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder)

@@ -1,5 +1,7 @@
-"""The same topology where Spark's workers are processes of their own: tasks fail and give their rows in another order
-when they are run again, and workers and executors are killed."""
+"""A topology on Spark workers in processes of their own.
+
+Tasks fail, repeated tasks give their rows in another order, and workers and executors are killed.
+"""
 
 import json
 import subprocess
@@ -21,11 +23,11 @@ def test_counts_are_exact_where_every_task_fails_once_and_an_executor_is_killed(
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "this task fails once, on purpose" in done.stderr
-    told = json.loads(done.stdout.strip().splitlines()[-1])
+    results = json.loads(done.stdout.strip().splitlines()[-1])
     counts = Counter(word for batch in BATCHES for line in batch for word in line.split())
-    assert told["counts"] == counts
-    assert told["lengths"] == {word: len(word) * n for word, n in counts.items()}
-    assert len(told["killed"]) == 1
+    assert results["counts"] == counts
+    assert results["lengths"] == {word: len(word) * n for word, n in counts.items()}
+    assert len(results["killed"]) == 1
 
 
 @pytest.mark.soak

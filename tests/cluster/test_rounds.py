@@ -24,16 +24,16 @@ def test_a_partition_that_is_evaluated_twice_at_the_same_time_has_one_value_for_
     command = [sys.executable, "-m", "tests.cluster.twice", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    told = json.loads(done.stdout.strip().splitlines()[-1])
-    assert told["began"] == 2 and len(told["tags"][0]) == 30
-    assert all(tags == told["tags"][0] for tags in told["tags"])
+    results = json.loads(done.stdout.strip().splitlines()[-1])
+    assert results["began"] == 2 and len(results["tags"][0]) == 30
+    assert all(tags == results["tags"][0] for tags in results["tags"])
 
 
 def test_tuples_that_are_shuffled_anew_under_other_keys_are_handed_over_once(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.cluster.shuffled_anew", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    told = json.loads(done.stdout.strip().splitlines()[-1])
-    assert told["deleted"]
-    assert told["handed"] == list(range(TUPLES))
-    assert told["attempt"] == 0 or "a function gave other ones when Spark made them again" in done.stderr
+    results = json.loads(done.stdout.strip().splitlines()[-1])
+    assert results["deleted"]
+    assert results["handed"] == list(range(TUPLES))
+    assert results["attempt"] == 0 or "a function gave other ones when Spark made them again" in done.stderr

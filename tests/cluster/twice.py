@@ -1,5 +1,6 @@
-"""A driver on a Spark that evaluates a partition twice at the same time, as a program: shuffled input is lost, the
-stage runs again, and the tasks of its first run go on beside those of the second.
+"""A driver program on a Spark that evaluates a partition twice at the same time.
+
+Shuffled input is lost, the stage runs again, and the tasks of its first run go on beside those of the second.
 
 Eight states read what a function gives that is another value each time. All must have the same values.
 
@@ -28,8 +29,10 @@ READERS = 8
 
 
 def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first partition takes long; the second one deletes what was shuffled, so that the third one finds nothing.
-    That one takes longest when it runs again: until then the first one is through twice."""
+    """Delay the first partition, and let the second one delete the shuffle data, so that the third one fails.
+
+    The third one takes longest when it runs again; by then the first one has run twice.
+    """
     folder, context = Path(os.environ[FOLDER]), TaskContext.get()
     assert context is not None
     if context.partitionId() == 0:

@@ -1,4 +1,4 @@
-"""python -m tests.house.reading [--seed N]
+"""Draw lines, file names and docstrings for a reading test: python -m tests.house.reading [--seed N].
 
 Prints 20 source lines, 30 file names and 40 docstrings of the library, drawn at random, for the reading test: somebody
 who has never seen the code says of each what it means, and is then shown the place. What is guessed wrong is renamed.

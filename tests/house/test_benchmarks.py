@@ -1,4 +1,4 @@
-"""The benchmark measures right answers only, and its report says what was measured."""
+"""The benchmark accepts right answers only, and its report names machine, versions and every row."""
 
 import json
 import os

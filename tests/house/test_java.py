@@ -1,4 +1,4 @@
-"""Which Java Spark gets: the machine's where it will do, else the wheel's, else an error that names both ways out."""
+"""The choice of Spark's Java: the machine's if it is new enough, else the wheel's, else an error with both ways out."""
 
 import os
 import sys
@@ -24,9 +24,9 @@ def _java(folder: Path, version: str) -> Path:
     return home
 
 
-@pytest.mark.parametrize(("told", "feature"), [("1.8.0_392", 8), ("17.0.15", 17), ("25", 25)])
-def test_the_feature_release_is_read_from_what_java_says(tmp_path: Path, told: str, feature: int) -> None:
-    assert java_version(str(_java(tmp_path, told) / "bin" / "java")) == feature
+@pytest.mark.parametrize(("version", "feature"), [("1.8.0_392", 8), ("17.0.15", 17), ("25", 25)])
+def test_the_feature_release_is_read_from_what_java_says(tmp_path: Path, version: str, feature: int) -> None:
+    assert java_version(str(_java(tmp_path, version) / "bin" / "java")) == feature
 
 
 def test_a_good_java_of_the_machine_is_taken(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the papers show runs, and what they link to is there."""
+"""The programs on the pages run, and their links and file names lead somewhere."""
 
 import ast
 import re

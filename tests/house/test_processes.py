@@ -1,4 +1,4 @@
-"""What tests know of processes, they know from /proc and from ps alike."""
+"""Processes are read from /proc and from ps with the same results."""
 
 import os
 import shutil

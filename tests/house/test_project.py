@@ -1,4 +1,4 @@
-"""What is committed holds no address of a registry and no path of the machine it was made on."""
+"""Committed files hold no address of a registry and no path of this machine; make and CI have their targets."""
 
 import re
 import subprocess
@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 def _committed() -> list[Path]:
     if not (ROOT / ".git").exists():
         pytest.skip("this copy is no git checkout, so nothing tells what is committed")
-    told = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [path for name in told.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
 def test_the_lock_names_every_package_with_its_hash_and_no_address() -> None:
@@ -31,10 +31,10 @@ def test_no_committed_file_holds_a_path_of_this_machine() -> None:
     folders = {ROOT, ROOT.parent, Path.home()} - {Path(tempfile.gettempdir())}  # a clone may lie there: said often
     paths = [f"{folder}/".encode() for folder in folders]
     holding = [
-        f"{path.relative_to(ROOT)}: {found.decode()}"
+        f"{path.relative_to(ROOT)}: {folder.decode()}"
         for path in _committed()
-        for found in paths
-        if len(found) > 2 and found in path.read_bytes()
+        for folder in paths
+        if len(folder) > 2 and folder in path.read_bytes()
     ]
     assert holding == []
 
@@ -48,8 +48,8 @@ def test_the_novel_is_whole_and_says_where_it_is_from() -> None:
 
 
 def test_help_lists_the_targets() -> None:
-    told = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert [line.split()[1] for line in told.stdout.splitlines()][:5] == ["help", "demo", "test", "soak", "check"]
+    listing = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert [line.split()[1] for line in listing.stdout.splitlines()][:5] == ["help", "demo", "test", "soak", "check"]
 
 
 def test_ci_runs_the_checks_the_tests_and_a_bounded_soak() -> None:

@@ -11,7 +11,7 @@ import trident.state
 
 
 def shown(module: ModuleType) -> dict[str, str]:
-    """What the module imports for type checkers alone: the name, and where from."""
+    """Return the names that the module imports for type checkers alone, each with its module."""
     assert module.__file__ is not None
     with open(module.__file__, encoding="utf-8") as source:
         tree = ast.parse(source.read())

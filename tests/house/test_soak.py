@@ -27,9 +27,9 @@ def test_without_an_end_each_has_all_the_time_and_after_it_none() -> None:
 
 
 def drawn(seed: int, seconds: float, full: int = 3) -> list[float]:
-    told = list[str]()
-    numbers = [chance.random() for chance in Soak(seed, seconds, told.append).draws(full)]
-    assert told == [f"{len(numbers)} drawn from seed {seed}"]
+    lines = list[str]()
+    numbers = [chance.random() for chance in Soak(seed, seconds, lines.append).draws(full)]
+    assert lines == [f"{len(numbers)} drawn from seed {seed}"]
     return numbers
 
 

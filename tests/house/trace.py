@@ -1,4 +1,4 @@
-"""python -m tests.house.trace [drpc] [spark]
+"""Follow a query and a batch through the files: python -m tests.house.trace [drpc] [spark].
 
 Follows a warm DRPC query of two words, and a batch on Spark, through the files of the library. Somebody who reads how a
 query or a batch is worked off opens these files, in this order. Python workers are other processes and not followed.

@@ -61,17 +61,17 @@ class RedisCluster:
         return self
 
     def hand_over(self, number: int) -> None:
-        """A replica takes its master's slots as an operator tells it to; the master becomes its replica."""
+        """Let a replica take its master's slots, as an operator would; the master becomes its replica."""
         _ask(self.replicas[number], "CLUSTER", "FAILOVER", "TAKEOVER")
         self.await_heir(number)
 
     def cut_off_replica(self, number: int) -> None:
-        """A replica gets nothing that its master does from here on; it is paused."""
+        """Pause a replica, so that it receives none of its master's writes from here on."""
         self.replicas[number].pause()
         _ask(self.servers[number], "CLIENT", "KILL", "TYPE", "replica")
 
     def take_out(self, server: RedisServer) -> None:
-        """A server without slots leaves the cluster, and runs on."""
+        """Take a server without slots out of the cluster; it runs on."""
         name = _id(server)
         _ask(server, "CLUSTER", "RESET")
         for other in (*self.servers, *self.replicas):
@@ -95,7 +95,7 @@ class RedisCluster:
         _until(lambda: all(self._healthy(server) for server in running), "the cluster did not come together")
 
     def holder(self, tag: str) -> RedisServer:
-        """The server that the slot of a hash tag was given to."""
+        """Return the server that has the slot of a hash tag."""
         slot = int(_ask(self.servers[0], "CLUSTER", "KEYSLOT", f"{{{tag}}}"))
         return next(s for n, s in enumerate(self.servers) if self._share(n)[0] <= slot <= self._share(n)[1])
 
@@ -116,7 +116,7 @@ class RedisCluster:
         return len(names)
 
     def end_moving(self, tag: str, to: RedisServer) -> None:
-        """The slot belongs to this server from here on."""
+        """Give the slot to this server."""
         slot = int(_ask(to, "CLUSTER", "KEYSLOT", f"{{{tag}}}"))
         for server in (to, *[server for server in self.servers if server is not to]):
             _ask(server, "CLUSTER", "SETSLOT", slot, "NODE", _id(to))
@@ -139,8 +139,8 @@ class RedisCluster:
     def _replicated(self) -> bool:
         """Whether every replica has what its master has, and every server knows of all replicas."""
         follow = all(r.client.info("replication").get("master_link_status") == "up" for r in self.replicas)
-        told = [_ask(server, "CLUSTER", "SLOTS") for server in (*self.servers, *self.replicas)]
-        return follow and all(len(parts) == 4 for slots in told for parts in slots)
+        answers = [_ask(server, "CLUSTER", "SLOTS") for server in (*self.servers, *self.replicas)]
+        return follow and all(len(parts) == 4 for slots in answers for parts in slots)
 
     def _healthy(self, server: RedisServer) -> bool:
         info = dict(
@@ -173,7 +173,7 @@ def _id(server: RedisServer) -> str:
 
 
 def _master_of(server: RedisServer, slot: int) -> int:
-    """The port of the master of a slot, as a server knows it."""
+    """Return the port of a slot's master, as a server knows it."""
     parts = _ask(server, "CLUSTER", "SLOTS")
     return next((int(master[1]) for first, last, master, *_ in parts if int(first) <= slot <= int(last)), 0)
 

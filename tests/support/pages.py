@@ -7,7 +7,7 @@ _BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 
 
 def program_of(page: Path) -> str:
-    """The page's Python blocks as one program, each line where it stands in the page, so that errors point there."""
+    """Return the page's Python blocks as one program; each line keeps its number, so that errors point to the page."""
     text = page.read_text(encoding="utf-8")
     lines = [""] * text.count("\n")
     for block in _BLOCK.finditer(text):
@@ -18,12 +18,12 @@ def program_of(page: Path) -> str:
 
 
 def blocks_of(page: Path) -> list[str]:
-    """The page's Python blocks, each by itself."""
+    """Return the page's Python blocks, each by itself."""
     return [block[1] for block in _BLOCK.finditer(page.read_text(encoding="utf-8"))]
 
 
 def run_page(page: Path, **replaced: str) -> None:
-    """Run a page's program as ``__main__``; `replaced` texts stand for others (a server's url)."""
+    """Run a page's program as ``__main__``; `replaced` maps texts to others, such as a server's url."""
     program = program_of(page)
     for old, new in replaced.items():
         program = program.replace(old, new)

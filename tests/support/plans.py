@@ -1,4 +1,4 @@
-"""Driving a spout as the runtime does, without one."""
+"""Calls of a spout as a run makes them, without a run."""
 
 import json
 from typing import Any
@@ -9,20 +9,20 @@ from trident_spouts.executor import Metadata, SpoutExecutor
 
 
 def logged(metadata: Metadata) -> Metadata:
-    """Metadata as the log gives it back."""
+    """Return metadata as it comes back from the log."""
     return json.loads(json.dumps(metadata))  # type: ignore[no-any-return]
 
 
 def planned(
     spout: Any, limit: int = 100, executor: SpoutExecutor | None = None, previous: Metadata = None
 ) -> list[Any]:
-    """The metadata of the batches that the spout plans, one after the other, until it is idle."""
+    """Return the metadata of the batches that the spout plans, one after the other, until it is idle."""
     executor = executor or as_spout(spout).open()
-    found: list[Any] = []
-    while len(found) < limit:
-        metadata = executor.plan(TransactionAttempt(len(found) + 1, 0), previous, 0.0)
+    plans: list[Any] = []
+    while len(plans) < limit:
+        metadata = executor.plan(TransactionAttempt(len(plans) + 1, 0), previous, 0.0)
         if metadata is None:
             break
         previous = logged(metadata)
-        found.append(previous)
-    return found
+        plans.append(previous)
+    return plans

@@ -28,7 +28,7 @@ def processes() -> dict[int, Process]:
 
 
 def state_of(pid: int) -> str:
-    """The state of a process; empty if there is none."""
+    """Return the state of a process; empty if it does not exist."""
     if (_PROC / "self" / "stat").exists():
         found = _from_proc(pid)
         return found.state if found else ""
@@ -36,7 +36,7 @@ def state_of(pid: int) -> str:
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """The processes that this one has started, and those that they have, with their command lines."""
+    """Return the command lines of all descendants of a process, by process id."""
     there = processes()
     found: dict[int, str] = {}
     parents = {pid}

@@ -40,13 +40,15 @@ class Proxy:
     # --- faults ------------------------------------------------------------------------------------------------
 
     def lose_reply(self, match: bytes) -> None:
-        """The next request with these bytes in it reaches the server whole; its client is cut off without a reply."""
+        """Deliver the next request with these bytes to the server, then cut its client off without a reply."""
         with self._lock:
             self._fault, self._lossy = (lambda data: len(data) if match in data else None), True
 
     def cut_request(self, match: bytes, after: int) -> None:
-        """Of the next request with these bytes in it (and what follows it on that connection), the server gets
-        `after` bytes; then both sides are cut off, once the server has done what it got."""
+        """Cut the next request with these bytes after `after` bytes.
+
+        The count includes what follows on that connection. Both sides are cut off once the server has done what it got.
+        """
         seen = 0
         started = False
 
@@ -70,7 +72,7 @@ class Proxy:
         self._open.set()
 
     def _strike(self, data: bytes) -> tuple[bytes, bool]:
-        """What of this data goes on, and whether that is the end."""
+        """Return the part of this data that is passed on, and whether the connection ends there."""
         with self._lock:
             at = None if self._fault is None else self._fault(data)
             if at is None:

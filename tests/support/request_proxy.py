@@ -17,8 +17,11 @@ import hiredis
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a request is cut off: the server gets so many whole commands, and perhaps half of the next one; then
-    `then` is called, and the client loses its connection."""
+    """The point where a request is cut off.
+
+    The server gets `whole` commands, and half of the next one if `torn`. Then `then` is called, and the client
+    loses its connection.
+    """
 
     whole: int
     torn: bool = False
@@ -108,23 +111,23 @@ class RequestProxy:
 
 def _replies(server: socket.socket, count: int) -> bytes:
     """So many replies, as they came."""
-    reader, told = hiredis.Reader(), b""
+    reader, data_so_far = hiredis.Reader(), b""
     while count:
         data = server.recv(1 << 20)
         if not data:
             raise ConnectionError("the server has gone")
-        told += data
+        data_so_far += data
         reader.feed(data)
         while count and reader.gets() is not False:
             count -= 1
-    return told
+    return data_so_far
 
 
 def split(data: bytes) -> tuple[list[bytes], bytes]:
-    """The whole commands in what a client sent, and the rest.
+    r"""Split what a client sent into whole commands and the rest.
 
-    >>> split(b"*1\\r\\n$4\\r\\nPING\\r\\n*1\\r\\n$4\\r\\nPI")
-    ([b'*1\\r\\n$4\\r\\nPING\\r\\n'], b'*1\\r\\n$4\\r\\nPI')
+    >>> split(b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPI")
+    ([b'*1\r\n$4\r\nPING\r\n'], b'*1\r\n$4\r\nPI')
     """
     commands, at = [], 0
     while (end := _end(data, at)) is not None:
@@ -134,7 +137,7 @@ def split(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 def words(command: bytes) -> list[bytes]:
-    """The arguments of one whole command, its name first."""
+    """Return the arguments of one whole command, its name first."""
     reader = hiredis.Reader()
     reader.feed(command)
     found: list[bytes] = reader.gets()
@@ -155,7 +158,7 @@ def _end(data: bytes, at: int) -> int | None:
 
 
 def _line(data: bytes, at: int, mark: bytes) -> tuple[int, int] | None:
-    """The number on the line that begins here, and where the next line begins."""
+    """Return the number on the line that begins here, and where the next line begins."""
     end = data.find(b"\r\n", at)
     if end < 0:
         return None

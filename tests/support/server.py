@@ -34,8 +34,8 @@ def server_binary() -> str:
 @cache
 def server_version() -> str:
     """Which server that is, in its own words, and who gives it memory: ``Valkey server v=9.1.2 malloc=libc``."""
-    told = subprocess.run([server_binary(), "--version"], capture_output=True, text=True, check=True)
-    return " ".join(word for word in told.stdout.split() if not word.startswith(("sha=", "bits=", "build=")))
+    version = subprocess.run([server_binary(), "--version"], capture_output=True, text=True, check=True)
+    return " ".join(word for word in version.stdout.split() if not word.startswith(("sha=", "bits=", "build=")))
 
 
 BUS = 10_000
@@ -43,7 +43,7 @@ BUS = 10_000
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now, nor on the one that a server in cluster mode also takes."""
+    """Return a free loopback port; the second port that a server in cluster mode takes is free too."""
     while True:
         with socket.socket() as s, socket.socket() as bus:
             s.bind(("127.0.0.1", 0))
@@ -99,7 +99,7 @@ class RedisServer:
         return self._process is not None and self._process.poll() is None
 
     def connect(self, **options: Any) -> redis.Redis:
-        """A new client that never sends a command twice on its own."""
+        """Return a new client that never repeats a command by itself."""
         return redis.Redis.from_url(self.url, **{"retry": Retry(NoBackoff(), 0), "socket_timeout": 20, **options})
 
     def held(self, prefix: str = "") -> dict[bytes, Any]:

@@ -29,7 +29,7 @@ class Budget:
 
     @classmethod
     def asked(cls) -> "Budget | None":
-        """The one that the environment asks for; None: no soaks."""
+        """Return the budget that the environment asks for; None: no soaks."""
         if not _MINUTES:
             return None
         return cls(float(_MINUTES), int(os.environ.get("SOAK_SEED") or time.time()))
@@ -40,7 +40,7 @@ class Budget:
         items.sort(key=shares)
 
     def share(self, test: str) -> float:
-        """The seconds that this test may take from now on; infinite without an end."""
+        """Return the seconds that this test may take from now on; infinite without an end."""
         part = self.weights.pop(test)
         if not self.minutes:
             return inf
@@ -58,7 +58,7 @@ def shares(item: pytest.Item) -> bool:
 
 
 def weight(item: pytest.Item) -> float:
-    """What this test's mark gives for its weight; 1 if nothing."""
+    """Return the weight in this test's mark; 1 without one."""
     mark = item.get_closest_marker("soak")
     assert mark is not None, f"{item.nodeid} takes the fixture soak and needs the mark"
     return float(mark.kwargs.get("weight", 1))
@@ -74,8 +74,11 @@ class Soak:
     """Print a line past pytest's capture."""
 
     def draws(self, full: int) -> Iterator[random.Random]:
-        """A source of chance for each case, at least one, until another like the longest so far would be too long.
-        Without an end: `full` of them."""
+        """Yield a source of chance for each case.
+
+        There is at least one. It ends when another case as long as the longest so far would take too long; without a
+        time limit after `full` cases.
+        """
         until, longest = time.monotonic() + self.seconds, 0.0
         for number in range(full if self.seconds == inf else 1_000_000_000):
             began = time.monotonic()

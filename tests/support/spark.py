@@ -14,7 +14,7 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 
 
 def small_spark(folder: Path, master: str = "local[2]") -> SparkSession:
-    """A session on `master` without a UI, its litter in `folder`; in the mode that SPARK_API_MODE names."""
+    """Return a session on `master` without a UI, in the mode of SPARK_API_MODE; its files go to `folder`."""
     if CONNECT:
         _take_a_free_connect_port()
         # It tries to set the static ones once more on the client's side, in vain.
@@ -39,8 +39,10 @@ def small_spark(folder: Path, master: str = "local[2]") -> SparkSession:
 
 
 def _take_a_free_connect_port() -> None:
-    """PySpark's local Connect server listens on one fixed port, unless SPARK_TESTING is set: then on a free one.
-    The JVM is started before that, because it would turn its own test checks on."""
+    """Let PySpark's local Connect server listen on a free port.
+
+    It does so only if SPARK_TESTING is set. The JVM starts before that, because it would turn its own test checks on.
+    """
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()

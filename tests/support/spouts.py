@@ -48,18 +48,20 @@ class ReplayingSpout:
         return _Executor(self)
 
     def extent(self, attempt: TransactionAttempt) -> Mapping[str, int]:
-        """What this attempt takes."""
+        """Return how many rows this attempt takes of each partition."""
         if callable(self.script):
-            found = self.script(attempt)
+            extent = self.script(attempt)
         else:
-            found = self.script.get((attempt.txid, attempt.attempt), self.otherwise)
-        return dict.fromkeys(self.partitions, found) if isinstance(found, int) else found
+            extent = self.script.get((attempt.txid, attempt.attempt), self.otherwise)
+        return dict.fromkeys(self.partitions, extent) if isinstance(extent, int) else extent
 
 
 @dataclass(frozen=True)
 class Varied:
-    """A script by chance: each attempt of each epoch takes another number of rows, of other partitions in another
-    order. The same seed gives the same extents."""
+    """A random script: each attempt of each epoch takes other numbers of rows of other partitions, in another order.
+
+    The same seed gives the same extents.
+    """
 
     seed: int
     partitions: tuple[str, ...]

@@ -41,15 +41,15 @@ class DeclaredState:
 
 
 def stream(fields: str = "line string", name: str = "lines", topology: TridentTopology | None = None) -> Stream:
-    """A stream of these fields."""
+    """Return a stream of these fields."""
     return (topology or TridentTopology()).newStream(name, FixedBatchSpout(fields, [[]]))
 
 
 def split(line: str) -> Iterator[str]:
-    """The words of a line."""
+    """Yield the words of a line."""
     yield from line.split()
 
 
 def node(of: Any) -> Any:
-    """The plan node behind a stream or a state."""
+    """Return the plan node behind a stream or a state."""
     return of._node
