@@ -16,8 +16,8 @@
 # %% [markdown]
 # # Word count, once
 #
-# A novel is read batch by batch, and every word is counted exactly once, whatever fails. While it is read, the counts
-# can be asked. No server is needed: the counts live in this process.
+# This notebook reads a novel batch by batch and counts every word exactly once, whatever fails. Meanwhile it queries
+# the counts. It needs no server: the counts are kept in this process.
 
 # %%
 import time
@@ -31,7 +31,7 @@ from trident.state import MemoryMapState
 # ## The topology
 #
 # `words` is a plain Python generator: it takes a line and yields its words. The first stream counts them into a state,
-# the second one answers queries from it. Nothing runs yet, and no Spark is needed to build or draw a topology.
+# the second one answers queries from it. Nothing runs yet: building and drawing a topology needs no Spark.
 
 # %%
 topology = TridentTopology()
@@ -49,19 +49,19 @@ topology
 # %% [markdown]
 # ## Running it
 #
-# The cell below keeps itself up to date: the last committed batch, its rate, how many keys it touched, and what `Debug`
-# saw of it. With a `checkpointLocation=` the next start would go on where this one stopped; without one, all ends with
-# the run, and a warning says so.
+# The cell below updates itself. It shows the last committed batch, its rate, the number of keys that it touched, and
+# the tuples that `Debug` printed. With a `checkpointLocation=` the next start would continue where this one stopped;
+# without one, states and positions end with the run, and a warning says so.
 
 # %%
 running = topology.start(name="wordcount")
 progress = running.showProgress()
 
 # %% [markdown]
-# ## Asking while it runs
+# ## Querying while it runs
 #
-# An answer comes from the state as of one committed batch, in about a millisecond and without a Spark job. Here the
-# question is repeated until the first batch is there, which takes a while where Spark has just been started.
+# An answer comes from the state as of one committed batch, in about a millisecond and without a Spark job. The cell
+# repeats the query until the first batch is committed, which takes a while after Spark has just been started.
 
 # %%
 while not (early := running.drpc.execute("occurrences", "whale ship sea")).asOfTxid:
@@ -69,7 +69,7 @@ while not (early := running.drpc.execute("occurrences", "whale ship sea")).asOfT
 early
 
 # %% [markdown]
-# `processAllAvailable` returns when everything that is there now is counted.
+# `processAllAvailable` returns when everything that the source has now is counted.
 
 # %%
 running.processAllAvailable()
@@ -77,7 +77,7 @@ whales = running.drpc.execute("occurrences", "whale ship sea")
 whales
 
 # %% [markdown]
-# The state itself can be read like a mapping, or as a whole. Every read is as of one committed batch.
+# You can read the state itself like a mapping, or as a whole. Every read is as of one committed batch.
 
 # %%
 state = running.state("counts")
@@ -91,7 +91,7 @@ state.toPandas().sort_values("count", ascending=False).head(10)
 state
 
 # %% [markdown]
-# What happened, batch by batch: `recentProgress` has the last hundred events.
+# Each batch leaves an event: `lastProgress` is the last one, and `recentProgress` has the last hundred.
 
 # %%
 running.lastProgress
