@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trident.base.errors import TopologyError
-from trident.base.names import brief, check_name, did_you_mean, field_names, quote, split_top, unquote
+from trident.base.names import check_name, did_you_mean, field_names, quote, split_top, unquote
+from trident.base.text import brief
 from trident.base.types import parse_schema
 
 
@@ -59,7 +60,7 @@ def test_what_may_have_been_meant(name: str, near: str | None) -> None:
 
 def test_a_name_that_is_an_identity_is_checked() -> None:
     assert check_name("a state", "a.b-c_9") == "a.b-c_9"
-    with pytest.raises(TopologyError, match="a state cannot be named '_a': a name is of letters a to z, digits, "):
+    with pytest.raises(TopologyError, match="a state cannot be named '_a': a name has letters a to z, digits, "):
         check_name("a state", "_a")
     with pytest.raises(TopologyError, match="a state cannot be named 'a\\\\n'"):
         check_name("a state", "a\n")

@@ -326,7 +326,7 @@ def misuse(body: Callable[[Any], Any]) -> Any:
         (lambda s: s.multiGet([1]), StateKeyError, r": multiGet: 1 \(int\) is no key; accepted is word string"),
         (lambda s: s.multiPut([("a", "b")], [1]), StateKeyError, r": multiPut: \('a', 'b'\) \(tuple\) is no key"),
         (lambda s: s.multiPut(["a"], ["1"]), StateValueError, r": multiPut takes values of type bigint, not '1' \(str"),
-        (lambda s: s.multiPut(["a"], [True]), StateValueError, r"not True \(bool\) \(a bool is no number here"),
+        (lambda s: s.multiPut(["a"], [True]), StateValueError, r"not True \(bool\) \(a bool is not a number here"),
         (lambda s: s.multiPut(["a"], [2**63]), StateValueError, r"not 9223372036854775808 \(int\)"),
         (
             lambda s: s.multiPut(["a", "b"], [1]),

@@ -112,7 +112,7 @@ def test_typed_arguments_by_position_and_by_name() -> None:
         ((1,), {"Day": None}, "there is no argument 'Day'; did you mean 'day'?"),
         ((1,), {"user": 2, "day": None}, "argument 'user' came twice"),
         (("1", None), {}, "argument 'user' came as '1' (str)"),
-        ((True, None), {}, "argument 'user' came as True (bool): a bool is no number here; write int(...)"),
+        ((True, None), {}, "argument 'user' came as True (bool): a bool is not a number here; write int(...)"),
         ((1.5, None), {}, "argument 'user' came as 1.5 (float)"),
         ((1, "2024-02-29"), {}, "argument 'day' came as '2024-02-29' (str)"),
     ],

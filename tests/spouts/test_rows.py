@@ -74,7 +74,7 @@ def test_a_scalar_is_the_row_of_one_field(fields: str, value: Any) -> None:
         ("word string, n long", [("cow", 1), ("moon", "x")], "here, row 1, field 'n': 'x' (str) is no bigint"),
         ("d double", [1, 10**400], "(int) is no double; it is beyond the greatest double"),
         ("n long", [1, 1.0], "here, row 1, field 'n': 1.0 (float) is no bigint"),
-        ("n long", [True], "here, row 0, field 'n': True (bool) is no bigint; a bool is no number here"),
+        ("n long", [True], "here, row 0, field 'n': True (bool) is no bigint; a bool is not a number here"),
         ("n int", [2**31], "here, row 0, field 'n': 2147483648 (int) is no int; "),
         ("n int NOT NULL", [1, None], "here, row 1, field 'n': a null where NOT NULL is declared"),
         (

@@ -110,7 +110,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.split("line", parse, streams={"a b": "id long"}),
         TopologyError,
-        "lines/1:split(parse): a stream cannot be named 'a b': a name is of letters a to z, digits,",
+        "lines/1:split(parse): a stream cannot be named 'a b': a name has letters a to z, digits,",
     ),
     (
         lambda s: s.split("line", parse, streams={"orders": "id"}),

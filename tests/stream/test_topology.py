@@ -58,7 +58,7 @@ def test_names_are_unique_where_they_are_identities(topology: TridentTopology) -
 @pytest.mark.parametrize("name", ["", "_a", "$a", "a/b", "a b", ".", "..", "größe", 5, None])
 def test_a_name_that_cannot_be_one_is_refused(topology: TridentTopology, name: Any) -> None:
     kind, message = fails(lambda: stream("a long", name, topology))
-    assert f"a stream cannot be named {name!r}: a name is of letters a to z, digits, '-', '_' and '.'" in message
+    assert f"a stream cannot be named {name!r}: a name has letters a to z, digits, '-', '_' and '.'" in message
 
 
 @pytest.mark.parametrize("name", ["a", "9", "a_b", "a-b.c", "..a"])

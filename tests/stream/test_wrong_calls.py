@@ -437,12 +437,12 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.persistentAggregate(STATE, Count(), "c", name="_c"),
         TopologyError,
-        "a state cannot be named '_c': a name is of letters a to z, digits, '-', '_' and '.', not of dots alone",
+        "a state cannot be named '_c': a name has letters a to z, digits, '-', '_' and '.', not only dots",
     ),
     (
         lambda s: s.persistentAggregate(STATE, Count(), "`a b`"),
         TopologyError,
-        "cannot be named 'lines.a b': a name is of letters",
+        "cannot be named 'lines.a b': a name has letters",
     ),
     (
         lambda s: s.stateQuery(s, "line", MapGet(), "c"),

@@ -1,1 +1,1 @@
-"""What every package of this project shares: errors, types and fields, attempts, call sites, the clock."""
+"""The modules that every package shares: errors, types and fields, attempts, call sites, the clock."""

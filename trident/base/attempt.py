@@ -1,12 +1,12 @@
-"""The identity of one try at one batch."""
+"""The identity of an attempt, and of a driver's tenure."""
 
 import msgspec
 
 
 class TransactionAttempt(msgspec.Struct, frozen=True, order=True):
-    """One try at one batch: the batch's txid and the number of the replay, under one driver's epoch.
+    """One try at one batch: the batch's txid and the number of the try, under one driver's epoch.
 
-    A message that carries another attempt than the living one changes nothing.
+    A message that carries any attempt but the current one changes nothing.
     Meaning: ``org.apache.storm.trident.topology.TransactionAttempt``, with the driver's epoch added.
 
     >>> str(TransactionAttempt(txid=5, attempt=2, epoch=1))
@@ -22,9 +22,9 @@ class TransactionAttempt(msgspec.Struct, frozen=True, order=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """One driver's tenure over a topology. Only the holder of the equal lease may write to the log or a store.
+    """One driver's tenure over a topology. Only the driver with the last lease may write to the log or a store.
 
-    `epoch` grows with every start; `token` (random) tells two drivers apart that believe in the same epoch.
+    `epoch` grows with every start. `token` is random: it tells apart two drivers that claim the same epoch.
     """
 
     epoch: int

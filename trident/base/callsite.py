@@ -1,4 +1,4 @@
-"""Where a user's function stands, for errors that point at it."""
+"""Source locations of users' functions and calls, for errors that point at them."""
 
 import functools
 import inspect
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """A name with its file and line; file "" where Python cannot tell (a builtin).
+    """A name with its file and line. The file is "" where Python does not know it (a builtin).
 
     >>> str(CallSite("split", "/home/me/words.py", 12))
     'split (words.py:12)'
@@ -21,7 +21,7 @@ class CallSite:
 
     @property
     def place(self) -> str:
-        """File and line, short; a notebook's cell has no file that means anything."""
+        """File and line in short. A notebook's cell is named by its line alone: its file is a temporary one."""
         folder, file = os.path.split(self.file)
         in_cell = os.path.basename(folder).startswith("ipykernel_") or file.startswith("<ipython-input")
         return f"cell line {self.line}" if in_cell else f"{file}:{self.line}"
@@ -31,7 +31,7 @@ class CallSite:
 
 
 def site_of(target: Any) -> CallSite:
-    """The call site of a function, a method, a class or an instance of one.
+    """Return the source location of a function, a method, a class, or an instance of a class.
 
     >>> site_of(len)
     CallSite(name='len', file='', line=0)
@@ -43,11 +43,11 @@ def site_of(target: Any) -> CallSite:
     if code is not None:
         name = getattr(target, "__qualname__", code.co_name).rpartition("<locals>.")[2]
         return CallSite(name, code.co_filename, code.co_firstlineno)
-    named = target if isinstance(target, type) or inspect.isroutine(target) else type(target)
-    name = named.__qualname__.rpartition("<locals>.")[2]
+    owner = target if isinstance(target, type) or inspect.isroutine(target) else type(target)
+    name = owner.__qualname__.rpartition("<locals>.")[2]
     try:
-        source = inspect.getsourcefile(named)
-        line = inspect.getsourcelines(named)[1]
+        file = inspect.getsourcefile(owner)
+        line = inspect.getsourcelines(owner)[1]
     except (TypeError, OSError):
         return CallSite(name)
-    return CallSite(name, source or "", line)
+    return CallSite(name, file or "", line)

@@ -1,4 +1,4 @@
-"""Time that a test can move. Order never depends on it: it only paces, times out and measures."""
+"""A clock that a test can move. It paces, times out and measures; the order of batches never depends on it."""
 
 import time
 from typing import Protocol
@@ -8,11 +8,11 @@ class Clock(Protocol):
     """A source of seconds."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back; the zero has no meaning."""
+        """Return seconds that never go back. Only differences mean something."""
         ...
 
     def time(self) -> float:
-        """Seconds since the Unix epoch: a batch's time, never an order."""
+        """Return the seconds since the Unix epoch. They give a batch its time, never its order."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Numbered points in a batch's life at which a test kills the driver.
 
-A run is armed by the environment: ``TRIDENT_CRASH_AT=frozen.after:3`` sends this process SIGKILL when that point is
-reached for the third time. Unarmed, a point costs one comparison.
+The environment arms a process: with ``TRIDENT_CRASH_AT=freeze.after:3`` it kills itself by SIGKILL when it reaches that
+point for the third time. Unarmed, a point costs one comparison.
 """
 
 import os
@@ -40,10 +40,10 @@ POINTS = (
     "trim.before",
     "trim.after",
 )
-"""Every point, in the order in which a batch meets them."""
+"""Every point, in the order in which a batch reaches them."""
 
 OUTPUT_POINTS = ("output.before", "output.staged", "output.published", "output.after")
-"""Points that only a batch with an output meets."""
+"""Points that only a batch with an output reaches."""
 
 VARIABLE = "TRIDENT_CRASH_AT"
 
@@ -52,19 +52,19 @@ class _Trap:
     def __init__(self, text: str) -> None:
         point, _, count = text.partition(":")
         if text and point not in (*POINTS, *OUTPUT_POINTS):
-            there = ", ".join((*POINTS, *OUTPUT_POINTS))
-            raise ValueError(f"{VARIABLE}={text!r}: no such point; the points are {there}")
+            known = ", ".join((*POINTS, *OUTPUT_POINTS))
+            raise ValueError(f"{VARIABLE}={text!r}: no such point; the points are {known}")
         self.point = point
-        self.left = int(count or 1)
+        self.visits_left = int(count or 1)
 
     def __call__(self, point: str) -> None:
         if point == self.point:
-            self.left -= 1
-            if self.left == 0:
+            self.visits_left -= 1
+            if self.visits_left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-_trap: Callable[[str], None] | None = None
+_listener: Callable[[str], None] | None = None
 
 
 def arm(text: str) -> None:
@@ -72,16 +72,16 @@ def arm(text: str) -> None:
     listen(_Trap(text) if text else None)
 
 
-def listen(heard: Callable[[str], None] | None) -> None:
-    """Have this called at every point, in the thread that reaches it."""
-    global _trap
-    _trap = heard
+def listen(listener: Callable[[str], None] | None) -> None:
+    """Call this function at every point, in the thread that reaches it; None: call nothing."""
+    global _listener
+    _listener = listener
 
 
 def reach(point: str) -> None:
-    """Say that this point is reached; if the run is armed for it, the process dies here."""
-    if _trap is not None:
-        _trap(point)
+    """Report that this thread is at a point. If the process is armed for it, it dies here."""
+    if _listener is not None:
+        _listener(point)
 
 
 arm(os.environ.get(VARIABLE, ""))

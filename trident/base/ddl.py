@@ -1,8 +1,8 @@
 """Spark's type declarations, read without a JVM.
 
-The grammar is the one of ``pyspark.sql.types.DataType.fromDDL`` for the types that a tuple can carry. What is read here
-Spark reads to the same types (a property test compares both); what Spark knows beyond it (char, varchar, intervals,
-collations, defaults) is refused with the reason.
+The grammar is that of ``pyspark.sql.types.DataType.fromDDL``, for the types that a tuple can carry. Spark reads every
+text that is accepted here to the same types (a property test compares both). What Spark accepts beyond that (char,
+varchar, intervals, collations, defaults) is refused with the reason.
 """
 
 import re
@@ -37,8 +37,8 @@ SIMPLE: dict[str, Callable[[], spark.DataType]] = {
 
 _DECIMAL = ("decimal", "dec", "numeric")
 _NESTED = ("array", "map", "struct")
-_PYTHON = {"str": "string", "bool": "boolean", "bytes": "binary", "datetime": "timestamp", "list": "array<...>"}
-_ABSENT = {
+_PYTHON_NAMES = {"str": "string", "bool": "boolean", "bytes": "binary", "datetime": "timestamp", "list": "array<...>"}
+_UNSUPPORTED = {
     "char": "write string",
     "character": "write string",
     "varchar": "write string",
@@ -54,35 +54,35 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", 
 
 
 def _is_word(text: str) -> bool:
-    """Whether it is an identifier: letters (Spark: of ASCII), digits and '_', and no number."""
+    """Return whether a token is an identifier: letters (Spark: of ASCII), digits and '_', but not a number."""
     return all(c == "_" or c.isalpha() or c in "0123456789" for c in text) and not _LITERAL.fullmatch(text)
 
 
 class Reader:
-    """Reads one DDL text, token by token."""
+    """A reader of one DDL text, token by token. `at` is the index of the next token."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: list[tuple[str, str]] = []
         self.at = 0
-        at = _SPACE.match(text, 0).end()  # type: ignore[union-attr]
-        while at < len(text):
-            found = _TOKEN.match(text, at)
-            if found is None:
-                raise self.error(f"unexpected {text[at]!r}")
-            quoted, word, sign, literal = found.groups()
+        position = _SPACE.match(text, 0).end()  # type: ignore[union-attr]
+        while position < len(text):
+            token = _TOKEN.match(text, position)
+            if token is None:
+                raise self.error(f"unexpected {text[position]!r}")
+            quoted, word, sign, literal = token.groups()
             if quoted is not None:
                 self.tokens.append(("name", quoted.replace("``", "`")))
             elif word is not None:
                 self.tokens.append(("word" if _is_word(word) else "number", word))
             else:
                 self.tokens.append(("sign", sign) if sign is not None else ("literal", literal))
-            at = _SPACE.match(text, found.end()).end()  # type: ignore[union-attr]
+            position = _SPACE.match(text, token.end()).end()  # type: ignore[union-attr]
 
-    def error(self, what: str) -> TypeDeclarationError:
-        """An error about this text."""
+    def error(self, problem: str) -> TypeDeclarationError:
+        """Return an error about this text."""
         return TypeDeclarationError(
-            f"cannot read the type declaration {self.text!r}: {what}{'' if what.endswith('?') else '.'} "
+            f"cannot read the type declaration {self.text!r}: {problem}{'' if problem.endswith('?') else '.'} "
             "Write for example 'word string, n long'; "
             f"the types are {', '.join(SIMPLE)}, decimal(p,s), array<t>, map<k,v>, struct<name:t>"
         )
@@ -93,113 +93,115 @@ class Reader:
         return self.at >= len(self.tokens)
 
     def kind(self) -> str:
-        """The kind of the next token."""
+        """Return the kind of the next token."""
         return "end" if self.ended else self.tokens[self.at][0]
 
-    def shown(self) -> str:
-        """The next token, for an error."""
+    def next_brief(self) -> str:
+        """Return the next token as an error shows it."""
         return "the end" if self.ended else repr(self.tokens[self.at][1])
 
-    def next(self, what: str, *kinds: str) -> str:
-        """Take a token of one of these kinds."""
+    def next(self, expected: str, *kinds: str) -> str:
+        """Read a token of one of these kinds; any other one is an error."""
         if self.kind() not in kinds:
-            raise self.error(f"expected {what}, found {self.shown()}")
+            raise self.error(f"expected {expected}, found {self.next_brief()}")
         self.at += 1
         return self.tokens[self.at - 1][1]
 
     def accept(self, sign: str) -> bool:
-        """Take this sign if it comes next."""
+        """Read this sign if it comes next, and return whether it did."""
         if self.ended or self.tokens[self.at] != ("sign", sign):
             return False
         self.at += 1
         return True
 
-    def take(self, sign: str) -> None:
-        """Take this sign."""
+    def expect(self, sign: str) -> None:
+        """Read this sign; anything else is an error."""
         if not self.accept(sign):
-            raise self.error(f"expected {sign!r}, found {self.shown()}")
+            raise self.error(f"expected {sign!r}, found {self.next_brief()}")
 
-    def keyword(self, word: str) -> bool:
-        """Take this keyword if it comes next."""
+    def accept_keyword(self, word: str) -> bool:
+        """Read this keyword if it comes next, and return whether it did."""
         if self.kind() != "word" or self.tokens[self.at][1].lower() != word:
             return False
         self.at += 1
         return True
 
     def type(self) -> spark.DataType:
-        """One type."""
+        """Read one type."""
         name = self.next("a type", "word").lower()
         if name in SIMPLE:
             return SIMPLE[name]()
         if name in _DECIMAL:
             return self.decimal()
         if name not in _NESTED:
-            raise self.unknown(name)
-        self.take("<")
+            raise self.unknown_type(name)
+        self.expect("<")
         if name == "array":
-            found: spark.DataType = spark.ArrayType(self.type())
+            nested: spark.DataType = spark.ArrayType(self.type())
         elif name == "map":
             key = self.type()
-            self.take(",")
-            found = spark.MapType(key, self.type())
+            self.expect(",")
+            nested = spark.MapType(key, self.type())
         else:
             empty = self.kind() == "sign" and self.tokens[self.at][1] == ">"
-            found = spark.StructType([] if empty else self.fields())
-        self.take(">")
-        return found
+            nested = spark.StructType([] if empty else self.fields())
+        self.expect(">")
+        return nested
 
-    def unknown(self, name: str) -> TypeDeclarationError:
-        """An error about a type that is none of ours."""
-        if name in _PYTHON:
-            return self.error(f"{name!r} is Python's name, the type is {_PYTHON[name]}")
-        if name in _ABSENT:
-            return self.error(f"a tuple cannot carry the type {name!r}: {_ABSENT[name]}")
+    def unknown_type(self, name: str) -> TypeDeclarationError:
+        """Return the error for the name of a type that is not supported."""
+        if name in _PYTHON_NAMES:
+            return self.error(f"{name!r} is Python's name, the type is {_PYTHON_NAMES[name]}")
+        if name in _UNSUPPORTED:
+            return self.error(f"a tuple cannot carry the type {name!r}: {_UNSUPPORTED[name]}")
         return self.error(f"unknown type {name!r}{did_you_mean(name, [*SIMPLE, *_DECIMAL, *_NESTED])}")
 
     def decimal(self) -> spark.DecimalType:
-        """What follows the word decimal."""
+        """Read precision and scale, which may follow the word decimal."""
         precision, scale = 10, 0
         if self.accept("("):
             precision = self.number()
             scale = self.number() if self.accept(",") else 0
-            self.take(")")
+            self.expect(")")
         if precision > 38 or scale > precision:
-            raise self.error(f"decimal({precision},{scale}) is out of range: 38 digits at most, and no larger scale")
+            raise self.error(
+                f"decimal({precision},{scale}) is out of range: at most 38 digits, and no more of them after the point"
+            )
         return spark.DecimalType(precision, scale)
 
     def number(self) -> int:
-        """A whole number."""
+        """Read a whole number."""
         digits = self.next("a number", "number")
         if not digits.isdigit() or len(digits) > 9:
             raise self.error(f"expected a number, found {digits!r}")
         return int(digits)
 
     def fields(self) -> list[spark.StructField]:
-        """Fields, up to what is no comma."""
-        found = [self.field()]
+        """Read fields as long as commas follow."""
+        fields = [self.field()]
         while self.accept(","):
-            found.append(self.field())
-        return found
+            fields.append(self.field())
+        return fields
 
     def field(self) -> spark.StructField:
-        """One field: name, type, NOT NULL, COMMENT."""
+        """Read one field: name, type, NOT NULL, COMMENT."""
         name = self.next("a field name", "word", "name")
         self.accept(":")
         kind = self.type()
         nullable = True
-        if self.keyword("not"):
-            if not self.keyword("null"):
-                raise self.error(f"expected NULL after NOT, found {self.shown()}")
+        if self.accept_keyword("not"):
+            if not self.accept_keyword("null"):
+                raise self.error(f"expected NULL after NOT, found {self.next_brief()}")
             nullable = False
-        comment = self.comment() if self.keyword("comment") else None
+        comment = self.comment() if self.accept_keyword("comment") else None
         return spark.StructField(name, kind, nullable, None if comment is None else {"comment": comment})
 
     def comment(self) -> str:
-        """The text of a COMMENT."""
+        """Read the text of a COMMENT."""
         text = self.next("a quoted text after COMMENT", "literal")[1:-1]
-        return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text, flags=re.DOTALL)
+        return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), text, flags=re.DOTALL)
 
-    def end(self) -> None:
-        """Refuse what is left."""
+    def check_end(self) -> None:
+        """Refuse tokens that nothing has read."""
         if not self.ended:
-            raise self.error(f"unexpected {self.shown()}")
+            raise self.error(f"unexpected {self.next_brief()}")

@@ -1,7 +1,7 @@
-"""Every error that a user can meet, in one shallow tree.
+"""Every error that a user can get, in one shallow tree.
 
 A message says what came, where (the step, the user's function with its file and line) and what is accepted.
-Where a builtin exception fits, it is inherited too, so that ``except LookupError`` works as one expects.
+Where a builtin exception fits, the error inherits it too, so that ``except LookupError`` works as expected.
 """
 
 from typing import ClassVar
@@ -11,14 +11,14 @@ class TridentError(Exception):
     """The root of all errors that this library raises."""
 
     hopeless: ClassVar[bool] = False
-    """Whether a batch that failed with it would fail in the same way again: it is not tried again."""
+    """Whether a batch that failed with this error would fail again in the same way. Such a batch is not retried."""
 
 
 # --- while a topology is built -----------------------------------------------------------------------------------
 
 
 class TopologyError(TridentError, ValueError):
-    """The topology cannot mean what it says; raised where the wrong call stands."""
+    """A call that builds the topology is wrong. Raised at that call, not when the topology starts."""
 
     hopeless = True
 
@@ -28,15 +28,15 @@ class FieldNotFoundError(TopologyError, LookupError):
 
 
 class DuplicateFieldError(TopologyError):
-    """A verb would give two fields of one name."""
+    """A verb would produce two fields of one name."""
 
 
 class TypeDeclarationError(TopologyError, TypeError):
-    """A type is neither given, nor declared, nor readable from annotations, or it cannot be read."""
+    """A type declaration is missing (no type given, no annotation) or cannot be read."""
 
 
 class ArgumentsError(TopologyError, TypeError):
-    """A verb was called with an argument that it does not take, or without one that it needs."""
+    """A call of a verb has an argument that it does not take, or lacks one that it needs."""
 
 
 class DuplicateNameError(TopologyError):
@@ -44,15 +44,15 @@ class DuplicateNameError(TopologyError):
 
 
 class GuaranteeError(TopologyError):
-    """``requireExactlyOnce=True`` met a pairing that promises less."""
+    """The topology has ``requireExactlyOnce=True``, and a spout and a state that together promise less."""
 
 
 class MissingPackageError(TopologyError, ImportError):
-    """What was asked for needs a package that is not installed: an extra of this one."""
+    """A feature needs a package that is not installed. It comes with an extra of this one."""
 
 
 class MissingSessionError(TridentError, RuntimeError):
-    """An operation needs a Spark session (a ready Column, a DRPC query that only Spark can run) and there is none."""
+    """An operation needs a Spark session (a ready Column, a DRPC query that only Spark can run), and there is none."""
 
     hopeless = True
 
@@ -61,47 +61,56 @@ class MissingSessionError(TridentError, RuntimeError):
 
 
 class SparkFailedError(TridentError, RuntimeError):
-    """Spark could not do the work for a reason of its own: a worker died, say."""
+    """Spark could not do the work for a reason of its own, such as the death of a worker."""
 
 
 class SparkSetupError(SparkFailedError):
-    """Spark is not set up for the work: its workers lack a module or run another Python, the session was stopped."""
+    """Spark is not set up for the work: its workers lack a module or run another Python, or the session was stopped."""
 
     hopeless = True
 
 
 class FailedException(TridentError):
-    """Raise it in any operation to fail the batch's attempt at once, as in Storm; the batch is tried again."""
+    """Fail the batch's attempt at once. Any operation may raise this, as in Storm; the batch is retried."""
 
 
 class UserFunctionError(TridentError):
-    """A user's function raised, or gave what was not declared; names the step, the function and the tuple."""
+    """A user's function raised, or returned what was not declared. Names the step, the function and the tuple."""
 
 
 class UserCodeError(UserFunctionError):
-    """A user's function cannot work whatever the tuples are: it cannot be sent to workers, or its DataFrame lacks a
-    field."""
+    """A user's function cannot work, whatever the tuples are.
+
+    It cannot be sent to workers, say, or its DataFrame lacks a field.
+    """
 
     hopeless = True
 
 
 class BatchFailedError(TridentError):
-    """A batch failed `maxAttempts` times, or once where another attempt could only fail in the same way; its group
-    stopped. Nothing of the batch was applied. ``__cause__`` is what it failed with."""
+    """A batch failed for good, and its group stopped. Nothing of the batch was applied.
+
+    It failed `maxAttempts` times, or once where another attempt could only fail in the same way. ``__cause__`` is the
+    error of the last attempt.
+    """
 
 
 class AttemptCancelledError(TridentError):
-    """An attempt's work was stopped from outside (a timeout, a stop, an earlier batch that failed)."""
+    """An attempt was cancelled from outside: by a timeout, a stop, or the failure of an earlier batch."""
 
 
 class BatchTimeoutError(TridentError, TimeoutError):
-    """Work on a batch took longer than `messageTimeoutSecs`: an attempt, or a call of a user's code. It was cancelled,
-    or left alone, and is tried again; the message names the functions and the line at which they were."""
+    """Work on a batch took longer than `messageTimeoutSecs`: an attempt, or a call of a user's code.
+
+    It was cancelled or abandoned, and is retried. The message names the functions and the line at which they were.
+    """
 
 
 class CallHangsError(BatchTimeoutError):
-    """A user's code cannot be called again, because an earlier call of it has not come back; the group stops. A batch
-    that was frozen stays so, and the next start commits it."""
+    """A user's code cannot be called again, because an earlier call of it has not returned. The group stops.
+
+    A batch that was frozen stays frozen, and the next start commits it.
+    """
 
     hopeless = True
 
@@ -110,27 +119,27 @@ class CallHangsError(BatchTimeoutError):
 
 
 class SpoutError(TridentError):
-    """A source cannot give what it was asked for."""
+    """A spout cannot emit what it was asked for."""
 
 
 class SourceUnreadableError(SpoutError, OSError):
-    """A file or server of a source cannot be read; names it and the reason."""
+    """A file or server of a source cannot be read. Names it and the reason."""
 
 
 class MalformedInputError(SpoutError, ValueError):
-    """Input that is not what its format says: invalid UTF-8, a broken JSON line; names file and line or byte."""
+    """Input does not follow its format (invalid UTF-8, a broken JSON line). Names the file and the line or byte."""
 
     hopeless = True
 
 
 class SpoutContractError(SpoutError):
-    """A spout broke its promise: a transactional replay differs, a plan is not JSON, fields do not fit."""
+    """A spout broke its contract: a transactional replay differs, a plan is not JSON, or fields do not fit."""
 
     hopeless = True
 
 
 class FeedTimeoutError(SpoutError, TimeoutError):
-    """A batch that was fed was not committed in the time given; it stays fed."""
+    """A batch that was fed was not committed in the given time. It stays fed."""
 
 
 # --- state -------------------------------------------------------------------------------------------------------
@@ -141,23 +150,23 @@ class StateError(TridentError):
 
 
 class StateUnavailableError(StateError, ConnectionError):
-    """The store does not answer; the commit is retried with back-off, a read fails with this."""
+    """The store does not answer. A commit is retried with back-off; a read fails with this error."""
 
 
 class StateFullError(StateError):
-    """The store takes no more (out of memory, disk full); retried, nothing half-written."""
+    """The store takes no more data (out of memory, disk full). The commit is retried; nothing is half-written."""
 
 
 class StateLostError(StateError):
-    """A store is further behind than the log can heal, or gone; names both txids and the way out."""
+    """A store is gone, or further behind than the log can heal. Names both txids and the way out."""
 
 
 class StateAheadError(StateError):
-    """A store knows a txid that the log never froze: the log was lost or is an old copy. Nothing is written."""
+    """A store has a txid that the log never froze: the log was lost, or is an old copy. Nothing is written."""
 
 
 class StateBehindError(StateError):
-    """A store's marker is below the txid before the one to commit; the runtime heals it from the frozen batches."""
+    """A store lacks batches before the one to commit. The runtime heals it from the frozen batches."""
 
     def __init__(self, message: str, marker: int) -> None:
         super().__init__(message)
@@ -165,7 +174,7 @@ class StateBehindError(StateError):
 
 
 class StateOwnedError(StateError):
-    """The store's place belongs to another topology, another log, or is no state of ours at all."""
+    """The store's location belongs to another topology or another log, or holds something that is not a state."""
 
 
 class StateShapeError(StateError):
@@ -173,58 +182,60 @@ class StateShapeError(StateError):
 
 
 class StateCorruptError(StateError):
-    """Stored bytes cannot be what we wrote; names the state and the place, not the content."""
+    """Stored bytes cannot be what this library wrote. Names the state and the location, not the content."""
 
 
 class StateRecoveringError(StateError):
-    """The store is behind the log and being healed; ask again shortly."""
+    """The store is behind the log and is being healed. Ask again shortly."""
 
 
 class StateValueError(StateError, ValueError):
-    """A value that the state cannot hold: too big, of the wrong type, a number out of range."""
+    """The state cannot hold a value: it is too big, of the wrong type, or a number out of range."""
 
 
 class SnapshotMovedError(StateError):
-    """A read as of txid S came too late: the store has gone on. The reader takes a newer S and reads again."""
+    """A read as of txid S came too late: the store is past it. The reader takes a newer S and reads again."""
 
 
 class StateKeyError(StateError, TypeError):
-    """A key that does not fit the state's key fields; names those and what came."""
+    """A key does not fit the state's key fields. Names these and what came."""
 
 
 class StateKeyNotFoundError(StateError, KeyError):
-    """Nothing is stored under this key. A KeyError, as a mapping's reader expects."""
+    """Nothing is stored under this key. A KeyError, as readers of a mapping expect."""
 
     __str__ = Exception.__str__  # KeyError's own would put the message in quotes
 
 
 class StateClosedError(StateError, RuntimeError):
-    """A state object was used after the call that it was given to."""
+    """A state object was used after the call that received it."""
 
 
 # --- output ------------------------------------------------------------------------------------------------------
 
 
 class OutputError(TridentError):
-    """An output did not take a batch: a function given to foreachBatch raised, a file could not be written. The batch
-    is frozen and is handed over again."""
+    """An output did not take a batch: a function given to foreachBatch raised, or a file could not be written.
+
+    The batch is frozen, and is handed over again.
+    """
 
 
 class OutputUnavailableError(OutputError, OSError):
-    """Where an output goes is away or full (a connection, a disk); handed over again for `commitRetrySecs`."""
+    """An output's target is away or full (a connection, a disk). The hand-over is retried for `commitRetrySecs`."""
 
 
 class OutputConflictError(OutputError):
-    """The place of an output holds something else than what this topology wrote there; nothing of it was touched."""
+    """An output's location holds something that this topology did not write. Nothing of it was touched."""
 
     hopeless = True
 
 
 class FencedError(TridentError):
-    """A later driver has taken this topology over; this one stops without writing."""
+    """A later driver has taken over this topology. This one stops without writing."""
 
 
-# --- log, start, life cycle --------------------------------------------------------------------------------------
+# --- log and start -----------------------------------------------------------------------------------------------
 
 
 class LogError(TridentError):
@@ -232,7 +243,7 @@ class LogError(TridentError):
 
 
 class LogCorruptError(LogError):
-    """The log's bytes are damaged or not a log of ours; nothing was written."""
+    """The log's bytes are damaged, or not those of a log. Nothing was written."""
 
 
 class LogMismatchError(LogError):
@@ -240,11 +251,11 @@ class LogMismatchError(LogError):
 
 
 class TopologyActiveError(TridentError, RuntimeError):
-    """A topology of this name is active in this process already; the message names the ways out."""
+    """A topology of this name is already active in this process. The message names the ways out."""
 
 
 class CodeChangedError(TridentError):
-    """A frozen batch waits that the changed topology cannot apply; names what changed and the way out."""
+    """The changed topology cannot apply a frozen batch that waits. Names what changed and the way out."""
 
 
 # --- queries -----------------------------------------------------------------------------------------------------
@@ -255,11 +266,11 @@ class DRPCError(TridentError):
 
 
 class DRPCNotFoundError(DRPCError, LookupError):
-    """No DRPC function of that name; lists those there are."""
+    """There is no DRPC function of this name. Lists the existing ones."""
 
 
 class DRPCArgumentError(DRPCError, TypeError):
-    """The arguments do not fit the function's declared ones."""
+    """The arguments do not fit those that the function declares."""
 
 
 class DRPCTimeoutError(DRPCError, TimeoutError):

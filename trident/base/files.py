@@ -1,4 +1,4 @@
-"""Files that last: what is written is summed up, and names are made durable with their folders."""
+"""Durable files: checksums of what is written, and folders that are synced to disk."""
 
 import os
 import zlib
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Summed:
-    """A file that counts and sums up what is written to it, for Arrow to write to."""
+    """A file-like object for Arrow to write to. It counts the bytes and keeps their CRC-32."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -33,7 +33,7 @@ class Summed:
 
 
 def make_folder(folder: Path) -> None:
-    """The folder, if need be with those above it, durably; nobody else may look into it."""
+    """Make a folder, and those above it that are missing, durably; only this user may read it."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -41,7 +41,7 @@ def make_folder(folder: Path) -> None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Make the names in a folder durable: syncing a file alone does not save its name from a power loss."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

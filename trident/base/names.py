@@ -1,30 +1,30 @@
-"""Names as users write them: fields, topologies, streams, states; and what they may have meant by a wrong one."""
+"""Names of fields, topologies, streams and states as users write them, and suggestions for misspelt ones."""
 
 import difflib
-import inspect
 import re
 from collections.abc import Iterable, Sequence
 
 from trident.base.errors import TopologyError
+from trident.base.text import brief as brief
 
 _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9.-][A-Za-z0-9._-]*")
 _OPEN, _CLOSE = "(<[", ")>]"
 
 RESERVED = "__trident_"
-"""What the engines' own fields begin with, in whatever case: Spark knows no other."""
+"""The prefix of the engines' own fields, in any case: Spark ignores case in names."""
 
 FieldsLike = str | Sequence[str]
 """Fields as a user names them: ``"a"``, ``"a, b"`` (split at top-level commas), ``["a", "b"]`` (literal names)."""
 
 
 def split_top(text: str) -> list[str]:
-    """The pieces between top-level commas, stripped; brackets and backticks protect theirs.
+    """Split at top-level commas and strip each piece. Commas within brackets and backticks stay.
 
     >>> split_top("word string, pairs map<string, int>, `a, b` long")
     ['word string', 'pairs map<string, int>', '`a, b` long']
     """
     pieces, depth, quoted, start = [], 0, False, 0
-    for at, char in enumerate(text):
+    for position, char in enumerate(text):
         if char == "`":
             quoted = not quoted
         elif quoted:
@@ -34,14 +34,14 @@ def split_top(text: str) -> list[str]:
         elif char in _CLOSE:
             depth -= 1
         elif char == "," and depth == 0:
-            pieces.append(text[start:at].strip())
-            start = at + 1
+            pieces.append(text[start:position].strip())
+            start = position + 1
     pieces.append(text[start:].strip())
     return pieces
 
 
 def unquote(name: str) -> str:
-    """A name without the backticks around it.
+    """Return a name without the backticks around it.
 
     >>> unquote("`a, b`"), unquote("word")
     ('a, b', 'word')
@@ -52,7 +52,7 @@ def unquote(name: str) -> str:
 
 
 def quote(name: str) -> str:
-    """A field's name as DDL takes it: backticks where it is no plain word.
+    """Return a field's name as DDL takes it: in backticks unless it is a plain word.
 
     >>> quote("word"), quote("a, b")
     ('word', '`a, b`')
@@ -61,7 +61,7 @@ def quote(name: str) -> str:
 
 
 def field_names(fields: FieldsLike) -> tuple[str, ...]:
-    """The names in a field argument.
+    """Return the names in a field argument.
 
     >>> field_names("a, b"), field_names(["a", "b, c"])
     (('a', 'b'), ('a', 'b, c'))
@@ -76,18 +76,18 @@ def field_names(fields: FieldsLike) -> tuple[str, ...]:
     return names
 
 
-def check_name(what: str, name: object) -> str:
+def check_name(owner: str, name: object) -> str:
     """Refuse a name that cannot be an identity in logs and stores."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise TopologyError(
-            f"{what} cannot be named {name!r}: a name is of letters a to z, digits, '-', '_' and '.', "
-            "not of dots alone, and begins with no '_'"
+            f"{owner} cannot be named {name!r}: a name has letters a to z, digits, '-', '_' and '.', "
+            "not only dots, and does not begin with '_'"
         )
     return name
 
 
 def reserved(names: Iterable[str]) -> str | None:
-    """The first of these field names that the engines keep for themselves.
+    """Return the first of these field names that the engines keep for themselves.
 
     >>> reserved(["word", "__trident_word"])
     '__trident_word'
@@ -96,40 +96,26 @@ def reserved(names: Iterable[str]) -> str | None:
 
 
 def by_any_case(name: str, known: Iterable[str]) -> str | None:
-    """The known name that this one is, whatever the case and the underscores.
+    """Return the known name that differs from this one at most in case and underscores.
 
     >>> by_any_case("group_by", ["each", "groupBy"])
     'groupBy'
     """
-    asked = _plain(name)
-    return next((each for each in known if _plain(each) == asked), None)
+    plain = _plain(name)
+    return next((candidate for candidate in known if _plain(candidate) == plain), None)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?``, or nothing where no known name is near.
+    """Return ``; did you mean 'x'?``, or "" where no known name is close.
 
     >>> did_you_mean("group_by", ["groupBy", "each"])
     "; did you mean 'groupBy'?"
     """
-    plain = {_plain(each): each for each in known}
-    asked = _plain(name)
-    near = [asked] if asked in plain else difflib.get_close_matches(asked, plain, n=1, cutoff=0.6)
-    return f"; did you mean {plain[near[0]]!r}?" if near else ""
+    candidates = {_plain(candidate): candidate for candidate in known}
+    plain = _plain(name)
+    near = [plain] if plain in candidates else difflib.get_close_matches(plain, candidates, n=1, cutoff=0.6)
+    return f"; did you mean {candidates[near[0]]!r}?" if near else ""
 
 
 def _plain(name: str) -> str:
     return name.replace("_", "").lower()
-
-
-def brief(value: object) -> str:
-    """A value in an error: a function by its name, everything else as it shows itself, cut where it is long.
-
-    >>> brief(brief), brief(5)
-    ("function 'brief'", '5')
-    """
-    if inspect.isroutine(value):
-        return f"function {value.__name__!r}"
-    shown = repr(value)
-    if " object at 0x" in shown:
-        return f"an object of class {type(value).__name__!r}"
-    return shown if len(shown) <= 80 else shown[:77] + "..."

@@ -1,4 +1,4 @@
-"""Folders that a user names."""
+"""Paths of folders that a user names."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,10 @@ from pathlib import Path
 from trident.base.errors import TopologyError
 
 
-def local_path(option: str, given: str | Path, elsewhere: str = "{scheme}: is no file system of this machine") -> Path:
-    """The folder that an option names, independent of where the program stands. `elsewhere` says why no other file
-    system will do.
+def local_path(option: str, given: str | Path, refusal: str = "{scheme}: is not a file system of this machine") -> Path:
+    """Return the folder that an option names, as an absolute path.
+
+    A path on any other file system is refused; `refusal` says why.
 
     >>> local_path("path", "file:///data/words").as_posix()
     '/data/words'
@@ -18,9 +19,9 @@ def local_path(option: str, given: str | Path, elsewhere: str = "{scheme}: is no
         text = "/" + text.removeprefix("file:").lstrip("/")
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", text)
     if scheme:
-        raise TopologyError(f"{option}={text!r}: {elsewhere.format(scheme=scheme[1])}")
+        raise TopologyError(f"{option}={text!r}: {refusal.format(scheme=scheme[1])}")
     path = Path(text).expanduser().absolute()
-    there = next(each for each in (path, *path.parents) if each.exists())
-    if not there.is_dir():
-        raise TopologyError(f"{option}={text!r}: {there} is a file; name a folder")
+    existing = next(ancestor for ancestor in (path, *path.parents) if ancestor.exists())
+    if not existing.is_dir():
+        raise TopologyError(f"{option}={text!r}: {existing} is a file; name a folder")
     return path

@@ -1,12 +1,13 @@
-"""The step that an error is about: its label, the user's function and the line that made the call."""
+"""Calls of verbs while they are read, and errors that name the call, its function and its line."""
 
+import inspect
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 from trident.base.callsite import CallSite
@@ -17,19 +18,19 @@ _PACKAGE = str(Path(__file__).parent.parent) + os.sep
 
 
 def is_ours(file: str) -> bool:
-    """Whether a file is part of this package."""
+    """Return whether a source file belongs to this package."""
     return file.startswith(_PACKAGE)
 
 
 _within: ContextVar[tuple[tuple[str, ...], CallSite | None]] = ContextVar("trident_within", default=((), None))
-"""The verbs that are made of verbs and are being called, outermost first, and where the outermost was."""
+"""The verbs that are being called and are made of other verbs, outermost first; and the call of the outermost one."""
 
 
 @contextmanager
 def within(verb: CallSite) -> Iterator[None]:
-    """Whatever is called in here is part of this verb: its name leads, and the line that called it is the place."""
-    names, place = _within.get()
-    token = _within.set(((*names, verb.name), place or verb))
+    """Mark the calls within this context as parts of a verb: labels begin with its name, errors point at its call."""
+    names, outermost = _within.get()
+    token = _within.set(((*names, verb.name), outermost or verb))
     try:
         yield
     finally:
@@ -37,7 +38,7 @@ def within(verb: CallSite) -> Iterator[None]:
 
 
 def verb_label(verb: str) -> str:
-    """A verb's name, behind those of the verbs that it is a part of.
+    """Return a verb's name behind the names of the verbs that it is a part of.
 
     >>> with within(CallSite("top")):
     ...     verb_label("aggregate")
@@ -47,30 +48,33 @@ def verb_label(verb: str) -> str:
 
 
 def caller(verb: str) -> CallSite:
-    """Where the user's code called us: the innermost frame outside this package, or the call of the verb around."""
-    _, place = _within.get()
-    if place is not None:
-        return CallSite(verb, place.file, place.line)
-    frame = sys._getframe(1)
-    while frame.f_back is not None and is_ours(frame.f_code.co_filename):
-        frame = frame.f_back
+    """Return the call in the user's code: the innermost frame outside this package, or the call of the verb around."""
+    _, outermost = _within.get()
+    if outermost is not None:
+        return CallSite(verb, outermost.file, outermost.line)
+    frame, _ = _user_frame()
     return CallSite(verb, frame.f_code.co_filename, frame.f_lineno)
 
 
 def user_level() -> int:
-    """The `stacklevel` with which the caller's warning points at the user's line: the first frame outside of this
-    package."""
-    frame, level = sys._getframe(1), 1
+    """Return the `stacklevel` with which the caller's warning points at the user's line."""
+    return _user_frame()[1]
+
+
+def _user_frame() -> tuple[FrameType, int]:
+    """Return the innermost frame outside this package, and its distance from the caller's caller, which counts 1."""
+    frame, level = inspect.currentframe(), -1
+    assert frame is not None
     while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
-    return level
+    return frame, level
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A call of a verb while it is read: enough to say in an error what it is about.
+    """A call of a verb while it is read: what an error must name.
 
-    `label` is what the node will be called; `called` where the verb stands; `function` what the user gave it.
+    `label` is the label of the node to be, `called` the line of the call, `function` the function that the user passed.
     """
 
     label: str
@@ -78,10 +82,11 @@ class Step:
     function: CallSite | None = None
 
     def with_function(self, function: CallSite) -> "Step":
-        """The same step, once its operation is known: the label carries the function's name."""
+        """Return this step with its function, whose name becomes part of the label."""
         return replace(self, label=f"{self.label}({function.name})", function=function)
 
-    def error(self, kind: type[_E], what: str) -> _E:
-        """An error that names the step, the function with its file and line, and the line of the call."""
-        places = [str(site) for site in (self.function,) if site is not None and site.file and not is_ours(site.file)]
-        return kind(f"{self.label}: {what} [{', '.join([*places, f'called at {self.called.place}'])}]")
+    def error(self, kind: type[_E], problem: str) -> _E:
+        """Return an error that names the step, the function with its file and line, and the line of the call."""
+        site = self.function
+        function = f"{site}, " if site is not None and site.file and not is_ours(site.file) else ""
+        return kind(f"{self.label}: {problem} [{function}called at {self.called.place}]")

@@ -12,44 +12,44 @@ from trident.base.names import did_you_mean, quote
 
 
 def parse_type(text: str) -> spark.DataType:
-    """One type from DDL, with no JVM.
+    """Read one type from DDL, without a JVM.
 
     >>> parse_type("array<decimal(5,2)>").simpleString()
     'array<decimal(5,2)>'
     """
     reader = Reader(text)
-    found = reader.type()
-    reader.end()
-    return found
+    kind = reader.type()
+    reader.check_end()
+    return kind
 
 
 def parse_schema(text: str) -> spark.StructType:
-    """Fields from DDL, with no JVM.
+    """Read fields from DDL, without a JVM.
 
     >>> parse_schema("word string, n long").simpleString()
     'struct<word:string,n:bigint>'
     """
     reader = Reader(text)
     fields = reader.fields()
-    reader.end()
+    reader.check_end()
     return schema_of(fields)
 
 
 def schema_of(fields: Iterable[spark.StructField]) -> spark.StructType:
-    """A schema of these fields; refuses a name that comes twice, also in another case: to Spark these are one."""
+    """Return a schema of these fields. Refuse a name that comes twice, also in another case: Spark ignores case."""
     schema = spark.StructType(list(fields))
     seen: dict[str, str] = {}
     for name in schema.names:
         first = seen.get(name.lower())
         if first is not None:
-            alike = f"field {name!r} comes twice" if first == name else f"{first!r} and {name!r} are one field to Spark"
-            raise DuplicateFieldError(f"{alike} in ({', '.join(schema.names)})")
+            clash = f"field {name!r} comes twice" if first == name else f"{first!r} and {name!r} are one field to Spark"
+            raise DuplicateFieldError(f"{clash} in ({', '.join(schema.names)})")
         seen[name.lower()] = name
     return schema
 
 
 def select(schema: spark.StructType, names: Iterable[str]) -> spark.StructType:
-    """The fields of these names, in this order."""
+    """Return the fields of these names, in this order."""
     by_name = {field.name: field for field in schema.fields}
     chosen = []
     for name in names:
@@ -61,7 +61,7 @@ def select(schema: spark.StructType, names: Iterable[str]) -> spark.StructType:
 
 
 def ddl(schema: spark.StructType) -> str:
-    """A schema as a user would write it; ``parse_schema`` reads it back.
+    """Return a schema as a user would write it; ``parse_schema`` reads it back.
 
     >>> ddl(parse_schema("word string, n long"))
     'word string, n bigint'
@@ -70,7 +70,7 @@ def ddl(schema: spark.StructType) -> str:
 
 
 def type_ddl(kind: spark.DataType) -> str:
-    """A type as a user would write it; ``parse_type`` reads it back.
+    """Return a type as a user would write it; ``parse_type`` reads it back.
 
     >>> type_ddl(parse_type("struct<`a b`: array<long>>"))
     'struct<`a b`:array<bigint>>'
@@ -84,22 +84,22 @@ def type_ddl(kind: spark.DataType) -> str:
     return str(kind.simpleString())
 
 
-def _field_ddl(field: spark.StructField, between: str) -> str:
-    return f"{quote(field.name)}{between}{type_ddl(field.dataType)}{'' if field.nullable else ' NOT NULL'}"
+def _field_ddl(field: spark.StructField, separator: str) -> str:
+    return f"{quote(field.name)}{separator}{type_ddl(field.dataType)}{'' if field.nullable else ' NOT NULL'}"
 
 
 def arrow_type(kind: spark.DataType) -> pa.DataType:
-    """The Arrow type that Spark uses for this type on the wire (timestamps in UTC, microseconds)."""
+    """Return the Arrow type that Spark uses for this type on the wire (timestamps in UTC, microseconds)."""
     return to_arrow_type(kind, timezone="UTC")
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """The Arrow schema of these fields."""
+    """Return the Arrow schema of these fields."""
     return pa.schema([pa.field(f.name, arrow_type(f.dataType), f.nullable) for f in schema.fields])
 
 
 def same_types(a: pa.Schema, b: pa.Schema) -> bool:
-    """Whether the fields of two schemas are of the same types, one by one, whatever their names.
+    """Return whether two schemas have the same types in the same order. Names do not matter.
 
     >>> same_types(pa.schema({"word": pa.string()}), pa.schema({"key": pa.string()}))
     True
@@ -108,5 +108,5 @@ def same_types(a: pa.Schema, b: pa.Schema) -> bool:
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:
-    """The Spark schema of Arrow fields."""
+    """Return the Spark schema of Arrow fields."""
     return schema_of(spark.StructField(f.name, from_arrow_type(f.type), f.nullable) for f in schema)

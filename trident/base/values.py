@@ -1,7 +1,7 @@
-"""Python values and Arrow columns: what a function sees of a column, and what may become one again.
+"""Conversion between Arrow columns and the Python values that users' functions see.
 
-A function sees what PySpark would show it, except that timestamps carry their zone: str, int, float, bool, bytes,
-Decimal, date, aware datetime (timestamp), naive datetime (timestamp_ntz), list, dict (map) and Row (struct).
+A function sees the values that PySpark would give it, except that timestamps carry their zone: str, int, float, bool,
+bytes, Decimal, date, aware datetime (timestamp), naive datetime (timestamp_ntz), list, dict (map) and Row (struct).
 """
 
 import datetime
@@ -19,7 +19,7 @@ from trident.base.types import type_ddl
 
 
 class NotAccepted(ValueError):
-    """A value that a column of this type does not take. `row` counts from the start of the column."""
+    """A column of this type cannot hold the value. `row` counts from the start of the column."""
 
     def __init__(self, value: object, kind: pa.DataType, row: int = -1, why: str = "") -> None:
         super().__init__(value, kind, row, why)
@@ -27,7 +27,7 @@ class NotAccepted(ValueError):
 
 
 def type_name(kind: pa.DataType) -> str:
-    """An Arrow type as the user declared it.
+    """Return an Arrow type as the user declared it.
 
     >>> type_name(pa.list_(pa.int64()))
     'array<bigint>'
@@ -39,26 +39,26 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """The values of a column, as functions see them."""
+    """Return the values of a column as functions see them."""
     values: list[Any] = array.to_pylist()
-    shown = _shown(array.type)
-    return values if shown is None else [None if value is None else shown(value) for value in values]
+    convert = _converter(array.type)
+    return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
-def _shown(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """How a value of Arrow's becomes what a function sees; None where it is that already."""
+def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """Return the function from Arrow's Python value to the one that functions see; None where these are the same."""
     if kinds.is_list(kind) or kinds.is_large_list(kind):
-        inner = _shown(kind.value_type)
-        return inner and (lambda items: [None if item is None else inner(item) for item in items])
+        convert = _converter(kind.value_type)
+        return convert and (lambda items: [None if item is None else convert(item) for item in items])
     if kinds.is_map(kind):
-        key, item = _shown(kind.key_type) or _same, _shown(kind.item_type) or _same
-        return lambda pairs: {key(k): None if v is None else item(v) for k, v in pairs}
+        convert_key, convert_item = _converter(kind.key_type) or _same, _converter(kind.item_type) or _same
+        return lambda pairs: {convert_key(k): None if v is None else convert_item(v) for k, v in pairs}
     if kinds.is_struct(kind):
         names = [kind.field(at).name for at in range(kind.num_fields)]
-        parts = [_shown(kind.field(at).type) or _same for at in range(kind.num_fields)]
+        converters = [_converter(kind.field(at).type) or _same for at in range(kind.num_fields)]
         row = Row(*names)
         return lambda items: row(
-            *[None if items[n] is None else part(items[n]) for n, part in zip(names, parts, strict=True)]
+            *[None if items[n] is None else convert(items[n]) for n, convert in zip(names, converters, strict=True)]
         )
     return None
 
@@ -71,31 +71,32 @@ def _same(value: Any) -> Any:
 
 
 def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) -> pa.Array:
-    """A column of these values; raises NotAccepted for the first one that is not of the declared type.
+    """Return a column of these values. Raise NotAccepted for the first one that is not of the declared type.
 
-    Nothing is rounded, parsed or cut: 1.5 is no int, "1" is no int, True is no int, 1 is a float. `exact` says whether
-    the values are all `are_exact`, where that is known already.
+    Nothing is rounded, parsed or truncated: 1.5, "1" and True are not ints; 1 is a float. `exact` is the result of
+    `are_exact`, if the caller has it already.
     """
     if not (are_exact(values, kind) if exact is None else exact):
-        values = [_checked(value, kind, row) for row, value in enumerate(values)]
+        values = [_accept_row(value, kind, row) for row, value in enumerate(values)]
     try:
         return pa.array(values, kind)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        # Arrow does not name the row, so each value is tried alone.
         for row, value in enumerate(values):
             try:
                 pa.array([value], kind)
-            except (pa.ArrowException, OverflowError, ValueError, TypeError) as one:
-                raise NotAccepted(value, kind, row, str(one)) from None
+            except (pa.ArrowException, OverflowError, ValueError, TypeError) as row_error:
+                raise NotAccepted(value, kind, row, str(row_error)) from None
         raise NotAccepted(values, kind, 0, str(error)) from error
 
 
 def exact_type(kind: pa.DataType) -> type | None:
-    """The Python type whose values go into such a column and come out of it unchanged, if there is one."""
+    """Return the Python type whose values enter and leave such a column unchanged, if there is one."""
     return _EXACT.get(kind)
 
 
 def are_exact(values: list[Any], kind: pa.DataType) -> bool:
-    """Whether every value is null or of the column's `exact_type`.
+    """Return whether every value is null or of the column's `exact_type`.
 
     >>> are_exact([1, None], pa.int64()), are_exact([True], pa.int64())
     (True, False)
@@ -117,10 +118,8 @@ _EXACT: dict[pa.DataType, type] = {
 }
 
 
-def _checked(value: Any, kind: pa.DataType, row: int) -> Any:
-    """The value, as Arrow takes it; NotAccepted where its type is not the declared one."""
-    if value is None:
-        return None
+def _accept_row(value: Any, kind: pa.DataType, row: int) -> Any:
+    """Return the value of this row as Arrow takes it. Raise NotAccepted if it is not of the declared type."""
     try:
         return _accept(value, kind)
     except NotAccepted as error:
@@ -133,47 +132,40 @@ def _accept(value: Any, kind: pa.DataType) -> Any:
         return None
     if isinstance(value, numpy.generic):
         value = value.item()
-    if kinds.is_list(kind):
-        if isinstance(value, list | tuple | numpy.ndarray):
-            return [_accept(item, kind.value_type) for item in value]
-    elif kinds.is_map(kind):
-        if isinstance(value, dict):
-            return [(_accept(k, kind.key_type), _accept(v, kind.item_type)) for k, v in value.items()]
-    elif kinds.is_struct(kind):
-        return _accept_struct(value, kind)
-    elif kinds.is_timestamp(kind):
-        return _accept_time(value, kind)
-    else:
-        for accepts, test in _PLAIN:
-            if test(kind):
-                return _accept_plain(value, kind, accepts)
+    for matches, accept in _NESTED:
+        if matches(kind):
+            return accept(value, kind)
+    for matches, accepted in _PLAIN:
+        if matches(kind):
+            return _accept_plain(value, kind, accepted)
     raise NotAccepted(value, kind)
 
 
-_PLAIN: list[tuple[tuple[type, ...], Callable[[pa.DataType], bool]]] = [
-    ((str,), kinds.is_string),
-    ((int,), kinds.is_integer),
-    ((float, int), kinds.is_floating),
-    ((bool,), kinds.is_boolean),
-    ((bytes, bytearray, memoryview), kinds.is_binary),
-    ((decimal.Decimal, int), kinds.is_decimal),
-    ((datetime.date,), kinds.is_date),
-]
-
-
-def _accept_plain(value: Any, kind: pa.DataType, accepts: tuple[Any, ...]) -> Any:
-    if not isinstance(value, accepts):
+def _accept_list(value: Any, kind: pa.DataType) -> Any:
+    if not isinstance(value, list | tuple | numpy.ndarray):
         raise NotAccepted(value, kind)
-    if isinstance(value, bool) and bool not in accepts:
-        raise NotAccepted(value, kind, why="a bool is no number here; write int(...)")
-    if isinstance(value, datetime.datetime):
-        raise NotAccepted(value, kind, why="write .date()")
-    if kinds.is_floating(kind):
-        try:
-            return float(value)
-        except OverflowError:
-            raise NotAccepted(value, kind, why="it is beyond the greatest double") from None
-    return bytes(value) if kinds.is_binary(kind) else value
+    return [_accept(item, kind.value_type) for item in value]
+
+
+def _accept_map(value: Any, kind: pa.DataType) -> Any:
+    if not isinstance(value, dict):
+        raise NotAccepted(value, kind)
+    return [(_accept(key, kind.key_type), _accept(item, kind.item_type)) for key, item in value.items()]
+
+
+def _accept_struct(value: Any, kind: pa.DataType) -> Any:
+    names = [kind.field(at).name for at in range(kind.num_fields)]
+    if isinstance(value, Row) and hasattr(value, "__fields__"):
+        value = value.asDict()
+    if isinstance(value, dict):
+        if not set(value) <= set(names):
+            raise NotAccepted(value, kind, why=f"the struct has ({', '.join(names)})")
+        items = [value.get(name) for name in names]
+    elif isinstance(value, tuple) and len(value) == len(names):
+        items = list(value)
+    else:
+        raise NotAccepted(value, kind)
+    return {name: _accept(item, kind.field(at).type) for at, (name, item) in enumerate(zip(names, items, strict=True))}
 
 
 def _accept_time(value: Any, kind: pa.DataType) -> Any:
@@ -186,23 +178,41 @@ def _accept_time(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def _accept_struct(value: Any, kind: pa.DataType) -> Any:
-    names = [kind.field(at).name for at in range(kind.num_fields)]
-    if isinstance(value, Row) and hasattr(value, "__fields__"):
-        value = value.asDict()
-    if isinstance(value, dict):
-        if not set(value) <= set(names):
-            raise NotAccepted(value, kind, why=f"the struct has ({', '.join(names)})")
-        given = [value.get(name) for name in names]
-    elif isinstance(value, tuple) and len(value) == len(names):
-        given = list(value)
-    else:
+def _accept_plain(value: Any, kind: pa.DataType, accepted: tuple[Any, ...]) -> Any:
+    if not isinstance(value, accepted):
         raise NotAccepted(value, kind)
-    return {name: _accept(item, kind.field(at).type) for at, (name, item) in enumerate(zip(names, given, strict=True))}
+    if isinstance(value, bool) and bool not in accepted:
+        raise NotAccepted(value, kind, why="a bool is not a number here; write int(...)")
+    if isinstance(value, datetime.datetime):
+        raise NotAccepted(value, kind, why="write .date()")
+    if kinds.is_floating(kind):
+        try:
+            return float(value)
+        except OverflowError:
+            raise NotAccepted(value, kind, why="it is beyond the greatest double") from None
+    return bytes(value) if kinds.is_binary(kind) else value
+
+
+_NESTED: list[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], Any]]] = [
+    (kinds.is_list, _accept_list),
+    (kinds.is_map, _accept_map),
+    (kinds.is_struct, _accept_struct),
+    (kinds.is_timestamp, _accept_time),
+]
+
+_PLAIN: list[tuple[Callable[[pa.DataType], bool], tuple[type, ...]]] = [
+    (kinds.is_string, (str,)),
+    (kinds.is_integer, (int,)),
+    (kinds.is_floating, (float, int)),
+    (kinds.is_boolean, (bool,)),
+    (kinds.is_binary, (bytes, bytearray, memoryview)),
+    (kinds.is_decimal, (decimal.Decimal, int)),
+    (kinds.is_date, (datetime.date,)),
+]
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same table under exactly this schema: by position, types cast where an engine uses a cousin of them."""
+    """Return the table under exactly this schema: matched by position, related types cast."""
     if table.schema.equals(schema):
         return table
     columns = [

@@ -9,8 +9,8 @@ from pyspark.util import PythonEvalType
 
 from trident.base.callsite import site_of
 from trident.base.errors import TopologyError, TypeDeclarationError
-from trident.base.names import brief
 from trident.base.step import Step
+from trident.base.text import brief
 from trident.operations.annotations import Returns, read_returns, type_of
 from trident.operations.builtin_functions import Expression, expr
 from trident.operations.context import has_life

@@ -7,8 +7,9 @@ from typing import Any, Literal, TypeAlias
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError
-from trident.base.names import brief, did_you_mean
+from trident.base.names import did_you_mean
 from trident.base.step import Step
+from trident.base.text import brief
 from trident.base.types import parse_schema
 from trident.operations.functions import Operation
 

@@ -8,8 +8,9 @@ from pyspark.sql import types as spark
 
 from trident.base.ddl import Reader
 from trident.base.errors import TopologyError, TypeDeclarationError
-from trident.base.names import FieldsLike, brief, split_top
+from trident.base.names import FieldsLike, split_top
 from trident.base.step import Step
+from trident.base.text import brief
 from trident.base.types import ddl, parse_type, schema_of, type_ddl
 from trident.operations.annotations import Returns
 from trident.operations.functions import Call, Declared, Operation

@@ -6,8 +6,9 @@ from pyspark.sql import types as spark
 
 from trident.base.callsite import site_of
 from trident.base.errors import FieldNotFoundError, TopologyError, TypeDeclarationError
-from trident.base.names import brief, did_you_mean
+from trident.base.names import did_you_mean
 from trident.base.step import Step
+from trident.base.text import brief
 from trident.base.types import ddl, parse_type
 from trident.operations.callables import bind, is_coroutine, kind_of
 from trident.operations.functions import Updating

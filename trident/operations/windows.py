@@ -12,8 +12,8 @@ from math import gcd
 from typing import Any
 
 from trident.base.errors import TopologyError
-from trident.base.names import brief
 from trident.base.step import Step, caller
+from trident.base.text import brief
 
 Duration = str | float | datetime.timedelta
 """``"5 seconds"``, a number of seconds, or a timedelta."""

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError, TypeDeclarationError
-from trident.base.names import brief
+from trident.base.text import brief
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.adapters.coordinated import CoordinatedExecutor
 from trident_spouts.adapters.partitioned import OpaqueExecutor, PartitionedExecutor

@@ -1,0 +1,26 @@
+"""Checks of arguments that many calls share."""
+
+from collections.abc import Callable
+
+from trident.base.errors import TopologyError
+from trident.base.text import brief
+
+
+def check_whole_number(
+    name: str,
+    value: object,
+    least: int = 1,
+    most: int | None = None,
+    error: Callable[[str], Exception] = TopologyError,
+) -> int:
+    """Return the value of an argument that must be a whole number in a range; raise what `error` makes otherwise.
+
+    >>> check_whole_number("k", 0)
+    Traceback (most recent call last):
+    trident.base.errors.TopologyError: k=0: expected a whole number of at least 1
+    """
+    # A bool is an int to Python; as a number it is always a mistake.
+    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
+        accepted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise error(f"{name}={brief(value)}: expected a whole number {accepted}")
+    return value
