@@ -150,7 +150,7 @@ def test_the_accumulators_type_follows_from_the_input(aggregator: BuiltinAggrega
         (Average(), "a int, b int", "Average adds numbers of one input field, not of 2 (a int, b int)"),
         (Average(), "a string", "Average adds numbers of one field, and 'a' is string"),
         (TopK(2), "a array<int>", "TopK compares values, and 'a' is array<int>: leave it out"),
-        (CountDistinct(), "a map<int,int>", "CountDistinct tells values apart, no maps, and 'a' is map<int,int>"),
+        (CountDistinct(), "a map<int,int>", "CountDistinct cannot compare maps, and 'a' is map<int,int>"),
         (Quantiles(0.5), "a date", "Quantiles orders numbers of one field, and 'a' is date"),
     ],
 )
@@ -161,12 +161,12 @@ def test_fields_that_do_not_fit(aggregator: BuiltinAggregator, fields: str, says
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: TopK(0), "TopK keeps a whole number of values, 1 or more, not k=0"),
-        (lambda: TopK(True), "not k=True"),
-        (lambda: CountDistinct(3), "lgK from 4 to 21, not lgK=3"),
+        (lambda: TopK(0), "TopK: k=0: expected a whole number of at least 1"),
+        (lambda: TopK(True), "k=True: expected a whole number"),
+        (lambda: CountDistinct(3), "CountDistinct: lgK=3: expected a whole number from 4 to 21"),
         (lambda: Quantiles(), "Quantiles takes ranks from 0 to 1, at least one; write Quantiles(0.5, 0.99)"),
         (lambda: Quantiles(50), "Quantiles takes ranks from 0 to 1, not 50"),
-        (lambda: Quantiles(0.5, k=1), "Quantiles takes k from 8 to 65535, not k=1"),
+        (lambda: Quantiles(0.5, k=1), "Quantiles: k=1: expected a whole number from 8 to 65535"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(make: Any, says: str) -> None:

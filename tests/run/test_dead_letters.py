@@ -228,11 +228,11 @@ WRONG: list[tuple[Any, str]] = [
     (lambda s: s.filter("n", bool, onError=None), "onError=None: 'fail', 'skip', 'deadLetter' and DeadLetter(...) are"),
     (
         lambda s: s.each(expr("n / 0"), "x double", onError="skip"),
-        "onError needs a function that is called with one tuple after the other; what Spark runs itself fails as a",
+        "onError needs a function that is called with one tuple at a time; an operation that Spark runs itself fails",
     ),
     (lambda s: s.map(lambda t: t.n, "x long").deadLetters(), "lines/2:deadLetters: no step that leads here makes dead"),
-    (lambda s: DeadLetter(attempts=-1), "DeadLetter(attempts=-1): a whole number of at least 0 is accepted"),
-    (lambda s: DeadLetter(most=0), "DeadLetter(most=0): a whole number of at least 1 is accepted"),
+    (lambda s: DeadLetter(attempts=-1), "DeadLetter: attempts=-1: expected a whole number of at least 0"),
+    (lambda s: DeadLetter(most=0), "DeadLetter: most=0: expected a whole number of at least 1"),
     (lambda s: TridentTopology().deadLetters(), "no step makes dead letters yet; give one onError='deadLetter'"),
     (
         lambda s: TridentTopology().newDRPCStream("ask").each("args", len, "n long", onError="skip"),

@@ -135,10 +135,10 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.max("n"),
         TopologyError,
-        "lines/1:max: 'n' compares nothing; give a callable of two TridentTuples, which gives a number below 0, 0 or "
+        "lines/1:max: 'n' is no comparator; give a callable of two TridentTuples that returns a number below 0, 0 or "
         "above 0; to go by a field write maxBy('n')",
     ),
-    (lambda s: s.minBy("n", 5), TopologyError, "5 compares nothing; give a callable of two values of 'n'"),
+    (lambda s: s.minBy("n", 5), TopologyError, "5 is no comparator; give a callable of two values of 'n'"),
     (lambda s: s.min(len), TopologyError, "does not fit: it is called with two TridentTuples"),
     (lambda s: s.max(by, scope="all"), TopologyError, "scope is 'partition' or 'batch', not 'all'"),
     (

@@ -117,8 +117,8 @@ def test_new_values_are_one_stream_however_often_it_is_asked_for() -> None:
     [
         ({"valueType": "long"}, TopologyError, "the state needs a name, its identity over restarts"),
         ({"name": "a"}, TypeDeclarationError, "the type of the state's values is not declared: give valueType='long'"),
-        ({"name": "a", "valueType": "lung"}, TypeDeclarationError, "valueType='lung' is no type"),
-        ({"name": "a", "valueType": 3}, TypeDeclarationError, "valueType=3 is no type"),
+        ({"name": "a", "valueType": "lung"}, TypeDeclarationError, "valueType='lung' is not a type"),
+        ({"name": "a", "valueType": 3}, TypeDeclarationError, "valueType=3 is not a type"),
         (
             {"name": "a", "valueType": "long", "keyFields": "wort"},
             FieldNotFoundError,

@@ -162,7 +162,10 @@ LETS_PASS: dict[str, tuple[Call, str]] = {
         lambda g, s: s.persistentAggregate(STATE, "total", Sum(), "a, b"),
         "an aggregator gives one field, not 2 (a, b)",
     ),
-    "a window of length 0": (lambda g, s: s.tumblingWindow(0, Count(), "n"), "length=0: a whole number of at least 1"),
+    "a window of length 0": (
+        lambda g, s: s.tumblingWindow(0, Count(), "n"),
+        "length=0: expected a whole number of at least 1",
+    ),
     "a slide beyond the length": (
         lambda g, s: s.slidingWindow(2, 3, Count(), "n"),
         "slide 3 is more than length 2: the tuples between would be in no window",

@@ -59,27 +59,27 @@ CONFIGS: list[tuple[Callable[[], Any], str]] = [
         lambda: SlidingCountWindow(3, 5),
         "SlidingCountWindow: slide 5 is more than length 3: the tuples between would be in no window",
     ),
-    (lambda: TumblingCountWindow(0), "TumblingCountWindow: length=0: a whole number of at least 1 is accepted"),
-    (lambda: SlidingCountWindow(3, 0), "SlidingCountWindow: slide=0: a whole number of at least 1 is accepted"),
-    (lambda: TumblingCountWindow(2.5), "length=2.5: a whole number"),  # type: ignore[arg-type]
-    (lambda: TumblingCountWindow(True), "length=True: a whole number"),
+    (lambda: TumblingCountWindow(0), "TumblingCountWindow: length=0: expected a whole number of at least 1"),
+    (lambda: SlidingCountWindow(3, 0), "SlidingCountWindow: slide=0: expected a whole number of at least 1"),
+    (lambda: TumblingCountWindow(2.5), "length=2.5: expected a whole number"),  # type: ignore[arg-type]
+    (lambda: TumblingCountWindow(True), "length=True: expected a whole number"),
     (
         lambda: TumblingDurationWindow("5 parsecs"),
         "length='5 parsecs' is no duration; write '5 seconds', '1 hour', a number of seconds or a timedelta",
     ),
-    (lambda: TumblingDurationWindow(0), "length=0: a duration of more than nothing is accepted"),
-    (lambda: TumblingDurationWindow("-1 second"), "length='-1 second': a duration of more than nothing is accepted"),
+    (lambda: TumblingDurationWindow(0), "length=0: expected a positive duration"),
+    (lambda: TumblingDurationWindow("-1 second"), "length='-1 second': expected a positive duration"),
     (
         lambda: SlidingDurationWindow("1 minute", "2 minutes"),
         "slide 2 minutes is more than length 1 minute: the tuples between would be in no window",
     ),
     (
         lambda: SlidingEventTimeWindow("30 days", "7 seconds", "at"),
-        "a length of 30 days with a slide of 7 seconds is made of 2,592,000 pieces of 1 second, accepted are 10,000",
+        "a length of 30 days with a slide of 7 seconds is made of 2,592,000 pieces of 1 second, at most 10,000",
     ),
-    (lambda: TumblingEventTimeWindow("1 hour", "at", lateness=-1), "lateness=-1: a duration"),
-    (lambda: SessionWindow("0 seconds", "at"), "SessionWindow: gap='0 seconds': a duration of more than nothing"),
-    (lambda: SessionWindow("1 hour", 3), "timestampField=3: the name of a timestamp field is accepted"),  # type: ignore[arg-type]
+    (lambda: TumblingEventTimeWindow("1 hour", "at", lateness=-1), "lateness=-1: expected a non-negative duration"),
+    (lambda: SessionWindow("0 seconds", "at"), "SessionWindow: gap='0 seconds': expected a positive duration"),
+    (lambda: SessionWindow("1 hour", 3), "timestampField=3: expected the name of a timestamp field"),  # type: ignore[arg-type]
 ]
 
 

@@ -183,7 +183,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         "lines/1:each(untyped): the type of output field 'w' is not declared: write it with the field, such as "
         "'w string', or annotate what it returns, such as -> str",
     ),
-    (lambda s: s.each("line", split, "w, n2 long"), TypeDeclarationError, "annotated to give one value (str) for 2"),
+    (lambda s: s.each("line", split, "w, n2 long"), TypeDeclarationError, "annotated to give 1 value (str) for 2"),
     (lambda s: s.each("line", untyped, "a, b long"), TypeDeclarationError, "such as 'a string, b bigint', or annotate"),
     (
         lambda s: s.each("line", unreadable, "w"),
@@ -214,7 +214,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", text, "a, b"),
         TypeDeclarationError,
-        "annotated to give one value (str) for 2 output fields (a, b)",
+        "annotated to give 1 value (str) for 2 output fields (a, b)",
     ),
     (
         lambda s: s.each("line", words, "w string"),
@@ -254,13 +254,13 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", Yields(), "w string"),
         TopologyError,
-        "lines/1:each(Yields): execute yields, and nobody reads what is yielded here: write collector.emit([...]); "
+        "lines/1:each(Yields): execute yields, and nothing reads what it yields: write collector.emit([...]); "
         "execute is called with a TridentTuple and a collector",
     ),
     (
         lambda s: s.aggregate("n", YieldingReducer(), "s"),
         TopologyError,
-        "reduce yields, and nobody reads what is yielded here: write return; reduce is called with the value so far",
+        "reduce yields, and nothing reads what it yields: write return; reduce is called with the value so far",
     ),
     (
         lambda s: s.transform(lambda df: df, users=1),
@@ -413,7 +413,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.minBy("line", "n"),
         TopologyError,
-        "'n' compares nothing; give a callable of two values of 'line', which gives a number below 0, 0 or above 0; "
+        "'n' is no comparator; give a callable of two values of 'line' that returns a number below 0, 0 or above 0; "
         "to go by a field write minBy('n')",
     ),
     (

@@ -1,4 +1,4 @@
-"""Aggregators: how tuples of a batch, and batches of a state, become one value."""
+"""Aggregators: contracts for folding the tuples of a batch, and the batches of a state, to one value."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -12,11 +12,11 @@ from trident.operations.functions import TridentCollector
 class CombinerAggregator(Protocol):
     """Folds tuples in any order and any grouping (``org.apache.storm.trident.operation.CombinerAggregator``).
 
-    ``combine`` must be associative, and commutative as far as the order of tuples is not yours; ``zero()`` is its
-    neutral value. An optional ``present(acc)`` is what an `aggregate` gives and what queries see of a stored value; its
-    annotation tells their type. An optional attribute ``outputType`` (DDL) declares the accumulator's type where the
-    output field does not.
-    A value is nothing special to it: what ``init`` gets is a tuple of the input fields, also where that is one field.
+    ``combine`` must be associative, and commutative unless you control the order of the tuples; ``zero()`` is its
+    neutral value. An optional ``present(acc)`` makes the value that an `aggregate` emits and that queries see of a
+    stored accumulator; its annotation declares their type. An optional attribute ``outputType`` (DDL) declares the
+    accumulator's type where the output field does not.
+    ``init`` gets a tuple of the input fields, also where there is only one field.
 
     >>> class Longest:
     ...     outputType = "string"
@@ -37,24 +37,25 @@ class CombinerAggregator(Protocol):
     """
 
     def init(self, tuple: Any) -> Any:
-        """The accumulator of one tuple; `tuple` is a TridentTuple of the input fields."""
+        """Return the accumulator of one tuple, a TridentTuple of the input fields."""
         ...
 
     def combine(self, a: Any, b: Any) -> Any:
-        """Two accumulators as one."""
+        """Return the accumulator of two accumulators."""
         ...
 
     def zero(self) -> Any:
-        """The accumulator of no tuple."""
+        """Return the accumulator of no tuple."""
         ...
 
 
 class ReducerAggregator(Protocol):
     """Folds tuples one after the other onto a value (``org.apache.storm.trident.operation.ReducerAggregator``).
 
-    Two folded values cannot meet, so every tuple of a group comes to one place first: prefer a CombinerAggregator where
-    there is one. An optional ``present(acc)`` is what an `aggregate` gives and what queries see, an optional attribute
-    ``outputType`` (DDL) declares the value's type where the output field does not.
+    Two folded values cannot be combined, so all tuples of a group first go to one partition: prefer a
+    CombinerAggregator where there is one. An optional ``present(acc)`` makes the value that an `aggregate` emits and
+    that queries see. An optional attribute ``outputType`` (DDL) declares the value's type where the output field does
+    not.
 
     >>> class Path:
     ...     outputType = "string"
@@ -72,22 +73,22 @@ class ReducerAggregator(Protocol):
     """
 
     def init(self) -> Any:
-        """The value before the first tuple."""
+        """Return the value before the first tuple."""
         ...
 
     def reduce(self, curr: Any, tuple: Any) -> Any:
-        """The value after one more tuple, a TridentTuple of the input fields."""
+        """Return the value after one more tuple, a TridentTuple of the input fields."""
         ...
 
 
 class Aggregator(Protocol):
     """Sees the tuples of a group and emits any number of tuples (``org.apache.storm.trident.operation.Aggregator``).
 
-    Once for every group of a batch, for the whole batch where there are no groups (also for an empty one), for every
-    partition in `partitionAggregate`: ``init``, then ``aggregate`` for each tuple, then ``complete``. All of them may
-    emit: one value for each declared output field. What ``init`` returns is the group's own; change it in place, a list
-    or an object. An optional attribute ``outputType`` (DDL, "string" or "string, long") declares the types where the
-    output fields do not. Every tuple of a group comes to one place first.
+    The calls are ``init``, then ``aggregate`` for each tuple, then ``complete``: once for every group of a batch, for
+    the whole batch where there are no groups (also for an empty one), and for every partition in `partitionAggregate`.
+    All of them may emit: one value for each declared output field. ``init`` returns the group's own state, a list or an
+    object that the other calls change in place. An optional attribute ``outputType`` (DDL, "string" or "string, long")
+    declares the types where the output fields do not. All tuples of a group first go to one partition.
 
     >>> class CountAsAggregator:
     ...     outputType = "long"
@@ -108,15 +109,15 @@ class Aggregator(Protocol):
     """
 
     def init(self, batchId: int | None, collector: TridentCollector) -> Any:
-        """The state of a group before its first tuple. `batchId` is the batch's txid, None for a DRPC request."""
+        """Return the state of a group before its first tuple. `batchId` is the batch's txid, None in a DRPC request."""
         ...
 
     def aggregate(self, state: Any, tuple: Any, collector: TridentCollector) -> None:
-        """Take in one tuple, a TridentTuple of the input fields."""
+        """Add one tuple, a TridentTuple of the input fields, to the state."""
         ...
 
     def complete(self, state: Any, collector: TridentCollector) -> None:
-        """There are no more tuples in this group of this batch."""
+        """End the group: it has no more tuples in this batch."""
         ...
 
 
@@ -125,7 +126,7 @@ Native = Literal["count", "sum", "min", "max", "average"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregation:
-    """An aggregator as it stands in a plan: the output field, its type, and its name where Spark knows it too."""
+    """A combiner in a plan: its output field, the type, and Spark's name of the same aggregate if there is one."""
 
     aggregator: CombinerAggregator
     site: CallSite
@@ -136,7 +137,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction:
-    """A reducer as it stands in a plan: the output field and its type."""
+    """A reducer in a plan: its output field and the type."""
 
     aggregator: ReducerAggregator
     site: CallSite
@@ -146,7 +147,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Emitting:
-    """An Aggregator as it stands in a plan: the fields that it emits."""
+    """An Aggregator in a plan: the fields that it emits."""
 
     aggregator: Aggregator
     site: CallSite
@@ -154,4 +155,4 @@ class Emitting:
 
 
 AnyAggregation = Aggregation | Reduction | Emitting
-"""An aggregator of any kind, as it stands in a plan."""
+"""An aggregator of any kind, in a plan."""

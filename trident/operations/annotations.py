@@ -1,4 +1,4 @@
-"""What a callable's annotations say of what it gives: the types, and whether one call gives many."""
+"""Return annotations of callables: the types of the results, and whether one call gives many."""
 
 import collections.abc as abc
 import datetime
@@ -32,10 +32,11 @@ _ARRAYS = (list, abc.Sequence)
 
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """A return annotation, read.
+    """A callable's return annotation.
 
-    `hint` is the annotation of one result (the element's, where one call gives many). `lazy` tells an Iterator, an
-    Iterable or a Generator, `nothing` an annotation None, `column` a Column; `problem` why it cannot be read.
+    `hint` is the annotation of one result (that of an element, where one call gives many). `lazy` is true for an
+    Iterator, an Iterable or a Generator, `nothing` for None, `column` for a Column. `problem` says why the annotation
+    cannot be read.
     """
 
     hint: Any = inspect.Signature.empty
@@ -61,28 +62,31 @@ class Returns:
         return Returns(inner[0] if inner else inspect.Signature.empty)
 
     def types(self, count: int) -> tuple[spark.DataType, ...] | None:
-        """The types of `count` output fields; None where the annotation does not tell. A tuple is several values."""
+        """Return the types of `count` output fields; None where the annotation does not tell.
+
+        An annotated tuple is several values.
+        """
         if not self.known:
             return None
-        several = several_of(self.hint)
-        if several is not None:
-            return tuple(several) if None not in several and len(several) == count else None  # type: ignore[arg-type]
-        one = type_of(self.hint)
-        return (one,) if one is not None and count == 1 else None
+        types = several_of(self.hint)
+        if types is not None:
+            return tuple(types) if None not in types and len(types) == count else None  # type: ignore[arg-type]
+        kind = type_of(self.hint)
+        return (kind,) if kind is not None and count == 1 else None
 
     @property
     def arity(self) -> int | None:
-        """How many values one result has; None where the annotation does not tell."""
+        """The number of values in one result; None where the annotation does not tell."""
         if not self.known or self.hint is Any or _variadic(self.hint):
             return None
-        several = several_of(self.hint)
-        if several is not None:
-            return len(several)
+        types = several_of(self.hint)
+        if types is not None:
+            return len(types)
         return None if self.hint is tuple else 1
 
 
 def read_returns(target: Callable[..., Any]) -> Returns:
-    """Read a callable's return annotation, also one written as text."""
+    """Read a callable's return annotation, which may be written as text."""
     if isinstance(target, type):
         return Returns(target) if target in _SCALARS else Returns()
     function = _annotated(target)
@@ -95,14 +99,14 @@ def read_returns(target: Callable[..., Any]) -> Returns:
         try:
             written = _resolve(function, written)
         except Exception as error:
-            # The text may hold any expression, so anything may be raised. A Column is recognised by its name.
+            # The text may hold any expression, so it may raise anything. A Column is recognized by its name.
             name = written.rpartition(".")[2].strip()
             return Returns(column=True) if name == "Column" else Returns(problem=f"{written!r}: {error}")
     return _read(written)
 
 
 def type_of(hint: Any) -> spark.DataType | None:
-    """The type that a hint stands for; None where it stands for none.
+    """Return the type that an annotation means; None where it means none.
 
     >>> type_of(dict[str, list[int] | None]).simpleString()
     'map<string,array<bigint>>'
@@ -113,7 +117,7 @@ def type_of(hint: Any) -> spark.DataType | None:
     try:
         if hint in _SCALARS:
             return _SCALARS[hint]()
-    except TypeError:  # an unhashable hint, a Literal of lists say
+    except TypeError:  # an unhashable hint, such as a Literal of lists
         return None
     origin, inner = _origin(hint), typing.get_args(hint)
     if origin in _ARRAYS and len(inner) == 1:
@@ -126,7 +130,7 @@ def type_of(hint: Any) -> spark.DataType | None:
 
 
 def several_of(hint: Any) -> tuple[spark.DataType | None, ...] | None:
-    """The types in ``tuple[A, B]`` or a NamedTuple; None where the hint is neither."""
+    """Return the types in ``tuple[A, B]`` or a NamedTuple; None where the hint is neither."""
     hint = _without_none(hint)
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = typing.get_type_hints(hint)
@@ -137,17 +141,19 @@ def several_of(hint: Any) -> tuple[spark.DataType | None, ...] | None:
 
 
 def _annotated(target: Any) -> Any:
-    """The function that carries a callable's annotations."""
+    """Return the function that carries a callable's annotations."""
     while hasattr(target, "func") and not inspect.isroutine(target):  # functools.partial
         target = target.func
     if inspect.isroutine(target):
         return inspect.unwrap(getattr(target, "__func__", target))
-    called = getattr(type(target), "__call__", None)  # noqa: B004
-    return inspect.unwrap(called) if inspect.isfunction(called) else None
+    method = getattr(type(target), "__call__", None)  # noqa: B004
+    return inspect.unwrap(method) if inspect.isfunction(method) else None
 
 
 def _resolve(function: Any, written: str) -> Any:
-    """A written annotation as an object. Only this one: another, of a name that is not there, may stay unread."""
+    """Return the object that a textual return annotation names."""
+    # get_type_hints resolves all annotations of a function, and fails at the first unknown name. So it gets a function
+    # that has only this one.
     holder = types.FunctionType((lambda: None).__code__, getattr(function, "__globals__", {}))
     holder.__annotations__ = {"return": written}
     enclosed = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
@@ -170,13 +176,13 @@ def _origin(hint: Any) -> Any:
 
 
 def _variadic(hint: Any) -> bool:
-    """Whether it is ``tuple[T, ...]``."""
+    """Return whether the hint is ``tuple[T, ...]``."""
     inner = typing.get_args(hint)
     return typing.get_origin(hint) is tuple and len(inner) == 2 and inner[1] is ...
 
 
 def _without_none(hint: Any) -> Any:
-    """T of ``T | None``, ``Optional[T]``, ``Annotated[T, ...]``; every other hint as it is."""
+    """Return T of ``T | None``, ``Optional[T]`` and ``Annotated[T, ...]``, and any other hint as it is."""
     if typing.get_origin(hint) is typing.Annotated:
         return _without_none(typing.get_args(hint)[0])
     if typing.get_origin(hint) in (typing.Union, types.UnionType):

@@ -1,4 +1,4 @@
-"""Average: a sum and a count as accumulator, their quotient as what one sees."""
+"""Average: its accumulator is a sum and a count, its presented value their quotient."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from trident.operations.builtin_aggregators import NUMERIC, BuiltinAggregator, S
 
 @dataclass(frozen=True)
 class Average(BuiltinAggregator):
-    """The mean of one numeric field, a double. Nulls are skipped; of nothing but nulls, or of nothing, it is null.
+    """The mean of one numeric field, a double. Nulls are skipped; without any other value the mean is null.
 
-    What a state holds is a struct of the sum (of the type that `Sum` gives) and the count: batches meet exactly.
+    A state holds a struct of the sum (of the type that `Sum` gives) and the count, so that batches combine exactly.
 
     >>> mean = Average()
-    >>> both = mean.combine(mean.init((2,)), mean.init((5,)))
-    >>> both, mean.present(both)
+    >>> acc = mean.combine(mean.init((2,)), mean.init((5,)))
+    >>> acc, mean.present(acc)
     ((7, 2), 3.5)
     """
 
@@ -36,7 +36,7 @@ class Average(BuiltinAggregator):
         return 0, 0
 
     def present(self, acc: Any) -> float | None:
-        """The mean."""
+        """Return the mean."""
         return float(acc[0]) / acc[1] if acc[1] else None
 
     def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> Any:

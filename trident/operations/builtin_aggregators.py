@@ -1,4 +1,4 @@
-"""Count, Sum, Min and Max: aggregators that Spark and the stores know too; and what every built-in one has."""
+"""Count, Sum, Min and Max: aggregators that Spark and the stores know too; and the base of all built-in ones."""
 
 import decimal
 from dataclasses import dataclass
@@ -23,50 +23,50 @@ ORDERED = (
 
 
 NAMES = frozenset({"Average", "Count", "CountDistinct", "Max", "Min", "Quantiles", "Sum", "TopK"})
-"""Every built-in aggregator's: a stored state knows its aggregator by this name."""
+"""The names of all built-in aggregators: a stored state names its aggregator so."""
 
 
-_CALLED = {"avg": "Average()", "mean": "Average()", "average": "Average()", "topk": "TopK(3)"} | {
+_BY_FOREIGN_NAME = {"avg": "Average()", "mean": "Average()", "average": "Average()", "topk": "TopK(3)"} | {
     name.lower(): f"{name}()" for name in ("Count", "Sum", "Min", "Max", "CountDistinct")
 }
 
 
 def called_like(name: str) -> str | None:
-    """The built-in aggregator that somebody means who names a function of Python or Spark.
+    """Return the built-in aggregator that corresponds to a function of Python or Spark, if there is one.
 
     >>> called_like("sum"), called_like("avg"), called_like("product")
     ('Sum()', 'Average()', None)
     """
-    return _CALLED.get(name.replace("_", "").lower())
+    return _BY_FOREIGN_NAME.get(name.replace("_", "").lower())
 
 
 class BuiltinAggregator(CombinerAggregator):
-    """What the built-in ones have in common: an output type that follows from the input."""
+    """The base of the built-in aggregators. Their output type follows from the input."""
 
     native: ClassVar[Native | None] = None
-    """Its name where Spark has exactly the same aggregate."""
+    """Spark's name of exactly the same aggregate, if it has one."""
 
     gathers: ClassVar[bool] = False
-    """Whether it takes many tuples at once faster than one by one."""
+    """Whether many tuples at once are faster than one by one."""
 
     def gathered(self, tuples: list[tuple[Any, ...]]) -> Any:
-        """The accumulator of these tuples, at least one."""
+        """Return the accumulator of these tuples, at least one."""
         raise NotImplementedError
 
     def problem(self, inputs: spark.StructType) -> str:
-        """Why these input fields cannot be aggregated so; "" where they can."""
+        """Return why these input fields cannot be aggregated; "" where they can."""
         raise NotImplementedError
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
-        """The output's type over these input fields."""
+        """Return the output's type over these input fields."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Count(BuiltinAggregator):
-    """How many tuples, nulls and all: to skip nulls put ``.each("field", FilterNull())`` before. It sees no field, and
-    ignores those that it is given; the output is a bigint.
+    """The number of tuples, nulls included, as a bigint.
 
+    It sees no field, and ignores its input fields. To skip nulls put ``.each("field", FilterNull())`` before it.
     Meaning: ``org.apache.storm.trident.operation.builtin.Count``.
 
     >>> count = Count()
@@ -94,7 +94,7 @@ class Count(BuiltinAggregator):
 
 @dataclass(frozen=True)
 class Sum(BuiltinAggregator):
-    """The sum of one numeric field. Nulls are skipped; of nothing but nulls, or of nothing, it is 0.
+    """The sum of one numeric field. Nulls are skipped; without any other value the sum is 0.
 
     The output is a bigint for whole numbers, a double for float and double, and a decimal with ten more digits for a
     decimal, as in Spark. Meaning: ``org.apache.storm.trident.operation.builtin.Sum``, which raises at a null.
@@ -129,10 +129,10 @@ class Sum(BuiltinAggregator):
 
 @dataclass(frozen=True)
 class Min(BuiltinAggregator):
-    """The least value of one field. Nulls are skipped, NaN is greater than every number (Spark's order); of nothing
-    but nulls, or of nothing, it is null. The output has the input's type.
+    """The least value of one field, of the input's type.
 
-    Over a whole batch or group, unlike Trident's ``Stream.min``, which goes by partition.
+    Nulls are skipped, and NaN is greater than every number (Spark's order). Without any value the result is null.
+    It covers a whole batch or group, unlike Trident's ``Stream.min``, which covers a partition.
 
     >>> least = Min()
     >>> least.combine(least.init((2,)), least.init((None,))), least.zero()
@@ -161,10 +161,10 @@ class Min(BuiltinAggregator):
 
 @dataclass(frozen=True)
 class Max(BuiltinAggregator):
-    """The greatest value of one field. Nulls are skipped, NaN is greater than every number (Spark's order); of nothing
-    but nulls, or of nothing, it is null. The output has the input's type.
+    """The greatest value of one field, of the input's type.
 
-    Over a whole batch or group, unlike Trident's ``Stream.max``, which goes by partition.
+    Nulls are skipped, and NaN is greater than every number (Spark's order). Without any value the result is null.
+    It covers a whole batch or group, unlike Trident's ``Stream.max``, which covers a partition.
 
     >>> greatest = Max()
     >>> greatest.combine(greatest.init((2,)), greatest.init((None,))), greatest.zero()
@@ -192,21 +192,21 @@ class Max(BuiltinAggregator):
 
 
 EXACT = decimal.Context(prec=100)
-"""Holds any sum of two decimals of 38 digits; Python's own context rounds to 28 without a word."""
+"""Holds any sum of two decimals of 38 digits; Python's own context silently rounds to 28."""
 
 
 def added(a: Any, b: Any) -> Any:
-    """The sum of two numbers of one type, decimals to the last digit.
+    """Return the sum of two numbers of one type; decimals are exact to the last digit.
 
     >>> added(decimal.Decimal(10**30), decimal.Decimal("-0.5"))
     Decimal('999999999999999999999999999999.5')
     """
-    exact = isinstance(a, decimal.Decimal) or isinstance(b, decimal.Decimal)  # either may be the 0 of nothing
+    exact = isinstance(a, decimal.Decimal) or isinstance(b, decimal.Decimal)  # the other may be zero(), an int
     return EXACT.add(a, b) if exact else a + b
 
 
 def one_field(name: str, does: str, inputs: spark.StructType, accepted: tuple[type[spark.DataType], ...]) -> str:
-    """Why these input fields are not one of an accepted type; "" where they are."""
+    """Return why these input fields are not one field of an accepted type; "" where they are."""
     if len(inputs.fields) != 1:
         return f"{name} {does} of one input field, not of {len(inputs.fields)} ({ddl(inputs)}); name the one before it"
     field = inputs.fields[0]

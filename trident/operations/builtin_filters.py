@@ -1,4 +1,4 @@
-"""FilterNull, Equals, Negate: filters that everybody needs."""
+"""FilterNull, Equals, Negate: the built-in filters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Negate(Filter):
         return not keep
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("prepare", "cleanup"):  # a life only where the other filter has one
+        if name in ("prepare", "cleanup"):  # a lifecycle only where the other filter has one
             return getattr(self.filter, name)
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 

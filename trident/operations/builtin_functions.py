@@ -1,16 +1,17 @@
-"""Debug, expr, and what reads states: MapGet, SnapshotGet, TupleCollectionGet."""
+"""Debug, expr, and the built-in query functions: MapGet, SnapshotGet, TupleCollectionGet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trident.base.checks import check_whole_number
 from trident.base.errors import TopologyError
 from trident.operations.functions import TridentCollector
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A SQL expression as plain data: no session is needed to write, pickle or print it."""
+    """A SQL expression as plain data. It can be written, pickled and printed without a session."""
 
     text: str
 
@@ -19,10 +20,10 @@ class Expression:
 
 
 def expr(text: str) -> Expression:
-    """An expression in Spark SQL over the stream's fields, run by Spark at its own speed.
+    """Return an expression in Spark SQL over the stream's fields, which Spark runs natively.
 
-    A generator (``explode(...)``) gives many tuples. Its type is known to Spark only, and there is none yet while a
-    topology is built: write it with the output field. Meaning: ``pyspark.sql.functions.expr``.
+    A generator (``explode(...)``) gives many tuples. Only Spark knows an expression's type, and it is not asked while
+    a topology is built: write the type with the output field. Meaning: ``pyspark.sql.functions.expr``.
 
     >>> expr("explode(split(line, ' '))")
     expr("explode(split(line, ' '))")
@@ -34,7 +35,7 @@ def expr(text: str) -> Expression:
 
 @dataclass(frozen=True)
 class Debug:
-    """Shows the tuples that pass, the first `limit` of each batch, in the run's own log; they stay as they are.
+    """Writes the tuples that pass, at most `limit` of each batch, to the Python log. It changes nothing.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.Debug``, which prints on the worker.
 
@@ -48,13 +49,12 @@ class Debug:
     def __post_init__(self) -> None:
         if self.label is not None and not isinstance(self.label, str):
             raise TopologyError(f"Debug takes a label as text, not {self.label!r}")
-        if not isinstance(self.limit, int) or self.limit < 1:
-            raise TopologyError(f"Debug shows at least one tuple of a batch, not limit={self.limit!r}")
+        check_whole_number("Debug: limit", self.limit)
 
 
 @dataclass(frozen=True)
 class MapGet:
-    """Looks one key up in a state: its value, or null where there is none.
+    """Looks up one key in a state, and gives its value, or null where there is none.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.MapGet``, and ``SnapshotGet`` over a state without key fields.
     """
@@ -68,7 +68,7 @@ class MapGet:
 
 @dataclass(frozen=True)
 class SnapshotGet:
-    """Reads the one value of a state without key fields, or null where there is none yet.
+    """Gives the one value of a state without key fields, or null where there is none yet.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.SnapshotGet``.
     """

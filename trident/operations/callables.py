@@ -1,4 +1,4 @@
-"""A user's operation, read: what it is, how it will be called, whether the number of arguments fits."""
+"""Reads users' operations: what each is, how it will be called, and whether it takes the arguments."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from trident.operations.context import has_life
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import shown
 
-_MARKS = {
+_METHODS = {
     "isKeep": ("isKeep",),
     "query": ("batchRetrieve",),
     "aggregator": ("init", "combine", "zero"),
@@ -26,7 +26,7 @@ _MARKS = {
     "updater": ("updateState",),
     "execute": ("execute",),
 }
-"""By which methods an object is known for what it is; a query function has an `execute` too, so it comes before."""
+"""The methods by which a kind of object is recognized. A query function has an `execute` too, so it comes first."""
 
 _MISPLACED = {
     "query": "a query function: it belongs to stateQuery",
@@ -46,7 +46,7 @@ _SCALAR_UDFS = (
 
 
 def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Returns]:
-    """Read `target`; a plain callable will be called with one TridentTuple (`tuples`) or with one argument a field."""
+    """Read an operation. A plain callable will get one TridentTuple (`tuples`), or else one argument per field."""
     call = call_of(target, step, Call.TUPLE if tuples else Call.VALUES)
     operation = Operation(target, site_of(target), call, call is Call.FUNCTION)
     if call in (Call.VALUES, Call.TUPLE):
@@ -59,7 +59,7 @@ def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Re
 
 
 def call_of(target: Any, step: Step, plain: Call) -> Call:
-    """What kind of operation this is. No JVM is asked."""
+    """Return how an operation is called; a plain callable as `plain` says. This asks no JVM."""
     if isinstance(target, Expression):
         return Call.EXPRESSION
     if isinstance(target, Column):
@@ -72,9 +72,8 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
         return Call.UDF
     if target is expr:
         raise step.error(TopologyError, "expr makes an expression of text: give expr('upper(line)')")
+    check_not_class(target, step)
     kind = kind_of(target)
-    if kind and isinstance(target, type):
-        raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
     if kind in _MISPLACED:
         raise step.error(TopologyError, f"{brief(target)} is {_MISPLACED[kind]}")
     if kind:
@@ -87,20 +86,20 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
 
 
 def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) -> None:
-    """Refuse a callable whose signature, where it is knowable, cannot take what it will be given."""
+    """Refuse a callable whose signature, where Python knows it, does not take the arguments of its calls."""
     call, target = operation.call, operation.target
     if call is Call.FILTER:
         bind(target.isKeep, 1, "isKeep is called with one TridentTuple", step)
     elif call is Call.FUNCTION:
         bind(target.execute, 2, "execute is called with a TridentTuple and a collector", step)
     if has_life(target) and not call.native:
-        bind(getattr(target, "prepare", _nothing_to), 1, "prepare is called with one OperationContext", step)
-        bind(getattr(target, "cleanup", _nothing_to), 0, "cleanup is called without arguments", step)
+        bind(getattr(target, "prepare", _absent), 1, "prepare is called with one OperationContext", step)
+        bind(getattr(target, "cleanup", _absent), 0, "cleanup is called without arguments", step)
     if call in (Call.FILTER, Call.FUNCTION):
         return
     if call is Call.TUPLE:
-        fitting = _takes(target, len(names)) and len(names) != 1
-        hint = f"; name the fields to give it one argument a field: {', '.join(names)!r}" if fitting else ""
+        takes_fields = _takes(target, len(names)) and len(names) != 1
+        hint = f"; name the fields to give it one argument a field: {', '.join(names)!r}" if takes_fields else ""
         bind(target, 1, f"it is called with one TridentTuple of all fields{hint}", step, yields=True)
     elif call in (Call.VALUES, Call.COLUMN_BUILDER):
         kind = "Column" if call is Call.COLUMN_BUILDER else "argument"
@@ -114,63 +113,71 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
         )
 
 
-def _nothing_to(*_: object) -> None:
-    """In the place of a method that is not there."""
+def _absent(*_: object) -> None:
+    """Stand in for a method that the operation does not have."""
 
 
 def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
-    """Refuse what cannot be a filter."""
-    missing = "; a filter gives a bool. To append fields, give outputFields"
+    """Refuse an operation that cannot be a filter."""
+    hint = "; a filter gives a bool. To append fields, give outputFields"
     if operation.call is Call.FUNCTION:
-        raise step.error(TopologyError, f"{operation.site.name} is a Function, which appends fields{missing}")
+        raise step.error(TopologyError, f"{operation.site.name} is a Function, which appends fields{hint}")
     if operation.many:
-        raise step.error(TypeDeclarationError, f"it gives many results{missing}")
+        raise step.error(TypeDeclarationError, f"it gives many results{hint}")
     if returns.nothing:
-        raise step.error(TypeDeclarationError, f"it is annotated to return None{missing}")
+        raise step.error(TypeDeclarationError, f"it is annotated to return None{hint}")
     if returns.known:
-        kind, several = type_of(returns.hint), returns.arity
-        if (kind is not None and kind.typeName() != "boolean") or (several or 1) > 1:
-            raise step.error(TypeDeclarationError, f"it is annotated to return {shown(returns)}{missing}")
+        kind = type_of(returns.hint)
+        if (kind is not None and kind.typeName() != "boolean") or (returns.arity or 1) > 1:
+            raise step.error(TypeDeclarationError, f"it is annotated to return {shown(returns)}{hint}")
     if operation.call is Call.UDF and operation.target.returnType.typeName() != "boolean":
-        raise step.error(TypeDeclarationError, f"the udf returns {operation.target.returnType.simpleString()}{missing}")
+        raise step.error(TypeDeclarationError, f"the udf returns {operation.target.returnType.simpleString()}{hint}")
+
+
+def check_not_class(target: Any, step: Step) -> None:
+    """Refuse the class of an operation where an instance is expected."""
+    if isinstance(target, type) and kind_of(target):
+        raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
 
 
 def kind_of(target: Any) -> str:
-    """What a Trident-style object is, by its methods: isKeep, query, aggregator (a combiner), reducer, emitter (an
-    Aggregator), updater, execute; "" for
-    anything else."""
-    if isinstance(target, Column):  # it has every attribute that one asks for
+    """Return the kind of a Trident-style object, by its methods; "" for anything else.
+
+    The kinds are isKeep, query, aggregator (a combiner), reducer, emitter (an Aggregator), updater and execute.
+    """
+    if isinstance(target, Column):  # a Column has every attribute
         return ""
-    for kind, methods in _MARKS.items():
+    for kind, methods in _METHODS.items():
         if all(callable(getattr(target, method, None)) for method in methods):
             return kind
     return ""
 
 
 def is_udf(target: Any) -> bool:
-    """Whether it came from ``pyspark.sql.functions.udf`` or one of its kin."""
+    """Return whether the object was made by ``pyspark.sql.functions.udf`` or a function like it."""
     return all(hasattr(target, name) for name in ("evalType", "returnType", "func"))
 
 
 def is_generator(target: Any) -> bool:
-    """Whether calling it runs a generator function."""
-    return any(inspect.isgeneratorfunction(each) for each in _behind(target))
+    """Return whether a call of the target runs a generator function."""
+    return any(map(inspect.isgeneratorfunction, _functions_behind(target)))
 
 
 def is_coroutine(target: Any) -> bool:
-    """Whether calling it gives something to await."""
-    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in _behind(target))
+    """Return whether a call of the target gives something to await."""
+    functions = _functions_behind(target)
+    return any(inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function) for function in functions)
 
 
-def _behind(target: Any) -> list[Any]:
-    """The target, and what a partial, a wrapper or an object with __call__ leads to."""
-    found = [target]
+def _functions_behind(target: Any) -> list[Any]:
+    """Return the target and the functions that it calls as a partial, as a wrapper or by its ``__call__``."""
+    functions = [target]
     while hasattr(target, "func") and not inspect.isroutine(target):
         target = target.func
-        found.append(target)
+        functions.append(target)
     if not inspect.isroutine(target) and not isinstance(target, type):
-        found.append(type(target).__call__)
-    return found + [inspect.unwrap(each) for each in found if callable(each)]
+        functions.append(type(target).__call__)
+    return functions + [inspect.unwrap(function) for function in functions if callable(function)]
 
 
 def _takes(target: Callable[..., Any], count: int) -> bool:
@@ -184,26 +191,26 @@ def _takes(target: Callable[..., Any], count: int) -> bool:
 def bind(
     target: Callable[..., Any],
     count: int,
-    given: str,
+    usage: str,
     step: Step,
     keywords: Iterable[str] = (),
     yields: bool = False,
 ) -> None:
-    """Refuse a target whose signature, where it is knowable, does not take `count` arguments and these keywords; and a
-    generator where nobody reads what is yielded (not `yields`): its body would never run."""
+    """Refuse a target whose signature, where Python knows it, does not take `count` arguments and these keywords.
+
+    `usage` says how it is called. A generator is refused too unless `yields` is true: nothing would run its body.
+    """
     if not yields and is_generator(target):
         name = getattr(target, "__name__", type(target).__name__)
-        instead = "collector.emit([...])" if "collector" in given else "return"
-        raise step.error(
-            TopologyError, f"{name} yields, and nobody reads what is yielded here: write {instead}; {given}"
-        )
+        instead = "collector.emit([...])" if "collector" in usage else "return"
+        raise step.error(TopologyError, f"{name} yields, and nothing reads what it yields: write {instead}; {usage}")
     try:
         signature = inspect.signature(target)
-    except (TypeError, ValueError):  # a builtin that does not tell
+    except (TypeError, ValueError):  # a builtin without a signature
         return
     try:
         signature.bind(*[None] * count, **dict.fromkeys(keywords))
     except TypeError:
         name = getattr(target, "__name__", type(target).__name__)
-        shown = signature.replace(return_annotation=signature.empty)
-        raise step.error(TopologyError, f"{name}{shown} does not fit: {given}") from None
+        parameters = signature.replace(return_annotation=signature.empty)
+        raise step.error(TopologyError, f"{name}{parameters} does not fit: {usage}") from None

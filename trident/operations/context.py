@@ -1,4 +1,4 @@
-"""What an operation is told of the place where it runs."""
+"""The context that an operation's `prepare` gets, and who asks for one."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class OperationContext:
-    """Where a copy of an operation runs: what its `prepare` is given.
+    """The partition in which a copy of an operation runs. Its `prepare` gets one.
 
     Meaning: ``org.apache.storm.trident.operation.TridentOperationContext``.
 
@@ -15,11 +15,11 @@ class OperationContext:
     """
 
     partitionIndex: int
-    """The partition whose tuples this copy sees, from 0 on."""
+    """The number of the partition whose tuples this copy sees, from 0."""
     numPartitions: int | None
-    """How many there are; None where no `parallelismHint` says it."""
+    """The number of partitions; None where no `parallelismHint` sets it."""
 
 
 def has_life(target: Any) -> bool:
-    """Whether an operation wants to know where it begins and that it ends."""
+    """Return whether an operation has a `prepare` or a `cleanup`."""
     return any(callable(getattr(target, name, None)) for name in ("prepare", "cleanup"))

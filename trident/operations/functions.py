@@ -1,4 +1,4 @@
-"""A user's operation and how it is called: read once when the stream is built, compiled once when it starts."""
+"""Operations of users, and the contracts that they implement."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from trident.base.callsite import CallSite
 
 
 class Call(enum.Enum):
-    """How an operation is called."""
+    """The way in which an operation is called."""
 
     VALUES = "one positional argument a field"
     TUPLE = "one TridentTuple"
@@ -31,8 +31,10 @@ class Call(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """What the user gave (`target`), where it stands, how it is called, and whether one call gives many tuples
-    (a generator, an Iterator annotation, flatMap)."""
+    """A user's operation in a plan: the object (`target`), its source location, and the way in which it is called.
+
+    `many` is true where one call gives many tuples (a generator, an Iterator annotation, flatMap).
+    """
 
     target: Any
     site: CallSite
@@ -41,7 +43,7 @@ class Operation:
 
 
 class TridentCollector(Protocol):
-    """Takes what a Function emits."""
+    """The receiver of a Function's emissions."""
 
     def emit(self, values: Sequence[Any]) -> None:
         """Emit one tuple: one value for each declared output field."""
@@ -49,14 +51,15 @@ class TridentCollector(Protocol):
 
 
 class Function:
-    """What appends values to a tuple: subclass it where a plain callable is not enough, and emit 0 to n times.
+    """An operation that appends values to a tuple. Subclass it where a plain callable is not enough.
 
-    Each emission gives one tuple, the input tuple's fields with the emitted values behind; no emission drops the tuple.
+    `execute` emits any number of times. Each emission gives one tuple: the input tuple's fields, then the emitted
+    values. Without an emission the tuple is dropped.
     Meaning: ``org.apache.storm.trident.operation.Function``. An optional attribute ``outputType`` (DDL, "string" or
-    "string, long") declares the types where the output fields do not. It must be picklable: it runs on Spark's workers.
-    An optional ``prepare(context)`` is called before the first tuple of a partition, with an `OperationContext`, and an
-    optional ``cleanup()`` after the last, for each batch anew and on a copy: what is costly to make is better kept in
-    a module of its own, where a worker finds it again.
+    "string, long") declares the types where the output fields do not. A Function must be picklable: it runs on Spark's
+    workers. An optional ``prepare(context)`` is called before the first tuple of a partition, with an
+    `OperationContext`, and an optional ``cleanup()`` after the last one, in every batch and on a copy: keep costly
+    objects in a module of their own, where a worker finds them again.
 
     >>> class Split(Function):
     ...     outputType = "string"
@@ -66,12 +69,12 @@ class Function:
     """
 
     def execute(self, tuple: Any, collector: TridentCollector) -> None:
-        """Emit what belongs behind `tuple`, a TridentTuple of the input fields."""
+        """Emit the values to append to `tuple`, a TridentTuple of the input fields."""
         raise NotImplementedError(f"{type(self).__name__} has no execute(tuple, collector)")
 
 
 class Filter:
-    """What decides whether a tuple stays: subclass it where a plain callable is not enough.
+    """An operation that decides whether a tuple stays. Subclass it where a plain callable is not enough.
 
     Meaning: ``org.apache.storm.trident.operation.Filter``. It may have ``prepare`` and ``cleanup``, as a `Function`.
 
@@ -81,7 +84,7 @@ class Filter:
     """
 
     def isKeep(self, tuple: Any) -> bool:
-        """Whether `tuple`, a TridentTuple of the input fields, stays."""
+        """Return whether `tuple`, a TridentTuple of the input fields, stays."""
         raise NotImplementedError(f"{type(self).__name__} has no isKeep(tuple)")
 
 
@@ -89,30 +92,33 @@ class QueryFunction(Protocol):
     """Reads a state for a batch of tuples (``org.apache.storm.trident.state.QueryFunction``)."""
 
     def batchRetrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
-        """One result for each tuple, read in one go."""
+        """Return one result for each tuple, all from one read of the state."""
         ...
 
     def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
-        """Emit what is appended to this tuple; nothing drops it."""
+        """Emit the values to append to this tuple. Without an emission the tuple is dropped."""
         ...
 
 
 class StateUpdater(Protocol):
     """Changes a state with the tuples of a batch (``org.apache.storm.trident.state.StateUpdater``).
 
-    Optional attributes: ``keyFields`` and ``valueType`` (DDL) declare what the state holds, ``outputType`` (DDL) the
-    types of what is emitted, where the call of `partitionPersist` does not.
+    Optional attributes declare what the call of `partitionPersist` does not: ``keyFields`` and ``valueType`` (DDL) the
+    keys and values of the state, ``outputType`` (DDL) the types of the emitted values.
     """
 
     def updateState(self, state: Any, tuples: Sequence[Any], collector: TridentCollector) -> None:
-        """Read and write `state` (a MapState, or a Snapshottable where it has no key fields), and emit what belongs
-        into `newValuesStream`. `tuples`: all of the batch, TridentTuples of the input fields."""
+        """Read and write `state`, and emit the tuples of `newValuesStream`.
+
+        `state` is a MapState, or a Snapshottable where it has no key fields. `tuples` are all tuples of the batch, as
+        TridentTuples of the input fields.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Updating:
-    """A state updater as it stands in a plan: ``call(state, tuples, collector)``."""
+    """A state updater in a plan: ``call(state, tuples, collector)``."""
 
     call: Callable[[Any, Sequence[Any], TridentCollector], object]
     site: CallSite
@@ -120,7 +126,7 @@ class Updating:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """A query function as it stands in a plan. `get` tells MapGet and SnapshotGet, which run over whole columns."""
+    """A query function in a plan. `get` is true for MapGet and SnapshotGet, which run over whole columns."""
 
     function: QueryFunction
     site: CallSite
@@ -129,7 +135,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Output fields as a verb was given them: names, and types where they were written."""
+    """Output fields as the user wrote them: `typed` says of each whether it has a type; else it is void for now."""
 
     schema: StructType
     typed: tuple[bool, ...]

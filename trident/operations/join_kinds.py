@@ -1,4 +1,4 @@
-"""What a join does where a stream has no tuple of a key, and which fields leave it."""
+"""The options of a join: which streams may lack a key, and which fields leave it."""
 
 import enum
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from trident.base.step import Step
 
 
 class JoinType(enum.StrEnum):
-    """Whether a stream of a join may be missing. Meaning: ``org.apache.storm.trident.JoinType``.
+    """The part of a stream in a join. Meaning: ``org.apache.storm.trident.JoinType``.
 
-    A list of these says it stream by stream: a key leaves the join where every INNER stream has tuples of it, and an
-    OUTER stream without any gives nulls. ``[INNER, OUTER]`` is what SQL calls a left join.
+    A list has one for each stream. A key leaves the join if every INNER stream has tuples of it; an OUTER stream that
+    has none gives nulls. ``[INNER, OUTER]`` is what SQL calls a left join.
     """
 
     INNER = "inner"
@@ -20,7 +20,7 @@ class JoinType(enum.StrEnum):
 
 
 class JoinOutFieldsMode(enum.StrEnum):
-    """Which fields leave a join. Meaning: ``org.apache.storm.trident.JoinOutFieldsMode``.
+    """The fields that leave a join. Meaning: ``org.apache.storm.trident.JoinOutFieldsMode``.
 
     COMPACT: the keys once, under the first stream's names, then every stream's other fields. PRESERVE: all fields of
     every stream, its keys too, all of them null where the stream is missing.
@@ -31,14 +31,14 @@ class JoinOutFieldsMode(enum.StrEnum):
 
 
 JoinTypes = str | Sequence[str]
-"""How a user writes it: "inner", "left", "right", "full", a `JoinType` for all streams, or a list of one for each."""
+"""Join types as users write them: "inner", "left", "right", "full", a `JoinType` for all streams, or a list of them."""
 
 _OF_TWO = {"left": (False, True), "right": (True, False)}
 _OF_ALL = {"inner": False, "full": True, "outer": True}
 
 
 def join_type_like(text: str) -> str | None:
-    """The joinType that this is, in PySpark's words too.
+    """Return the joinType that a text means, in PySpark's words too; None where it is none.
 
     >>> join_type_like("left_outer"), join_type_like("full"), join_type_like("user")
     ('left', 'full', None)
@@ -48,38 +48,38 @@ def join_type_like(text: str) -> str | None:
     return plain if plain in _OF_TWO or plain in _OF_ALL else None
 
 
-def read_join_types(given: object, count: int, step: Step) -> tuple[bool, ...]:
-    """Which of so many streams may be missing."""
-    if isinstance(given, str):
-        if given in _OF_ALL:
-            return (_OF_ALL[given],) * count
-        if given in _OF_TWO and count == 2:
-            return _OF_TWO[given]
-        if given in _OF_TWO:
+def read_join_types(joinType: object, count: int, step: Step) -> tuple[bool, ...]:
+    """Return for each of `count` streams whether it may lack a key."""
+    if isinstance(joinType, str):
+        if joinType in _OF_ALL:
+            return (_OF_ALL[joinType],) * count
+        if joinType in _OF_TWO and count == 2:
+            return _OF_TWO[joinType]
+        if joinType in _OF_TWO:
             raise step.error(
                 TopologyError,
-                f"joinType={given!r} is for two streams, and these are {count}: give a list of a JoinType for each, "
+                f"joinType={joinType!r} is for two streams, and these are {count}: give a list of a JoinType for each, "
                 f"such as [{', '.join(['INNER', 'OUTER', 'OUTER', '...'][: min(count, 4)])}]",
             )
-        like = join_type_like(given)
-        near = f"; did you mean {like!r}?" if like else did_you_mean(given, [*_OF_ALL, *_OF_TWO])
+        like = join_type_like(joinType)
+        near = f"; did you mean {like!r}?" if like else did_you_mean(joinType, [*_OF_ALL, *_OF_TWO])
         raise step.error(
             TopologyError,
-            f"there is no joinType {given!r}; there are 'inner', 'left', 'right', 'full', and a list of "
+            f"there is no joinType {joinType!r}; there are 'inner', 'left', 'right', 'full', and a list of "
             f"JoinType.INNER or JoinType.OUTER for each stream{near}",
         )
-    if not isinstance(given, list | tuple) or not all(kind in tuple(JoinType) for kind in given):
+    if not isinstance(joinType, list | tuple) or not all(kind in tuple(JoinType) for kind in joinType):
         raise step.error(
-            TopologyError, f"joinType is 'inner', 'left', 'right', 'full' or a list of JoinTypes, not {given!r}"
+            TopologyError, f"joinType is 'inner', 'left', 'right', 'full' or a list of JoinTypes, not {joinType!r}"
         )
-    if len(given) != count:
-        raise step.error(TopologyError, f"joinType lists {len(given)} JoinTypes for {count} streams")
-    return tuple(kind == JoinType.OUTER for kind in given)
+    if len(joinType) != count:
+        raise step.error(TopologyError, f"joinType lists {len(joinType)} JoinTypes for {count} streams")
+    return tuple(kind == JoinType.OUTER for kind in joinType)
 
 
-def read_join_mode(given: object, step: Step) -> bool:
-    """Whether every field of every stream is kept."""
-    if given in tuple(JoinOutFieldsMode):
-        return given == JoinOutFieldsMode.PRESERVE
-    near = did_you_mean(given, [mode.value for mode in JoinOutFieldsMode]) if isinstance(given, str) else ""
-    raise step.error(TopologyError, f"there is no mode {given!r}; there are 'compact' and 'preserve'{near}")
+def read_join_mode(mode: object, step: Step) -> bool:
+    """Return whether every field of every stream is kept."""
+    if mode in tuple(JoinOutFieldsMode):
+        return mode == JoinOutFieldsMode.PRESERVE
+    near = did_you_mean(mode, [known.value for known in JoinOutFieldsMode]) if isinstance(mode, str) else ""
+    raise step.error(TopologyError, f"there is no mode {mode!r}; there are 'compact' and 'preserve'{near}")

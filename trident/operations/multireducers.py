@@ -1,4 +1,4 @@
-"""Reducers that see the tuples of several streams."""
+"""Reducers over the tuples of several streams."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -7,17 +7,18 @@ from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
 from trident.base.step import Step
 from trident.base.text import brief
-from trident.operations.callables import bind
+from trident.operations.callables import bind, check_not_class
 from trident.operations.functions import TridentCollector
 
 
 class MultiReducer(Protocol):
     """Sees the tuples of several streams, partition by partition (``org.apache.storm.trident.operation.MultiReducer``).
 
-    ``init`` once for every partition of every batch, also an empty one, then ``execute`` for each tuple, then
-    ``complete``. All of them may emit: one value for each declared output field. What ``init`` returns is the
-    partition's own; change it in place, a list or an object. Tuples of different streams come in any order. An optional
-    attribute ``outputType`` (DDL, "string" or "string, long") declares the types where the output fields do not.
+    The calls are ``init``, once for every partition of every batch, also an empty one, then ``execute`` for each tuple,
+    then ``complete``. All of them may emit: one value for each declared output field. ``init`` returns the partition's
+    own state, a list or an object that the other calls change in place. Tuples of different streams come in any order.
+    An optional attribute ``outputType`` (DDL, "string" or "string, long") declares the types where the output fields do
+    not.
 
     >>> class CountEach:
     ...     def init(self, collector):
@@ -38,25 +39,25 @@ class MultiReducer(Protocol):
     """
 
     def init(self, collector: TridentCollector) -> Any:
-        """The state of a partition before its first tuple."""
+        """Return the state of a partition before its first tuple."""
         ...
 
     def execute(self, state: Any, streamIndex: int, tuple: Any, collector: TridentCollector) -> None:
-        """Take in one tuple of the stream at this place, a TridentTuple of that stream's input fields."""
+        """Add one tuple of the stream with this index, a TridentTuple of that stream's input fields, to the state."""
         ...
 
     def complete(self, state: Any, collector: TridentCollector) -> None:
-        """There are no more tuples in this partition of this batch."""
+        """End the partition: it has no more tuples in this batch."""
         ...
 
 
 class GroupedMultiReducer(Protocol):
-    """Sees the tuples of several grouped streams, group by group
-    (``org.apache.storm.trident.operation.GroupedMultiReducer``).
+    """Sees the tuples of several grouped streams, group by group.
 
-    ``init`` at the first tuple of a group, whichever stream it is of; ``complete`` at the end of the batch. `group` is
-    a TridentTuple of the group fields, under the names of the first stream. It emits everything itself: the group
-    fields are not put before what it emits. For the rest see `MultiReducer`.
+    ``init`` is called at the first tuple of a group in any stream, ``complete`` at the end of the batch. `group` is
+    a TridentTuple of the group fields, under the names of the first stream. The group fields are not added to what the
+    reducer emits. For the rest see `MultiReducer`.
+    Meaning: ``org.apache.storm.trident.operation.GroupedMultiReducer``.
 
     >>> class Balance:
     ...     def init(self, collector, group):
@@ -78,21 +79,21 @@ class GroupedMultiReducer(Protocol):
     """
 
     def init(self, collector: TridentCollector, group: Any) -> Any:
-        """The state of a group before its first tuple."""
+        """Return the state of a group before its first tuple."""
         ...
 
     def execute(self, state: Any, streamIndex: int, group: Any, tuple: Any, collector: TridentCollector) -> None:
-        """Take in one tuple of the stream at this place."""
+        """Add one tuple of the stream with this index to the state."""
         ...
 
     def complete(self, state: Any, group: Any, collector: TridentCollector) -> None:
-        """There are no more tuples of this group in this batch."""
+        """End the group: it has no more tuples in this batch."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MultiReduction:
-    """A reducer of several streams as it stands in a plan."""
+    """A reducer of several streams in a plan."""
 
     reducer: Any
     site: CallSite
@@ -111,14 +112,13 @@ _GROUPED = {
 
 
 def read_multi_reducer(target: Any, grouped: bool, step: Step) -> MultiReduction:
-    """Read `target` as what sees tuples of several streams, of groups or of partitions."""
+    """Read a GroupedMultiReducer (`grouped`) or a MultiReducer."""
     calls = _GROUPED if grouped else _PLAIN
     if not all(callable(getattr(target, name, None)) for name in calls):
-        wanted = ", ".join(f"{name}({given})" for name, (_, given) in calls.items())
-        raise step.error(TopologyError, f"{brief(target)} is no MultiReducer: give an object with {wanted}")
-    if isinstance(target, type):
-        raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
+        methods = ", ".join(f"{name}({arguments})" for name, (_, arguments) in calls.items())
+        raise step.error(TopologyError, f"{brief(target)} is no MultiReducer: give an object with {methods}")
+    check_not_class(target, step)
     kind = "grouped" if grouped else "not grouped"
-    for name, (count, given) in calls.items():
-        bind(getattr(target, name), count, f"it is called with ({given}), for the streams are {kind}", step)
+    for name, (count, arguments) in calls.items():
+        bind(getattr(target, name), count, f"it is called with ({arguments}), for the streams are {kind}", step)
     return MultiReduction(target, site_of(target))

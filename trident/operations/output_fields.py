@@ -1,4 +1,4 @@
-"""Output fields: read as written, then typed from what was declared, what the operation says, or its annotations."""
+"""Reads output fields. Their types come from the declaration, the operation's ``outputType``, or its annotations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,22 +20,23 @@ OutputsLike = FieldsLike | spark.StructType
 
 
 def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
-    """The output fields as they were written, some of them perhaps without a type yet."""
+    """Read output fields as the user wrote them. Some may have no type yet."""
     if isinstance(outputs, spark.StructType):
-        return Declared(_fields(outputs.fields, step), (True,) * len(outputs.fields))
+        return Declared(_schema(outputs.fields, step), (True,) * len(outputs.fields))
     if isinstance(outputs, str):
-        read = [_one(piece, step) for piece in split_top(outputs)]
+        fields = [_read_field(piece, step) for piece in split_top(outputs)]
     elif isinstance(outputs, Sequence) and all(isinstance(name, str) and name for name in outputs):
-        read = [(spark.StructField(name, spark.NullType()), False) for name in outputs]
+        fields = [(spark.StructField(name, spark.NullType()), False) for name in outputs]
     else:
         raise step.error(
             TopologyError,
             f"outputFields are text such as 'word string', a list of names or a StructType, not {brief(outputs)}",
         )
-    return Declared(_fields([field for field, _ in read], step), tuple(typed for _, typed in read))
+    return Declared(_schema([field for field, _ in fields], step), tuple(typed for _, typed in fields))
 
 
-def _one(piece: str, step: Step) -> tuple[spark.StructField, bool]:
+def _read_field(piece: str, step: Step) -> tuple[spark.StructField, bool]:
+    """Read one field, and whether it has a type."""
     try:
         reader = Reader(piece)
         name = reader.next("a field name", "word", "name")
@@ -43,13 +44,13 @@ def _one(piece: str, step: Step) -> tuple[spark.StructField, bool]:
             return spark.StructField(name, spark.NullType()), False
         reader.at = 0
         field = reader.field()
-        reader.end()
+        reader.check_end()
     except TypeDeclarationError as error:
         raise step.error(TypeDeclarationError, str(error)) from None
     return field, True
 
 
-def _fields(fields: Sequence[spark.StructField], step: Step) -> spark.StructType:
+def _schema(fields: Sequence[spark.StructField], step: Step) -> spark.StructType:
     try:
         schema = schema_of(fields)
     except TopologyError as error:
@@ -60,35 +61,34 @@ def _fields(fields: Sequence[spark.StructField], step: Step) -> spark.StructType
 
 
 def resolve(declared: Declared, operation: Operation, returns: Returns, step: Step) -> spark.StructType:
-    """The output fields with their types: as declared, as the operation says, as annotated, in this order."""
+    """Return the output fields with their types: declared, else the operation's own, else annotated."""
     schema = declared.schema
     _check_result(declared, operation, returns, step)
     if all(declared.typed):
         return schema
-    known = own_types(operation.target, len(schema.names), step) or returns.types(len(schema.names))
-    if known is None:
-        raise step.error(TypeDeclarationError, _what_to_write(declared, operation, returns))
-    return schema_of(
-        field if typed else spark.StructField(field.name, kind)
-        for field, typed, kind in zip(schema.fields, declared.typed, known, strict=True)
-    )
+    types = own_types(operation.target, len(schema.names), step) or returns.types(len(schema.names))
+    if types is None:
+        raise step.error(TypeDeclarationError, _missing_type(declared, operation, returns))
+    return _with_types(declared, types)
 
 
 def keep_names(schema: spark.StructType, operation: Operation, returns: Returns, step: Step) -> spark.StructType:
-    """The outputs of a map that names none: the names it saw, with the types it tells, else those it saw."""
+    """Return the output fields of a map that names none: the input's, with the types that the map tells if any."""
     if operation.call.native:
         raise step.error(TypeDeclarationError, "name what it gives, with its type: outputFields='name type'")
-    _check_result(Declared(schema, (False,) * len(schema.names)), operation, returns, step)
-    known = own_types(operation.target, len(schema.names), step) or returns.types(len(schema.names))
-    if known is None:
-        return schema
-    return schema_of(spark.StructField(name, kind) for name, kind in zip(schema.names, known, strict=True))
+    declared = Declared(schema, (False,) * len(schema.names))
+    _check_result(declared, operation, returns, step)
+    types = own_types(operation.target, len(schema.names), step) or returns.types(len(schema.names))
+    return schema if types is None else _with_types(declared, types)
 
 
 def emitted(target: Any, outputs: OutputsLike, step: Step, holder: str) -> spark.StructType:
-    """What an object emits through its collector: as declared, else of the types in its ``outputType``. An error calls
-    the object `holder`."""
-    declared = read_outputs(outputs, step)
+    """Return the fields that an object emits through its collector; errors call the object `holder`."""
+    return typed_outputs(target, read_outputs(outputs, step), step, holder)
+
+
+def typed_outputs(target: Any, declared: Declared, step: Step, holder: str) -> spark.StructType:
+    """Return the output fields with their types: the declared ones, else those of the object's ``outputType``."""
     if all(declared.typed):
         return declared.schema
     types = own_types(target, len(declared.schema.names), step)
@@ -99,12 +99,16 @@ def emitted(target: Any, outputs: OutputsLike, step: Step, holder: str) -> spark
             f"the type of output field {first!r} is not declared: write it with the field, such as '{first} string', "
             f"or give the {holder} an attribute outputType",
         )
+    return _with_types(declared, types)
+
+
+def _with_types(declared: Declared, types: Sequence[spark.DataType]) -> spark.StructType:
     fields = zip(declared.schema.fields, declared.typed, types, strict=True)
-    return spark.StructType([field if typed else spark.StructField(field.name, kind) for field, typed, kind in fields])
+    return schema_of(field if typed else spark.StructField(field.name, kind) for field, typed, kind in fields)
 
 
 def own_types(target: Any, count: int, step: Step) -> tuple[spark.DataType, ...] | None:
-    """The types that an operation itself declares: its ``outputType``, or a udf's return type."""
+    """Return the types that an operation itself declares: its ``outputType``, or a udf's return type."""
     written = None if isinstance(target, Column) else getattr(target, "outputType", None)
     if written is None:
         kind = getattr(target, "returnType", None)
@@ -127,11 +131,11 @@ def _types_in(written: object) -> tuple[spark.DataType, ...]:
         return (written,)
     if isinstance(written, str):
         return tuple(parse_type(piece) for piece in split_top(written))
-    raise TypeDeclarationError(f"{written!r} is no type; write DDL such as 'long', or a DataType")
+    raise TypeDeclarationError(f"{written!r} is not a type; write DDL such as 'long', or a DataType")
 
 
 def _check_result(declared: Declared, operation: Operation, returns: Returns, step: Step) -> None:
-    """Refuse an annotation that contradicts the number of output fields, or a list where many tuples are meant."""
+    """Refuse an annotation that contradicts the output fields, or a list where many tuples are meant."""
     schema, count = declared.schema, len(declared.schema.names)
     if operation.call.native or operation.call is Call.FUNCTION:
         return
@@ -142,22 +146,23 @@ def _check_result(declared: Declared, operation: Operation, returns: Returns, st
     if returns.arity is not None and returns.arity != count and not (returns.eager and count > 1):
         raise step.error(
             TypeDeclarationError,
-            f"it is annotated to give {_values(returns.arity)} ({shown(returns)}) for {count} output "
-            f"field{'s' if count > 1 else ''} ({', '.join(schema.names)})",
+            f"it is annotated to give {returns.arity} value{'' if returns.arity == 1 else 's'} ({shown(returns)}) for "
+            f"{count} output field{'s' if count > 1 else ''} ({', '.join(schema.names)})",
         )
     if not returns.eager:
         return
     kind = schema.fields[0].dataType
     if count > 1 or (declared.typed[0] and not isinstance(kind, spark.ArrayType)):
-        wants = f"{count} fields" if count > 1 else type_ddl(kind)
+        expected = f"{count} fields" if count > 1 else type_ddl(kind)
         raise step.error(
             TypeDeclarationError,
-            f"it is annotated to give a whole {shown(returns)} where the output is {wants}; "
+            f"it is annotated to give a whole {shown(returns)} where the output is {expected}; "
             "to give many tuples yield them or use flatMap, to give one list declare an array type",
         )
 
 
-def _what_to_write(declared: Declared, operation: Operation, returns: Returns) -> str:
+def _missing_type(declared: Declared, operation: Operation, returns: Returns) -> str:
+    """Return the message for output fields without a type, with the ways to declare one."""
     untyped = [field.name for field, typed in zip(declared.schema.fields, declared.typed, strict=True) if not typed]
     example = ", ".join(
         ddl(spark.StructType([field])) if typed else f"{field.name} string"
@@ -177,10 +182,6 @@ def _what_to_write(declared: Declared, operation: Operation, returns: Returns) -
 
 
 def shown(returns: Returns) -> str:
-    """An annotation as a user wrote it."""
+    """Return an annotation as a user wrote it."""
     hint = returns.hint
     return hint.__name__ if isinstance(hint, type) and not getattr(hint, "__args__", None) else str(hint)
-
-
-def _values(count: int) -> str:
-    return "one value" if count == 1 else f"{count} values"

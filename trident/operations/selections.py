@@ -1,4 +1,4 @@
-"""What picks whole tuples out of many: the least, the greatest, the first ones; read and checked."""
+"""Selections of whole tuples: the least, the greatest, the first ones. And checks of their comparators and fields."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from trident.operations.builtin_aggregators import ORDERED
 from trident.operations.callables import bind
 
 Comparator = Callable[[Any, Any], int]
-"""Compares two values, or two TridentTuples: below 0, 0 or above 0, as the first is less, equal or greater."""
+"""Compares two values or two TridentTuples: below 0, 0 or above 0 if the first is less, equal or greater."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extreme:
-    """The least or the greatest tuple; the last one of those that are equal. `whole`: the comparator sees tuples."""
+    """The least or the greatest tuple, the last one of equal ones. `whole`: the comparator sees tuples."""
 
     greatest: bool
     site: CallSite
@@ -30,7 +30,7 @@ class Extreme:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class First:
-    """The first `count` tuples by a field, the least ones first, nulls last; without a field those that come first."""
+    """The first `count` tuples by a field, ascending, nulls last. Without a field: the first ones that come."""
 
     count: int
     site: CallSite
@@ -40,22 +40,22 @@ class First:
 Picking = Extreme | First
 
 
-def check_comparator(comparator: object, given: str, step: Step) -> None:
-    """Refuse what cannot compare."""
+def check_comparator(comparator: object, compared: str, step: Step) -> None:
+    """Refuse an object that cannot be called with two of what is `compared` ("values", "TridentTuples")."""
     if isinstance(comparator, str) or not callable(comparator):
         field = isinstance(comparator, str) and comparator.isidentifier()
         verb = step.label.rpartition(":")[2]
         hint = f"; to go by a field write {verb.removesuffix('By')}By({comparator!r})" if field else ""
         raise step.error(
             TopologyError,
-            f"{brief(comparator)} compares nothing; give a callable of two {given}, which gives a number below 0, 0 or "
-            f"above 0{hint}",
+            f"{brief(comparator)} is no comparator; give a callable of two {compared} that returns a number below 0, 0 "
+            f"or above 0{hint}",
         )
-    bind(comparator, 2, f"it is called with two {given}", step)
+    bind(comparator, 2, f"it is called with two {compared}", step)
 
 
 def check_ordered(field: spark.StructField, hint: str, step: Step) -> None:
-    """Refuse a field whose values have no order of their own."""
+    """Refuse a field whose values have no order."""
     if not isinstance(field.dataType, ORDERED):
         raise step.error(
             TypeDeclarationError,

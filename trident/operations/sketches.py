@@ -1,7 +1,7 @@
-"""CountDistinct and Quantiles: answers within a known error from a few kilobytes, by Apache DataSketches.
+"""CountDistinct and Quantiles: results within a known error from a few kilobytes, by Apache DataSketches.
 
-The package is an extra: ``pip install 'trident-pyspark[sketches]'``. What a state holds is the sketch in its own
-portable binary form, which the Java and C++ libraries read too.
+The package is an extra: ``pip install 'trident-pyspark[sketches]'``. A state holds the sketch in its own portable
+binary form, which the Java and C++ libraries read too.
 """
 
 import datetime
@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy
 from pyspark.sql import types as spark
 
+from trident.base.checks import check_whole_number
 from trident.base.errors import MissingPackageError, TopologyError
 from trident.base.types import type_ddl
 from trident.operations.builtin_aggregators import EXACT, NUMERIC, BuiltinAggregator, one_field
@@ -21,18 +22,19 @@ from trident.operations.builtin_aggregators import EXACT, NUMERIC, BuiltinAggreg
 
 @dataclass(frozen=True)
 class CountDistinct(BuiltinAggregator):
-    """How many different values a field has, or different tuples several fields have, nearly: an HLL sketch.
+    """An estimate of the number of distinct values of a field, or of distinct tuples of several fields (an HLL sketch).
 
     The standard error is 1.04 / sqrt(2^lgK), 1.6 % for ``lgK=12``; small counts are exact or nearly so. A sketch takes
-    2^lgK / 2 bytes at most, 2 kB. Tuples with a null are skipped, as in ``count(DISTINCT ...)`` of SQL; numbers are
-    equal as Spark means it. Sketches meet in any order, over partitions, batches and drivers. The output is a bigint.
+    at most 2^lgK / 2 bytes, 2 kB by default. Tuples with a null are skipped, as in ``count(DISTINCT ...)`` of SQL;
+    numbers are equal as in Spark. Sketches combine in any order, over partitions, batches and drivers. The output is a
+    bigint.
 
     Raises
     ------
     MissingPackageError
-        Where the extra ``sketches`` is not installed.
+        If the extra ``sketches`` is not installed.
     TopologyError
-        Where `lgK` is not from 4 to 21.
+        If `lgK` is not a whole number from 4 to 21.
 
     >>> distinct = CountDistinct()
     >>> three = distinct.combine(distinct.gathered([("dog",), ("cat",)]), distinct.gathered([("dog",), ("ox",)]))
@@ -45,8 +47,7 @@ class CountDistinct(BuiltinAggregator):
 
     def __post_init__(self) -> None:
         _library("CountDistinct")
-        if not isinstance(self.lgK, int) or isinstance(self.lgK, bool) or not 4 <= self.lgK <= 21:
-            raise TopologyError(f"CountDistinct keeps 2^lgK registers, lgK from 4 to 21, not lgK={self.lgK!r}")
+        check_whole_number("CountDistinct: lgK", self.lgK, 4, 21)
 
     def init(self, tuple: Any) -> bytes:
         return self.gathered([tuple])
@@ -62,7 +63,7 @@ class CountDistinct(BuiltinAggregator):
         return self.gathered([])
 
     def present(self, acc: bytes) -> int:
-        """The estimate."""
+        """Return the estimate."""
         estimate: float = _library("CountDistinct").hll_sketch.deserialize(acc).get_estimate()
         return round(estimate)
 
@@ -76,10 +77,10 @@ class CountDistinct(BuiltinAggregator):
 
     def problem(self, inputs: spark.StructType) -> str:
         if not inputs.fields:
-            return "CountDistinct tells values apart; name the fields before it"
+            return "CountDistinct counts distinct values; name the fields before it"
         for field in inputs.fields:
             if "map<" in type_ddl(field.dataType):
-                return f"CountDistinct tells values apart, no maps, and {field.name!r} is {type_ddl(field.dataType)}"
+                return f"CountDistinct cannot compare maps, and {field.name!r} is {type_ddl(field.dataType)}"
         return ""
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
@@ -88,19 +89,19 @@ class CountDistinct(BuiltinAggregator):
 
 @dataclass(frozen=True, init=False)
 class Quantiles(BuiltinAggregator):
-    """The values at these ranks of one numeric field, nearly: a KLL sketch.
+    """Estimates of the values at the given ranks of one numeric field (a KLL sketch).
 
     ``Quantiles(0.5, 0.99)`` gives an array of two doubles, the median and the value that 99 % do not exceed. With
-    ``k=200`` the rank of each is within 1.33 % of the one asked for, with 99 % confidence, from some 2 kB; a greater
-    `k` is more exact. Up to `k` values are kept as they are. Nulls and NaN are skipped; of nothing it is null. The
-    ranks are no part of what a state holds: ask it for others whenever you like.
+    ``k=200`` the rank of each is within 1.33 % of the requested one, with 99 % confidence, from some 2 kB; a greater
+    `k` is more exact. Up to `k` values are kept as they are. Nulls and NaN are skipped; without any value the result is
+    null. The ranks are not stored in a state: a topology may later ask for others.
 
     Raises
     ------
     MissingPackageError
-        Where the extra ``sketches`` is not installed.
+        If the extra ``sketches`` is not installed.
     TopologyError
-        Where a rank is not from 0 to 1, or there is none, or `k` is not from 8 to 65535.
+        If a rank is not from 0 to 1, or there is none, or `k` is not a whole number from 8 to 65535.
 
     >>> quartiles = Quantiles(0.25, 0.5, 0.75)
     >>> quartiles.present(quartiles.gathered([(n,) for n in range(1, 101)]))
@@ -115,10 +116,9 @@ class Quantiles(BuiltinAggregator):
         _library("Quantiles")
         wrong = [rank for rank in ranks if not isinstance(rank, int | float) or not 0 <= rank <= 1]
         if wrong or not ranks:
-            what = f"not {wrong[0]!r}" if wrong else "at least one"
-            raise TopologyError(f"Quantiles takes ranks from 0 to 1, {what}; write Quantiles(0.5, 0.99)")
-        if not isinstance(k, int) or isinstance(k, bool) or not 8 <= k <= 65535:
-            raise TopologyError(f"Quantiles takes k from 8 to 65535, not k={k!r}")
+            problem = f"not {wrong[0]!r}" if wrong else "at least one"
+            raise TopologyError(f"Quantiles takes ranks from 0 to 1, {problem}; write Quantiles(0.5, 0.99)")
+        check_whole_number("Quantiles: k", k, 8, 65535)
         object.__setattr__(self, "ranks", tuple(map(float, ranks)))
         object.__setattr__(self, "k", k)
 
@@ -135,7 +135,7 @@ class Quantiles(BuiltinAggregator):
         return self.gathered([])
 
     def present(self, acc: bytes) -> list[float] | None:
-        """The value at each rank."""
+        """Return the value at each rank."""
         sketch = _library("Quantiles").kll_doubles_sketch.deserialize(acc)
         return None if sketch.is_empty() else [float(sketch.get_quantile(rank, True)) for rank in self.ranks]
 
@@ -166,17 +166,20 @@ def _compact(sketch: Any) -> bytes:
 
 
 def _item(value: Any) -> int | float | str:
-    """A value as the sketch hashes it. All values that meet are of one declared type, so that no two meet by chance. A
-    sketch passes over an empty text, so that none is."""
+    """Return a value in the form that the sketch hashes.
+
+    Numbers and texts cannot be confused: all values of a sketch have one declared type. Every text gets a "=" before
+    it, because a sketch ignores the empty text.
+    """
     if isinstance(value, int):
         return int(value)
-    if isinstance(value, float):  # to a sketch, too, 0.0 is -0.0 and every NaN is one
+    if isinstance(value, float):  # a sketch, like Spark, takes 0.0 and -0.0 for equal, and all NaNs too
         return value
     return f"={value if isinstance(value, str) else _text(value)}"
 
 
 def _text(value: Any) -> str:
-    """A value as text, another one for another value."""
+    """Return a text that is equal only for equal values."""
     match value:
         case str():
             return f"{len(value)}:{value}"
@@ -191,5 +194,5 @@ def _text(value: Any) -> str:
         case datetime.date():
             return value.isoformat()
         case tuple() | list():
-            return "(" + ",".join(_text(each) for each in value) + ")"
+            return "(" + ",".join(map(_text, value)) + ")"
     return repr(value)

@@ -1,4 +1,4 @@
-"""A state updater, read: how it is called, and what its state holds."""
+"""Reads state updaters: how they are called, what they emit, and the fields of their states."""
 
 from typing import Any
 
@@ -10,23 +10,22 @@ from trident.base.names import did_you_mean
 from trident.base.step import Step
 from trident.base.text import brief
 from trident.base.types import ddl, parse_type
-from trident.operations.callables import bind, is_coroutine, kind_of
+from trident.operations.callables import bind, check_not_class, is_coroutine, kind_of
 from trident.operations.functions import Updating
 from trident.operations.output_fields import OutputsLike, emitted, read_outputs
 
 VALUE = "value"
 """The field of a state's value where no aggregator names it."""
 
-_WANTED = "a StateUpdater: an object with updateState(state, tuples, collector), or a callable of these three"
+_ACCEPTED = "a StateUpdater: an object with updateState(state, tuples, collector), or a callable of these three"
 
 
 def read_updater(target: Any, step: Step) -> Updating:
     """Read `target` as a state updater."""
+    check_not_class(target, step)
     kind = kind_of(target)
-    if isinstance(target, type) and kind:
-        raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
     if kind not in ("", "updater") or not (kind or callable(target)):
-        raise step.error(TopologyError, f"{brief(target)} is no state updater; give {_WANTED}")
+        raise step.error(TopologyError, f"{brief(target)} is no state updater; give {_ACCEPTED}")
     call = target.updateState if kind else target
     if is_coroutine(call):
         raise step.error(TopologyError, "it is an async function, and is never awaited here; give a plain one")
@@ -35,7 +34,7 @@ def read_updater(target: Any, step: Step) -> Updating:
 
 
 def emitted_fields(target: Any, outputs: OutputsLike | None, step: Step) -> spark.StructType:
-    """What an updater emits; no field where none is declared."""
+    """Return the fields that an updater emits; none where none is declared."""
     if outputs is None:
         return spark.StructType([])
     return emitted(target, outputs, step, "object")
@@ -49,8 +48,10 @@ def held_fields(
     usage: str,
     step: Step,
 ) -> tuple[spark.StructType, spark.StructField]:
-    """The key fields and the value of a state that no aggregator describes. `known` are fields whose types need not be
-    written again; attributes of `target` say what was not given."""
+    """Return the key fields and the value field of a state that no aggregator describes.
+
+    Attributes of `target` stand in for arguments that are None. `known` are fields whose types need not be repeated.
+    """
     keyFields = getattr(target, "keyFields", None) if keyFields is None else keyFields
     valueType = getattr(target, "valueType", None) if valueType is None else valueType
     keys = spark.StructType([]) if keyFields is None or not keyFields else _key_fields(keyFields, known, step)
@@ -62,8 +63,8 @@ def held_fields(
     return keys, spark.StructField(VALUE, _value_type(valueType, step))
 
 
-def _key_fields(given: OutputsLike, known: spark.StructType, step: Step) -> spark.StructType:
-    declared = read_outputs(given, step)
+def _key_fields(keyFields: OutputsLike, known: spark.StructType, step: Step) -> spark.StructType:
+    declared = read_outputs(keyFields, step)
     fields = []
     for field, typed in zip(declared.schema.fields, declared.typed, strict=True):
         if not typed and field.name not in known.names:
@@ -77,10 +78,12 @@ def _key_fields(given: OutputsLike, known: spark.StructType, step: Step) -> spar
     return spark.StructType(fields)
 
 
-def _value_type(given: object, step: Step) -> spark.DataType:
-    if isinstance(given, spark.DataType):
-        return given
+def _value_type(valueType: object, step: Step) -> spark.DataType:
+    if isinstance(valueType, spark.DataType):
+        return valueType
     try:
-        return parse_type(given)  # type: ignore[arg-type]
+        return parse_type(valueType)  # type: ignore[arg-type]
     except (TypeDeclarationError, TypeError, AttributeError) as error:
-        raise step.error(TypeDeclarationError, f"valueType={given!r} is no type: {error}; write 'long'") from None
+        raise step.error(
+            TypeDeclarationError, f"valueType={valueType!r} is not a type: {error}; write 'long'"
+        ) from None

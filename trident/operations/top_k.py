@@ -7,24 +7,27 @@ from typing import Any, ClassVar
 
 from pyspark.sql import types as spark
 
-from trident.base.errors import TopologyError
+from trident.base.checks import check_whole_number
 from trident.base.types import type_ddl
 from trident.operations.builtin_aggregators import ORDERED, BuiltinAggregator
 
 
 @dataclass(frozen=True)
 class TopK(BuiltinAggregator):
-    """The `k` greatest values of a field, the greatest first; equal ones stand side by side. It is exact: no more than
-    `k` values of a group are ever kept. (The most *frequent* values are another question.)
+    """The `k` greatest values of a field, the greatest first.
 
-    Of several fields it is the `k` greatest tuples, by the first field, then by the second and so on: name the score
+    Equal values are kept side by side. The result is exact, though no more than `k` values of a group are ever kept.
+    (It does not find the most *frequent* values.)
+
+    Of several fields it gives the `k` greatest tuples, by the first field, then by the second and so on: name the score
     first, ``aggregate("score, user", TopK(3), "best")``. The output is an array of the field's type, or of structs. A
-    null in the first field is skipped, in the others it is least; NaN is greater than every number (Spark's order).
+    null in the first field is skipped; in the others it is the least value. NaN is greater than every number (Spark's
+    order).
 
     Raises
     ------
     TopologyError
-        Where `k` is no whole number of 1 or more.
+        If `k` is not a whole number of at least 1.
 
     >>> top = TopK(2)
     >>> top.combine(top.combine([3, 1], top.init((7,))), top.init((None,)))
@@ -35,8 +38,7 @@ class TopK(BuiltinAggregator):
     gathers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.k, int) or isinstance(self.k, bool) or self.k < 1:
-            raise TopologyError(f"TopK keeps a whole number of values, 1 or more, not k={self.k!r}")
+        check_whole_number("TopK: k", self.k)
 
     def init(self, tuple: Any) -> list[Any]:
         return self.gathered([tuple])
@@ -48,8 +50,8 @@ class TopK(BuiltinAggregator):
         return []
 
     def gathered(self, tuples: Sequence[tuple[Any, ...]]) -> list[Any]:
-        alone = len(tuples[0]) == 1
-        values = [each[0] if alone else tuple(each) for each in tuples if each[0] is not None]
+        one_field = len(tuples[0]) == 1
+        values = [row[0] if one_field else tuple(row) for row in tuples if row[0] is not None]
         return nlargest(self.k, values, key=_rank)
 
     def problem(self, inputs: spark.StructType) -> str:
@@ -67,9 +69,9 @@ class TopK(BuiltinAggregator):
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    """What sorts values as Spark does."""
+    """Return a key that sorts values in Spark's order: null, numbers, NaN."""
     if isinstance(value, tuple):  # a Row is one
-        return tuple(_rank(each) for each in value)
+        return tuple(map(_rank, value))
     if value is None:
         return (0,)
     return (1, value) if value == value else (2,)

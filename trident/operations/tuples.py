@@ -1,4 +1,4 @@
-"""A tuple as operations see it: values with names."""
+"""Tuples as operations see them: values with names."""
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable
@@ -10,9 +10,9 @@ from trident.base.names import did_you_mean
 
 
 class TridentTuple(tuple[Any, ...]):
-    """One tuple: immutable, its values by name or position. Every field name works, ``count`` and ``index`` too.
+    """One immutable tuple. It gives its values by name or position; every name works, also ``count`` and ``index``.
 
-    Meaning: ``org.apache.storm.trident.tuple.TridentTuple``. In a test of your operation make one from keywords.
+    Meaning: ``org.apache.storm.trident.tuple.TridentTuple``. In the test of an operation make one from keywords.
 
     >>> t = TridentTuple(word="dog", count=2)
     >>> t.word, t["count"], t[0], t.count
@@ -24,7 +24,7 @@ class TridentTuple(tuple[Any, ...]):
 
     __slots__ = ()
     _trident_fields: tuple[str, ...] = ()
-    _trident_places: dict[str, int] = {}
+    _trident_positions: dict[str, int] = {}
 
     def __new__(cls, /, **values: Any) -> "TridentTuple":
         return tuple_type(tuple(values))(values.values())
@@ -32,7 +32,7 @@ class TridentTuple(tuple[Any, ...]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             try:
-                return tuple.__getitem__(self, self._trident_places[key])
+                return tuple.__getitem__(self, self._trident_positions[key])
             except KeyError:
                 raise FieldNotFoundError(self._trident_missing(key)) from None
         return tuple.__getitem__(self, key)
@@ -61,23 +61,24 @@ def _rebuild(fields: tuple[str, ...], values: tuple[Any, ...]) -> TridentTuple:
 
 @lru_cache(maxsize=4096)
 def tuple_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], TridentTuple]:
-    """The maker of tuples of these fields, from their values in order. Made once, then as quick as ``tuple(values)``.
+    """Return the class of tuples of these fields. Call it with the values in order; it is as fast as ``tuple(values)``.
 
     >>> tuple_type(("word", "n"))(["dog", 2]).n
     2
     """
-    # Its getters are in C, past our __getitem__. The class is held here: collected, it would empty its own dict.
+    # The getters of a namedtuple are written in C and do not call our __getitem__. The class has a name here until its
+    # getters are taken: when a class is collected, it empties its dict.
     plain = namedtuple("plain", [f"at{at}" for at in range(len(fields))])  # type: ignore[misc]
     members: dict[str, Any] = {name: vars(plain)[f"at{at}"] for at, name in enumerate(fields) if _is_free(name)}
     members |= {
         "__slots__": (),
         "__new__": tuple.__new__,
         "_trident_fields": fields,
-        "_trident_places": {name: at for at, name in enumerate(fields)},
+        "_trident_positions": {name: at for at, name in enumerate(fields)},
     }
     return type("TridentTuple", (TridentTuple,), members)
 
 
 def _is_free(name: str) -> bool:
-    """Whether a field may be an attribute: not where Python or this class itself would stumble over it."""
+    """Return whether a field may be an attribute: one of Python's or of this class must not be replaced."""
     return not name.startswith("__") and not name.startswith("_trident_")

@@ -1,4 +1,4 @@
-"""An aggregator over windows, read: which kind it is, and the types of what it gives."""
+"""Reads aggregators over windows: their kind, and the types of their output."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,12 +12,12 @@ from trident.base.text import brief
 from trident.operations.aggregator_kinds import presented_type, read_folding
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import called_like
-from trident.operations.callables import bind
+from trident.operations.callables import bind, check_not_class
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.operations.state_updaters import emitted_fields
 from trident.operations.windows import CountWindow, SessionWindow, WindowConfig
 
-_WANTED = (
+_ACCEPTED = (
     "an aggregator: one with init(tuple), combine(a, b) and zero(), such as Count(); one with init() and "
     "reduce(curr, tuple); or one with init(batchId, collector), aggregate(val, tuple, collector) and "
     "complete(val, collector)"
@@ -26,8 +26,10 @@ _WANTED = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windowing:
-    """A window and its aggregator as they stand in a plan. `outputs` are what the aggregator gives for one window;
-    `aggregation` is there where partial results can meet."""
+    """A window and its aggregator in a plan.
+
+    `outputs` are the fields of a result. `aggregation` is None where partial results cannot be combined.
+    """
 
     config: WindowConfig
     kind: Literal["combiner", "reducer", "aggregator"]
@@ -36,29 +38,29 @@ class Windowing:
     outputs: spark.StructType
     aggregation: Aggregation | None
     keepFor: int = 0
-    """How long results stay in the state after they left, in microseconds of the window's clock."""
+    """The time for which results stay in the state after they were emitted, in microseconds of the window's clock."""
 
     @property
     def combines(self) -> bool:
-        """Whether the state holds one accumulator a window and group, and no tuples."""
+        """Whether the state holds one accumulator per window and group, and no tuples."""
         return self.aggregation is not None and not isinstance(self.config, CountWindow)
 
     @property
     def panes(self) -> bool:
-        """Whether tuples are combined before they enter."""
+        """Whether the tuples of a pane are combined before they enter the state."""
         return self.combines and not isinstance(self.config, SessionWindow)
 
 
 def read_windowing(
     config: WindowConfig, target: Any, inputs: spark.StructType, outputs: OutputsLike, keepFor: int, step: Step
 ) -> Windowing:
-    """Read `target` as an aggregator of these input fields into these output fields."""
+    """Read an aggregator over windows, from these input fields to these output fields."""
     kind, site, declared = _kind_of(target, step), site_of(target), read_outputs(outputs, step)
     if kind != "aggregator":
         folding = read_folding(target, inputs, declared, step)
-        leaving = _presented(folding.output, presented_type(folding), step)
+        fields = _presented_field(folding.output, presented_type(folding), step)
         aggregation = folding if isinstance(folding, Aggregation) else None
-        return Windowing(config, kind, target, site, leaving, aggregation, keepFor)
+        return Windowing(config, kind, target, site, fields, aggregation, keepFor)
     bind(target.init, 2, "init is called with the window's number and a collector", step)
     bind(target.aggregate, 3, "aggregate is called with the value, one TridentTuple and a collector", step)
     bind(target.complete, 2, "complete is called with the value and a collector", step)
@@ -70,24 +72,23 @@ def _kind_of(target: Any, step: Step) -> Literal["combiner", "reducer", "aggrega
     def has(*methods: str) -> bool:
         return all(callable(getattr(target, method, None)) for method in methods)
 
-    found: Literal["combiner", "reducer", "aggregator"] | None = None
+    kind: Literal["combiner", "reducer", "aggregator"]
     if has("init", "combine", "zero"):
-        found = "combiner"
+        kind = "combiner"
     elif has("init", "reduce"):
-        found = "reducer"
+        kind = "reducer"
     elif has("init", "aggregate", "complete"):
-        found = "aggregator"
-    if found is None:
-        known = called_like(getattr(target, "__name__", ""))
-        hint = "" if known is None else f"{known}, or "
-        raise step.error(TopologyError, f"{brief(target)} is no aggregator; give {hint}{_WANTED}")
-    if isinstance(target, type):
-        raise step.error(TopologyError, f"{target.__name__} is a class; give an instance of it, {target.__name__}()")
-    return found
+        kind = "aggregator"
+    else:
+        builtin = called_like(getattr(target, "__name__", ""))
+        hint = "" if builtin is None else f"{builtin}, or "
+        raise step.error(TopologyError, f"{brief(target)} is no aggregator; give {hint}{_ACCEPTED}")
+    check_not_class(target, step)
+    return kind
 
 
-def _presented(output: str, kind: spark.DataType | None, step: Step) -> spark.StructType:
-    """What leaves a window: what the aggregator presents of its value."""
+def _presented_field(output: str, kind: spark.DataType | None, step: Step) -> spark.StructType:
+    """Return the output of a window: the value that the aggregator presents."""
     if kind is None:
         raise step.error(
             TypeDeclarationError,

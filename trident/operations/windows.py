@@ -1,46 +1,28 @@
-"""Windows as users write them: how long, how often, and by which clock.
+"""Windows as users write them: their length, their slide, and their clock.
 
 By count: the last `length` tuples, every `slide` tuples. By duration: the tuples of the last `length` of batch time.
-By event time: by a field of the tuples, with a watermark. Times begin at 1970-01-01 UTC: windows of an hour are whole
-hours.
+By event time: by a field of the tuples, with a watermark. Windows are aligned to 1970-01-01 UTC: windows of an hour are
+whole hours.
 """
 
-import datetime
-import re
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
 from typing import Any
 
+from trident.base.checks import check_whole_number
+from trident.base.durations import Duration as Duration
+from trident.base.durations import duration_text, to_microseconds
 from trident.base.errors import TopologyError
 from trident.base.step import Step, caller
 from trident.base.text import brief
 
-Duration = str | float | datetime.timedelta
-"""``"5 seconds"``, a number of seconds, or a timedelta."""
-
-_UNITS = {
-    "microsecond": 1,
-    "us": 1,
-    "millisecond": 1_000,
-    "ms": 1_000,
-    "second": 1_000_000,
-    "sec": 1_000_000,
-    "s": 1_000_000,
-    "minute": 60_000_000,
-    "min": 60_000_000,
-    "hour": 3_600_000_000,
-    "h": 3_600_000_000,
-    "day": 86_400_000_000,
-    "d": 86_400_000_000,
-    "week": 604_800_000_000,
-}
-_SHOWN = ("week", "day", "hour", "minute", "second", "millisecond", "microsecond")
-_MOST = 10_000
-"""Windows that one tuple may be in: beyond that a slide is a slip of the pen."""
+_MOST_PANES = 10_000
+"""The number of panes in one window. A slide that makes more of them is taken for a typing error."""
 
 
 class _Window:
-    """What all windows have in common: they are data, equal where they say the same."""
+    """The base of all windows: plain data, compared by value."""
 
     __slots__ = ()
 
@@ -61,12 +43,12 @@ class CountWindow(_Window):
 
     @property
     def meaning(self) -> str:
-        """What of it must not change between restarts."""
+        """A text of everything that must not change between restarts."""
         return repr(self)
 
 
 class TumblingCountWindow(CountWindow):
-    """Every `length` tuples once, each tuple in one window. Windows span batches.
+    """The next `length` tuples, each tuple in one window. Windows span batches.
 
     Meaning: ``org.apache.storm.trident.windowing.config.TumblingCountWindow``, whose length may be 0.
 
@@ -83,7 +65,7 @@ class TumblingCountWindow(CountWindow):
 
 
 class SlidingCountWindow(CountWindow):
-    """The last `length` tuples, every `slide` tuples from the very start: the first windows have fewer.
+    """The last `length` tuples, every `slide` tuples from the first one on: the first windows have fewer.
 
     Meaning: ``org.apache.storm.trident.windowing.config.SlidingCountWindow``.
 
@@ -108,7 +90,7 @@ class SlidingCountWindow(CountWindow):
 
 @dataclass(frozen=True, init=False, repr=False)
 class TimeWindow(_Window):
-    """Windows of `length` microseconds, one beginning every `slide`; `timestampField` None: by batch time."""
+    """Windows of `length` microseconds, one beginning every `slide`; by batch time if `timestampField` is None."""
 
     length: int
     slide: int
@@ -117,46 +99,48 @@ class TimeWindow(_Window):
 
     @property
     def pane(self) -> int:
-        """The longest stretch of time that lies in every window wholly or not at all, in microseconds."""
+        """The longest period that lies in each window either wholly or not at all, in microseconds."""
         return gcd(self.length, self.slide)
 
     @property
     def meaning(self) -> str:
-        """What of it must not change between restarts: the lateness may."""
+        """A text of everything that must not change between restarts: all but the lateness."""
         by = "" if self.timestampField is None else f" by {self.timestampField}"
-        return f"{type(self).__name__}({', '.join(map(shown, self._sizes()))}{by})"
+        return f"{type(self).__name__}({', '.join(map(duration_text, self._sizes()))}{by})"
 
     def _sizes(self) -> tuple[int, ...]:
         return (self.length,) if self.length == self.slide else (self.length, self.slide)
 
-    def _begin(self, length: Duration, slide: Duration, field: str | None, lateness: Duration, step: Step) -> None:
-        long, often = microseconds(length, "length", step), microseconds(slide, "slide", step)
-        self._set(length=long, slide=often, timestampField=_field(field, step) if field is not None else None)
+    def _fill(self, length: Duration, slide: Duration, field: str | None, lateness: Duration, step: Step) -> None:
+        self._set(length=microseconds(length, "length", step), slide=microseconds(slide, "slide", step))
+        self._set(timestampField=_field(field, step) if field is not None else None)
         self._set(lateness=microseconds(lateness, "lateness", step, zero=True))
-        if often > long:
+        length_text, slide_text = duration_text(self.length), duration_text(self.slide)
+        if self.slide > self.length:
             raise step.error(
                 TopologyError,
-                f"slide {shown(often)} is more than length {shown(long)}: the tuples between would be in no window",
+                f"slide {slide_text} is more than length {length_text}: the tuples between would be in no window",
             )
-        if long // self.pane > _MOST:
+        if self.length // self.pane > _MOST_PANES:
             raise step.error(
                 TopologyError,
-                f"a length of {shown(long)} with a slide of {shown(often)} is made of {long // self.pane:,} pieces of "
-                f"{shown(self.pane)}, accepted are {_MOST:,}: take a slide that goes into the length evenly",
+                f"a length of {length_text} with a slide of {slide_text} is made of {self.length // self.pane:,} "
+                f"pieces of {duration_text(self.pane)}, at most {_MOST_PANES:,} are accepted: take a slide that goes "
+                "into the length evenly",
             )
 
     def __repr__(self) -> str:
-        parts = [repr(shown(size)) for size in self._sizes()]
+        parts = [repr(duration_text(size)) for size in self._sizes()]
         parts += [] if self.timestampField is None else [repr(self.timestampField)]
-        parts += [f"lateness={shown(self.lateness)!r}"] if self.lateness else []
+        parts += [f"lateness={duration_text(self.lateness)!r}"] if self.lateness else []
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
 class TumblingDurationWindow(TimeWindow):
     """The tuples of every `length` of batch time, each tuple in one window.
 
-    A batch's time is when it was planned: logged, hence the same at every replay. A window leaves with the first batch
-    after its end; one without tuples does not.
+    A batch's time is the time at which it was planned. The log keeps it, so that it is the same at every replay. The
+    first batch after a window's end emits the window; a window without tuples is not emitted.
     Meaning: ``org.apache.storm.trident.windowing.config.TumblingDurationWindow``, which goes by arrival.
 
     >>> TumblingDurationWindow("5 seconds")
@@ -164,7 +148,7 @@ class TumblingDurationWindow(TimeWindow):
     """
 
     def __init__(self, length: Duration) -> None:
-        self._begin(length, length, None, 0, _step(self))
+        self._fill(length, length, None, 0, _step(self))
 
 
 class SlidingDurationWindow(TimeWindow):
@@ -177,25 +161,25 @@ class SlidingDurationWindow(TimeWindow):
     """
 
     def __init__(self, length: Duration, slide: Duration) -> None:
-        self._begin(length, slide, None, 0, _step(self))
+        self._fill(length, slide, None, 0, _step(self))
 
 
 class EventTimeWindow(TimeWindow):
-    """What goes by a field of the tuples."""
+    """Windows by a timestamp field of the tuples."""
 
 
 class TumblingEventTimeWindow(EventTimeWindow):
-    """The tuples whose time lies in the same stretch of `length`, each tuple in one window. Beyond Trident.
+    """The tuples of every `length` of event time, each tuple in one window. Beyond Trident.
 
-    The watermark is the latest time seen up to a batch, less `lateness`. A window whose end it has reached leaves with
-    that batch; a tuple that comes for it in a later batch is late.
+    The watermark is the latest time seen up to a batch, less `lateness`. The batch whose watermark reaches a window's
+    end emits the window; a tuple for it in a later batch is late.
 
     >>> TumblingEventTimeWindow("1 hour", "at", lateness="5 minutes")
     TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes')
     """
 
     def __init__(self, length: Duration, timestampField: str, lateness: Duration = 0) -> None:
-        self._begin(length, length, timestampField, lateness, _step(self))
+        self._fill(length, length, timestampField, lateness, _step(self))
 
 
 class SlidingEventTimeWindow(EventTimeWindow):
@@ -206,14 +190,15 @@ class SlidingEventTimeWindow(EventTimeWindow):
     """
 
     def __init__(self, length: Duration, slide: Duration, timestampField: str, lateness: Duration = 0) -> None:
-        self._begin(length, slide, timestampField, lateness, _step(self))
+        self._fill(length, slide, timestampField, lateness, _step(self))
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class SessionWindow(_Window):
-    """Tuples that follow one another by less than `gap` of event time; a session ends `gap` after its last tuple.
-    Beyond Trident. The watermark is that of `TumblingEventTimeWindow`; a tuple is late where the watermark has reached
-    its own time and the gap.
+    """Tuples that follow one another by less than `gap` of event time. Beyond Trident.
+
+    A session ends `gap` after its last tuple. The watermark is that of `TumblingEventTimeWindow`; a tuple is late if
+    the watermark has reached its own time plus the gap.
 
     >>> SessionWindow("10 minutes", "at", lateness="1 minute")
     SessionWindow('10 minutes', 'at', lateness='1 minute')
@@ -230,12 +215,12 @@ class SessionWindow(_Window):
 
     @property
     def meaning(self) -> str:
-        """What of it must not change between restarts: the lateness may."""
-        return f"SessionWindow({shown(self.gap)} by {self.timestampField})"
+        """A text of everything that must not change between restarts: all but the lateness."""
+        return f"SessionWindow({duration_text(self.gap)} by {self.timestampField})"
 
     def __repr__(self) -> str:
-        late = f", lateness={shown(self.lateness)!r}" if self.lateness else ""
-        return f"SessionWindow({shown(self.gap)!r}, {self.timestampField!r}{late})"
+        late = f", lateness={duration_text(self.lateness)!r}" if self.lateness else ""
+        return f"SessionWindow({duration_text(self.gap)!r}, {self.timestampField!r}{late})"
 
 
 WindowConfig = CountWindow | TimeWindow | SessionWindow
@@ -243,63 +228,42 @@ WindowConfig = CountWindow | TimeWindow | SessionWindow
 
 
 def timestamp_field(config: WindowConfig) -> str | None:
-    """The field that a window goes by; None where it goes by none."""
+    """Return the window's timestamp field; None where it has none."""
     return None if isinstance(config, CountWindow) else config.timestampField
 
 
-# --- small things -------------------------------------------------------------------------------------------------
+# --- checks of arguments ------------------------------------------------------------------------------------------
 
 
-def microseconds(given: object, what: str, step: Step, zero: bool = False) -> int:
-    """A duration in microseconds; positive, or 0 where that has a meaning.
+def microseconds(duration: object, name: str, step: Step, zero: bool = False) -> int:
+    """Return a duration in microseconds. It must be positive, or 0 where `zero` is true.
 
     >>> microseconds("1.5 seconds", "length", Step("s", caller("s")))
     1500000
     """
-    found = _microseconds(given)
-    if found is None:
+    number = to_microseconds(duration)
+    if number is None:
         raise step.error(
             TopologyError,
-            f"{what}={brief(given)} is no duration; write '5 seconds', '1 hour', a number of seconds or a timedelta",
+            f"{name}={brief(duration)} is no duration; write '5 seconds', '1 hour', a number of seconds or a timedelta",
         )
-    if found < 0 or (found == 0 and not zero):
-        raise step.error(TopologyError, f"{what}={given!r}: a duration of more than nothing is accepted")
-    return found
+    if number < 0 or (number == 0 and not zero):
+        raise step.error(
+            TopologyError, f"{name}={duration!r}: expected a {'non-negative' if zero else 'positive'} duration"
+        )
+    return number
 
 
-def _microseconds(given: object) -> int | None:
-    if isinstance(given, datetime.timedelta):
-        return given // datetime.timedelta(microseconds=1)
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        return round(given * 1_000_000)
-    parts = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*([a-z]+)\s*", given.lower()) if isinstance(given, str) else None
-    if parts is None:
-        return None
-    unit = _UNITS.get(parts[2]) or _UNITS.get(parts[2].removesuffix("s"))
-    return None if unit is None else round(float(parts[1]) * unit)
+def _count(tuples: object, name: str, step: Step) -> int:
+    return check_whole_number(name, tuples, error=partial(step.error, TopologyError))
 
 
-def shown(duration: int) -> str:
-    """A duration in microseconds as a user would write it.
-
-    >>> shown(5_000_000), shown(3_600_000_000), shown(90_000_000)
-    ('5 seconds', '1 hour', '90 seconds')
-    """
-    unit = next(unit for unit in _SHOWN if duration % _UNITS[unit] == 0 and (duration or unit == "second"))
-    number = duration // _UNITS[unit]
-    return f"{number} {unit}{'' if number == 1 else 's'}"
-
-
-def _count(given: object, what: str, step: Step) -> int:
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise step.error(TopologyError, f"{what}={brief(given)}: a whole number of at least 1 is accepted")
-    return given
-
-
-def _field(given: object, step: Step) -> str:
-    if not isinstance(given, str) or not given:
-        raise step.error(TopologyError, f"timestampField={brief(given)}: the name of a timestamp field is accepted")
-    return given
+def _field(timestampField: object, step: Step) -> str:
+    if not isinstance(timestampField, str) or not timestampField:
+        raise step.error(
+            TopologyError, f"timestampField={brief(timestampField)}: expected the name of a timestamp field"
+        )
+    return timestampField
 
 
 def _step(window: _Window) -> Step:
