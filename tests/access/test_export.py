@@ -20,7 +20,7 @@ def test_all_of_a_state_is_in_the_file(tmp_path: Path, form: str) -> None:
     file = tmp_path / f"counts.{form}"
     with openState("wc", "counts", tmp_path) as counts:
         export_state(counts, file)
-        with pytest.raises(StateError, match="is there already, and was left as it is; --overwrite takes its place"):
+        with pytest.raises(StateError, match="exists, and was not touched; replace it with --overwrite"):
             export_state(counts, file)
         export_state(counts, file, replace=True)
     read = {"parquet": pd.read_parquet, "csv": pd.read_csv, "jsonl": lambda path: pd.read_json(path, lines=True)}
@@ -55,7 +55,7 @@ def test_what_a_format_cannot_hold_leaves_no_file(tmp_path: Path) -> None:
     with openState("wc", "sums", tmp_path) as sums:
         with pytest.raises(StateError, match="state 'sums' cannot be written to .*csv"):
             export_state(sums, tmp_path / "sums.csv")
-        with pytest.raises(StateError, match="xls is no format; accepted are parquet, csv, jsonl"):
+        with pytest.raises(StateError, match="xls is not a format; expected parquet, csv, jsonl"):
             export_state(sums, tmp_path / "sums.xls")
         with pytest.raises(StateError, match="there is no folder .* to write sums.parquet to"):
             export_state(sums, tmp_path / "no" / "sums.parquet")

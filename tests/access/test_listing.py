@@ -46,7 +46,7 @@ def test_a_checkpoint_tells_of_all_its_topologies_states(tmp_path: Path, shared_
 def test_a_log_in_redis_tells_of_its_topology(tmp_path: Path, shared_redis: RedisServer) -> None:
     log = RedisLog(shared_redis.url, requireDurable=False)
     counted(counting(fixed(["a"])), checkpointLocation=tmp_path, log=log)
-    with pytest.raises(TopologyError, match="one topology's: say topology= too"):
+    with pytest.raises(TopologyError, match="belongs to one topology: give topology= too"):
         listStates(log=log)
     (found,) = listStates(log=log, topology="wc")
     assert (found.name, found.txid, found.heldByDriver) == ("counts", 1, False)

@@ -295,7 +295,7 @@ def test_what_a_killed_driver_had_committed_is_read_from_its_frozen_batches(tmp_
 
 def test_a_combiner_of_ones_own_must_be_given_where_batches_are_to_be_combined(tmp_path: Path) -> None:
     kill_a_driver(tmp_path, longest=True)
-    message = r"'counts': its snapshot stands at txid 0, the log is at 1.*only Longest knows.*aggregator=Longest\(\)"
+    message = r"'counts': its snapshot is at txid 0, the log is at 1.*only Longest can.*aggregator=Longest\(\)"
     with pytest.raises(StateShapeError, match=message):
         openState("wc", "counts", tmp_path)
     with pytest.raises(TopologyError, match=r"aggregator=Longest is a class; give an instance, Longest\(\)"):
@@ -337,7 +337,7 @@ def test_what_is_not_there_is_told_with_what_is(tmp_path: Path, shared_redis: Re
         StateError, match=r"no state 'count' in topology 'wc'; did you mean 'counts'\? \(it has counts, far"
     ):
         openState("wc", "count", tmp_path)
-    with pytest.raises(StateError, match="'far' of topology 'wc' is not in this checkpoint.*Say url="):
+    with pytest.raises(StateError, match="'far' of topology 'wc' is not in this checkpoint.*Give url="):
         openState("wc", "far", tmp_path)
     with pytest.raises(
         StateError, match=r"no state 'counts' of topology 'wc' at redis://127.*prefix 'trident'.*listStates"
@@ -355,8 +355,8 @@ def test_what_is_not_there_is_told_with_what_is(tmp_path: Path, shared_redis: Re
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "say where the states are: checkpointLocation="),
-        ({"url": "redis://a", "factory": MemoryMapState.opaque()}, "same thing twice"),
+        ({}, "give the location of the states: checkpointLocation="),
+        ({"url": "redis://a", "factory": MemoryMapState.opaque()}, "both name a store"),
         ({"log": "redis://a"}, "log= takes a RedisLog"),
         ({"log": RedisLog("redis://a")}, "give that too"),
         ({"url": "redis://a", "prefix": "a b"}, "cannot name a state"),
@@ -385,7 +385,7 @@ def test_a_state_in_memory_is_found_where_a_server_is_named_too(
 def test_a_folder_without_its_log_hints_at_a_log_in_redis(tmp_path: Path, shared_redis: RedisServer) -> None:
     log = RedisLog(shared_redis.url, requireDurable=False)
     counted(counting(fixed(["a"])), checkpointLocation=tmp_path, log=log)
-    with pytest.raises(LogError, match=r"no topology 'wc' under .*wc is there, and has no log: .* say log= too"):
+    with pytest.raises(LogError, match=r"no topology 'wc' under .*wc exists, and has no log: .* give log= too"):
         openState("wc", "counts", tmp_path)
     with openState("wc", "counts", tmp_path, url=shared_redis.url, log=log) as view:
         assert view["a"] == 1
@@ -407,7 +407,7 @@ def test_a_server_that_fell_back_is_waited_for_and_never_shown(tmp_path: Path) -
         with openState("wc", "counts", url=server.url) as counts:
             assert counts["a"] == 2
             server.client.hset("trident:{wc/counts}:m", "marker", 1)
-            with pytest.raises(StateRecoveringError, match="stands at txid 1, and was read as of 2 before"):
+            with pytest.raises(StateRecoveringError, match="is at txid 1, and an earlier read saw txid 2"):
                 counts["a"]
             assert "stands at txid 1" in repr(counts)
             server.client.flushall()

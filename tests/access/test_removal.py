@@ -86,7 +86,7 @@ def test_a_state_that_a_driver_holds_is_not_touched(
             dropState("wc", "counts", tmp_path, url=shared_redis.url)
         with pytest.raises(StateError, match="only the log of topology 'wc' knows whether a driver writes"):
             dropState("wc", "counts", url=shared_redis.url)
-        with pytest.raises(StateError, match="'counts' is not in memory: say where it lies"):
+        with pytest.raises(StateError, match="'counts' is not in memory: give its location"):
             dropState("wc", "counts", tmp_path, force=True)
         assert shared_redis.client.dbsize() == keys and [each.name for each in listStates(tmp_path)] == ["counts"]
         fed.feed("a")
@@ -143,7 +143,7 @@ def test_force_fences_a_driver_out_that_then_writes_nothing_any_more(
 def test_a_commit_that_hung_while_its_state_was_dropped_does_not_make_it_anew(
     tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removal, "_HEARD", 0.0)
+    monkeypatch.setattr(removal, "_FENCED_SECONDS", 0.0)
     fed = Fed(RedisMapState.opaque(shared_redis.url), checkpointLocation=tmp_path)
     fed.feed("a")
     hangs, goes_on = threading.Event(), threading.Event()
@@ -209,7 +209,7 @@ def test_without_a_log_force_fences_a_driver_out_too(tmp_path: Path, shared_redi
 def test_without_a_log_force_drops_and_a_log_that_knows_better_refuses_the_next_start(
     tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removal, "_HEARD", 0.0)
+    monkeypatch.setattr(removal, "_FENCED_SECONDS", 0.0)
     state = RedisMapState.opaque(shared_redis.url)
     counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path)
     dropState("wc", "counts", url=shared_redis.url, force=True)
@@ -229,7 +229,7 @@ def test_without_a_log_force_drops_and_a_log_that_knows_better_refuses_the_next_
 def test_what_is_left_of_a_state_is_dropped_with_its_url_alone(
     tmp_path: Path, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, gone: int, log: bool
 ) -> None:
-    monkeypatch.setattr(removal, "_HEARD", 0.0)
+    monkeypatch.setattr(removal, "_FENCED_SECONDS", 0.0)
     state = RedisMapState.opaque(shared_redis.url, groups=2)
     counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
     shared_redis.client.delete(*shared_redis.client.keys(f"*/{gone}}}:*"))
@@ -268,7 +268,7 @@ def test_a_drop_that_was_interrupted_is_done_by_the_next_one(
 ) -> None:
     from trident_state.redis import RedisStore
 
-    monkeypatch.setattr(removal, "_HEARD", 0.0)
+    monkeypatch.setattr(removal, "_FENCED_SECONDS", 0.0)
     state = RedisMapState.opaque(shared_redis.url)
     counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path)
 
@@ -306,7 +306,7 @@ def test_a_drop_that_sleeps_before_the_store_does_not_drop_the_next_life(
 ) -> None:
     from trident_state.redis import RedisStore
 
-    monkeypatch.setattr(removal, "_HEARD", 0.0)
+    monkeypatch.setattr(removal, "_FENCED_SECONDS", 0.0)
     state, drop = RedisMapState.opaque(shared_redis.url), RedisStore.drop
 
     def sleeps(store: RedisStore, lease: Any = None) -> None:
@@ -344,7 +344,7 @@ def test_a_state_of_another_log_is_dropped_by_force_alone(tmp_path: Path, shared
     counted(counting(fixed(["a"]), MemoryMapState.opaque()), checkpointLocation=tmp_path / "one")
     counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path / "two")
     keys = shared_redis.client.dbsize()
-    with pytest.raises(StateError, match=r"stands there under another log \(uuid .* force it if that log is gone"):
+    with pytest.raises(StateError, match=r"there belongs to another log \(uuid .* force it if that log is gone"):
         dropState("wc", "counts", tmp_path / "one", url=shared_redis.url)
     assert shared_redis.client.dbsize() == keys
     dropState("wc", "counts", tmp_path / "one", url=shared_redis.url, force=True)

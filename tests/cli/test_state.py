@@ -62,7 +62,7 @@ def test_list_get_scan_and_export(trident_: Run, tmp_path: Path) -> None:
     told = trident_("export", "wc", "counts", file)
     assert (told.stdout, told.stderr) == ("", f"2 entries of wc/counts, as of txid 2, in {file}\n")
     assert dict(pd.read_parquet(file).to_numpy().tolist()) == {"dog": 2, "cat": 1}
-    assert "is there already" in refused(trident_("export", "wc", "counts", file))
+    assert "exists, and was not touched" in refused(trident_("export", "wc", "counts", file))
     assert trident_("export", "wc", "counts", file, "--overwrite").exit_code == 0
 
 
@@ -91,11 +91,11 @@ def test_keys_of_all_types_can_be_written(trident_: Run, tmp_path: Path) -> None
         assert lines(trident_("get", "wc", name, key)) == [{"key": key, "value": 3}]
         assert lines(trident_("scan", "wc", name))[0]["value"] == 3
     assert lines(trident_("get", "wc", "all")) == [{"value": 3}]
-    assert "7x' is no key; 'n' is bigint" in refused(trident_("get", "wc", "n", "7x"))
-    assert "'x' is no key; 'day' is date" in refused(trident_("get", "wc", "day", "x"))
-    assert "write a JSON list of (n bigint, t string)" in refused(trident_("get", "wc", "two", "7"))
+    assert "invalid key '7x': expected n bigint" in refused(trident_("get", "wc", "n", "7x"))
+    assert "invalid key 'x': expected day date" in refused(trident_("get", "wc", "day", "x"))
+    assert "expected a JSON list of (n bigint, t string)" in refused(trident_("get", "wc", "two", "7"))
     assert "has no key fields" in refused(trident_("get", "wc", "all", "7"))
-    assert "is keyed by n: say keys, or use scan" in refused(trident_("get", "wc", "n"), 2)
+    assert "is keyed by n: give keys, or use scan" in refused(trident_("get", "wc", "n"), 2)
 
 
 def test_errors_are_one_line_and_wrong_usage_ends_with_2(
@@ -109,7 +109,7 @@ def test_errors_are_one_line_and_wrong_usage_ends_with_2(
     assert "TRIDENT_NO_SUCH is not set" in refused(trident_("scan", "wc", "counts", "--url", "env:TRIDENT_NO_SUCH"))
     assert "--format" in refused(trident_("scan", "wc", "counts", "--format", "xml"), 2)
     monkeypatch.delenv("TRIDENT_CHECKPOINT")
-    assert "say where the states are" in refused(trident_("scan", "wc", "counts"), 2)
+    assert "give the location of the states" in refused(trident_("scan", "wc", "counts"), 2)
 
 
 def test_a_state_in_redis_by_a_url_that_stands_in_a_file_or_the_environment(

@@ -794,7 +794,7 @@ GUARDS = [
         "a reader's life",
         "an open reader of a state in memory adds the batches of another state of that name to the old one's",
         "trident/access/replica.py",
-        "if self._life not in (None, life):",
+        "if self._incarnation not in (None, incarnation):",
         "if False:",
         "tests/access/test_opening.py -k 'takes_nothing or not_asked'",
     ),

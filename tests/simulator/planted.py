@@ -132,15 +132,15 @@ FAULTS = [
         "drop",
         "a reader goes on over a drop",
         "trident/access/replica.py",
-        "        if self._life not in (None, life):\n",
+        "        if self._incarnation not in (None, incarnation):\n",
         "        if False:\n",
     ),
     Fault(
         "reset",
         "a reader goes on over a reset",
         "trident/access/replica.py",
-        "_Life(manifest.log, birth.txid, birth.epoch)",
-        "_Life('', birth.txid, birth.epoch)",
+        "_Incarnation(manifest.log, birth.txid, birth.epoch)",
+        "_Incarnation('', birth.txid, birth.epoch)",
     ),
     Fault(
         "source",

@@ -1,1 +1,1 @@
-"""States by their names, from outside of the run that writes them: opened, listed, exported, dropped."""
+"""Access to states from outside of the run that writes them: open, list, export and drop them by name."""

@@ -1,4 +1,4 @@
-"""A state as a file: Parquet, CSV or JSON lines, whole or not there."""
+"""Export of a state to a file: Parquet, CSV or JSON lines, complete or not at all."""
 
 import base64
 import json
@@ -22,56 +22,62 @@ FORMATS = ("parquet", "csv", "jsonl")
 
 
 def export_state(view: StateView, path: str | Path, format: str | None = None, replace: bool = False) -> pa.Table:
-    """Write all of a state to a file; `format` (one of `FORMATS`) where the file's name does not tell it.
+    """Write all of a state to a file in `format`, one of `FORMATS`; by default the file's suffix says which.
 
-    Returns what was written. Parquet keeps as of which txid it is in the schema's metadata. Raises StateError where the
-    file is there already (unless `replace`), or the format is not known or cannot hold the state's types.
+    Return the written table. Parquet keeps the txid that was read in the schema's metadata. Raise StateError if the
+    file exists (unless `replace`), or if the format is unknown or cannot hold the state's types.
     """
     target = Path(path)
-    form = format or target.suffix.removeprefix(".").lower()
-    form = {"json": "jsonl", "ndjson": "jsonl"}.get(form, form)
-    if form not in FORMATS:
-        raise StateError(f"{target.name}: {form or 'no suffix'} is no format; accepted are {', '.join(FORMATS)}")
+    chosen = format or target.suffix.removeprefix(".").lower()
+    chosen = {"json": "jsonl", "ndjson": "jsonl"}.get(chosen, chosen)
+    if chosen not in FORMATS:
+        raise StateError(f"{target.name}: {chosen or 'no suffix'} is not a format; expected {', '.join(FORMATS)}")
     if target.exists() and not replace:
-        raise StateError(f"the file {target} is there already, and was left as it is; --overwrite takes its place")
+        raise StateError(f"the file {target} exists, and was not touched; replace it with --overwrite")
     if not target.parent.is_dir():
         raise StateError(f"there is no folder {target.parent} to write {target.name} to")
     table = view.toArrow()
-    aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        _WRITERS[form](table, aside)
-        os.replace(aside, target)
+        _WRITERS[chosen](table, temporary)
+        os.replace(temporary, target)
     except (pa.ArrowException, OSError) as error:
         raise StateError(f"state {view.name!r} cannot be written to {target}: {error}") from error
     finally:
         with suppress(FileNotFoundError):
-            aside.unlink()
+            temporary.unlink()
     return table
 
 
 def json_lines(table: pa.Table) -> list[str]:
-    """A line of JSON a row, with the columns' names; what JSON does not know (dates,
-    decimals, binary in base64) is text.
+    """Return one line of JSON per row, with the columns' names.
+
+    Values that JSON does not know are text: dates, decimals, and binary in base64.
 
     >>> json_lines(pa.table({"word": ["dog"], "value": [2]}))
     ['{"word": "dog", "value": 2}']
     """
+    return list(map(to_json, rows_of(table)))
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows as dicts of the values that functions see."""
     columns = [to_python(column) for column in table.columns]
-    return [to_json(dict(zip(table.column_names, row, strict=True))) for row in zip(*columns, strict=True)]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def to_json(value: Any) -> str:
-    """Any value of a state as one line of JSON."""
-    return json.dumps(_opened(value), default=_plain, ensure_ascii=False)
+    """Return any value of a state as one line of JSON."""
+    return json.dumps(_jsonable(value), default=_plain, ensure_ascii=False)
 
 
-def _opened(value: Any) -> Any:
-    """Structs as objects: a Row is a tuple to JSON. Keys of maps are text there."""
+def _jsonable(value: Any) -> Any:
+    """Return structs as dicts, because a Row is a tuple to JSON, and the keys of maps as text."""
     if isinstance(value, Row):
         value = value.asDict()
     if isinstance(value, dict):
-        return {key if isinstance(key, str) else to_json(key): _opened(item) for key, item in value.items()}
-    return [_opened(item) for item in value] if isinstance(value, list) else value
+        return {key if isinstance(key, str) else to_json(key): _jsonable(item) for key, item in value.items()}
+    return [_jsonable(item) for item in value] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:
@@ -87,11 +93,11 @@ def _write_lines(table: pa.Table, path: Path) -> None:
 
 
 def _with_text(table: pa.Table) -> pa.Table:
-    """CSV is text: binary in base64, as in JSON."""
-    for at, field in enumerate(table.schema):
+    """Return the table with binary columns in base64, as in JSON: CSV holds text."""
+    for index, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):
-            column = [None if value is None else _plain(value) for value in table.column(at).to_pylist()]
-            table = table.set_column(at, field.name, pa.array(column, pa.string()))
+            column = [None if value is None else _plain(value) for value in table.column(index).to_pylist()]
+            table = table.set_column(index, field.name, pa.array(column, pa.string()))
     return table
 
 

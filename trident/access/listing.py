@@ -1,11 +1,12 @@
-"""Which states there are, in a checkpoint or on a server."""
+"""A list of the states in a checkpoint or on a server."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trident.access.locations import Place, read_place
+from trident.access.locations import StateLocation, read_location
 from trident.base.errors import TopologyError
 from trident.log.protocol import LogReading
 from trident_state.memory.segments import read_manifest
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StateInfo:
-    """A state, as its place tells of it. What that does not know is None.
+    """A state as its log or server describes it. A value that these do not know is None.
 
-    `shape` is key fields, value and aggregator; `txid` the last batch that it holds (of a state in memory: that its log
-    has committed); `epoch` counts the drivers that had it; `heldByDriver` tells whether the last one gave it back.
+    `shape` is key fields, value and aggregator; `txid` the last batch that the state holds (for a state in memory: that
+    its log has committed); `epoch` counts the drivers that had it; `heldByDriver` is false if the last of these gave it
+    back.
     """
 
     topology: str
@@ -34,7 +36,7 @@ class StateInfo:
     heldByDriver: bool | None
 
     def asDict(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the fields as a dict."""
         return asdict(self)
 
 
@@ -46,72 +48,69 @@ def listStates(
     url: str | None = None,
     prefix: str = "trident",
 ) -> list[StateInfo]:
-    """The states in a checkpoint, in the logs there, or on a server; of all topologies or one. Nothing is written.
+    """List the states in a checkpoint, in a log, or on a server; of all topologies or one. Nothing is written.
 
-    A checkpoint's log also knows the states that lie on servers, by their names alone: their shape is on the server.
+    A checkpoint's log also knows the states on servers, but only their names: their shapes are on the server.
 
     Parameters
     ----------
     checkpointLocation
-        As `start` was told it.
+        The one that `start` got.
     topology
-        Of this one only. Must be given with `log`.
+        List only this topology's states. Required with `log`.
     log
-        The `RedisLog` that `start` was given.
+        The `RedisLog` that `start` got.
     url, prefix
         A server with states, as `RedisMapState` takes them; its user needs the right to SCAN.
 
     Raises
     ------
     LogError, StateError
-        There is no such log, or a place cannot be read.
+        If there is no such log, or a location cannot be read.
 
     >>> import tempfile
     >>> listStates(tempfile.mkdtemp())
     []
     """
-    place = read_place(checkpointLocation, log, url, prefix)
+    location = read_location(checkpointLocation, log, url, prefix)
     if log is not None and topology is None:
-        raise TopologyError("a log in Redis is one topology's: say topology= too")
-    found: list[StateInfo] = []
+        raise TopologyError("a log in Redis belongs to one topology: give topology= too")
+    states: list[StateInfo] = []
     if url is not None:
-        found += _on_server(place, topology)
+        states += _on_server(location, topology)
     if log is not None or checkpointLocation is not None:
-        for name in [topology] if topology is not None else place.topologies():
-            looking = place.look(name)
-            try:
-                found += _in_log(looking, name, place)
-            finally:
-                looking.close()
-    return sorted(found, key=lambda each: (each.topology, each.name, each.place))
+        for name in [topology] if topology is not None else location.topologies():
+            with contextlib.closing(location.open_log_to_read(name)) as reading:
+                states += _in_log(reading, name, location)
+    return sorted(states, key=lambda info: (info.topology, info.name, info.place))
 
 
-def _on_server(place: Place, topology: str | None) -> Iterator[StateInfo]:
-    for each in find_states(place.address, place.prefix, topology):
-        identity, shown = each.identity, place.address.shown
+def _on_server(location: StateLocation, topology: str | None) -> Iterator[StateInfo]:
+    for state in find_states(location.address, location.prefix, topology):
+        identity = state.identity
         yield StateInfo(
             identity.topology,
             identity.name,
-            f"{shown}, {place.prefix}",
-            each.kind.value,
-            each.fingerprint,
+            f"{location.address.shown}, {location.prefix}",
+            state.kind.value,
+            state.fingerprint,
             identity.batchGroup or None,
-            each.marker,
-            each.epoch,
+            state.marker,
+            state.epoch,
             None,
         )
 
 
-def _in_log(log: LogReading, topology: str, place: Place) -> Iterator[StateInfo]:
+def _in_log(log: LogReading, topology: str, location: StateLocation) -> Iterator[StateInfo]:
     lease = log.lease()
-    where = f"log {place.log!r}" if place.log is not None else "log in the checkpoint"
+    log_name = f"log {location.log!r}" if location.log is not None else "log in the checkpoint"
     for name, birth in log.births().items():
         text, committed = log.manifest(name), log.history(birth.group).committed
         manifest = read_manifest(text, f"state {name!r}") if text else None
         yield StateInfo(
             topology,
             name,
-            where if manifest is None else "memory",
+            log_name if manifest is None else "memory",
             None if manifest is None else manifest.kind.value,
             None if manifest is None else manifest.fingerprint,
             birth.group,

@@ -1,4 +1,4 @@
-"""Where states are looked for: a checkpoint (and a log in Redis), a server, or a store of somebody's own."""
+"""Locations of states: a checkpoint (and a log in Redis), a server, or a user's own store."""
 
 import contextlib
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ _TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
-class Place:
-    """What a caller said of where states are; `read_place` makes sure that it means something."""
+class StateLocation:
+    """The arguments by which a caller locates states, checked by `read_location`."""
 
     checkpoint: Path | None
     log: RedisLog | None
@@ -28,45 +28,40 @@ class Place:
     factory: StateFactory | None = None
 
     def folder(self, topology: str) -> Path:
-        """The topology's own folder under the checkpoint."""
+        """Return the topology's own folder under the checkpoint."""
         assert self.checkpoint is not None
         return self.checkpoint / topology
 
-    def look(self, topology: str) -> LogReading:
-        """The topology's log, only to be read. Raises LogError where there is none."""
+    def open_log_to_read(self, topology: str) -> LogReading:
+        """Open the topology's log, only to be read. Raise LogError where there is none."""
         check_name("topology", topology)
         if self.log is not None:
             return self.log.look(topology)
-        path = self.folder(topology) / LOG_FILE
-        if not path.exists():
-            there = ", ".join(repr(name) for name in self.topologies()) or "none"
-            raise LogError(
-                f"no topology {topology!r} under {self.checkpoint} (there is {there}){self._elsewhere(topology)}"
-            )
-        return SqliteLog(path, topology, reading=True)
+        folder = self.folder(topology)
+        if not (folder / LOG_FILE).exists():
+            known = ", ".join(map(repr, self.topologies())) or "none"
+            hint = f"; {folder} exists, and has no log: if that is in Redis, give log= too" if folder.is_dir() else ""
+            raise LogError(f"no topology {topology!r} under {self.checkpoint} (there is {known}){hint}")
+        return SqliteLog(folder / LOG_FILE, topology, reading=True)
 
-    def keeps(self, topology: str, state: str) -> bool:
-        """Whether this is the checkpoint of a state in memory of that name."""
+    def open_log_to_write(self, topology: str) -> TransactionLog:
+        """Open the topology's log to write to it. Raise LogError where there is none."""
+        self.open_log_to_read(topology).close()  # to open a log for writing would make one
+        return SqliteLog(self.folder(topology) / LOG_FILE, topology) if self.log is None else self.log.open(topology)
+
+    def has_memory_state(self, topology: str, state: str) -> bool:
+        """Return whether the checkpoint has a state in memory of this name."""
         if self.checkpoint is None:
             return False
         try:
-            log = self.look(topology)
+            log = self.open_log_to_read(topology)
         except LogError:
             return False
         with contextlib.closing(log):
             return bool(log.manifest(state))
 
-    def _elsewhere(self, topology: str) -> str:
-        folder = self.folder(topology)
-        return f"; {folder} is there, and has no log: if that is in Redis, say log= too" if folder.is_dir() else ""
-
-    def take(self, topology: str) -> TransactionLog:
-        """The topology's log, to be written."""
-        self.look(topology).close()  # nothing is made where there is none
-        return SqliteLog(self.folder(topology) / LOG_FILE, topology) if self.log is None else self.log.open(topology)
-
     def topologies(self) -> list[str]:
-        """Those that have a log in the checkpoint."""
+        """Return the topologies that have a log in the checkpoint."""
         if self.checkpoint is None or not self.checkpoint.is_dir():
             return []
         return sorted(path.parent.name for path in self.checkpoint.glob(f"*/{LOG_FILE}"))
@@ -77,25 +72,24 @@ class Place:
         return Address(self.url, _TIMEOUT / 2, _TIMEOUT)
 
 
-def read_place(
+def read_location(
     checkpointLocation: str | Path | None,
     log: RedisLog | None,
     url: str | None,
     prefix: str,
     factory: StateFactory | None = None,
-) -> Place:
-    """Refuse what does not say where states are, or says it twice."""
+) -> StateLocation:
+    """Check and collect the arguments that locate states. Refuse too few of them, and contradictions."""
     if log is not None and not isinstance(log, RedisLog):
         raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")
-    given = [name for name, value in (("url=", url), ("factory=", factory)) if value is not None]
-    if not given and checkpointLocation is None and log is None:
+    if checkpointLocation is None and log is None and url is None and factory is None:
         raise TopologyError(
-            "say where the states are: checkpointLocation= (and log=, if the log is in Redis) of states in memory, "
-            "url= of states in Redis, or factory= of a store of your own"
+            "give the location of the states: checkpointLocation= (and log=, if the log is in Redis) for states in "
+            "memory, url= for states in Redis, or factory= for a store of your own"
         )
-    if len(given) > 1:
-        raise TopologyError("url= and factory= say the same thing twice; give one")
+    if url is not None and factory is not None:
+        raise TopologyError("url= and factory= both name a store; give one of them")
     if url is not None:
         check_url(url)
     checkpoint = None if checkpointLocation is None else folder(checkpointLocation)
-    return Place(checkpoint, log, url, prefix, factory)
+    return StateLocation(checkpoint, log, url, prefix, factory)

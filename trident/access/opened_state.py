@@ -1,4 +1,4 @@
-"""A state that was opened by its name: the reading verbs of a running topology's, from outside of it."""
+"""A state that was opened by its name: the reading verbs of a running topology's states, from outside of it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,51 +17,52 @@ _T = TypeVar("_T")
 
 
 class Followed(Readable, Protocol):
-    """A state that somebody else may be writing meanwhile."""
+    """A state that a driver elsewhere may write while this process reads it."""
 
     def committed(self) -> int:
-        """The last batch that all of it holds. Never goes back."""
+        """Return the txid of the last batch that the whole state holds. It never goes back."""
         ...
 
 
 @runtime_checkable
 class Paged(Protocol):
-    """A store that can tell of each page as of which txid it is, for readers who cannot hold commits back."""
+    """A store that can scan page by page with the txid of each page, for readers who cannot hold commits back."""
 
     def scan_by_page(self, pageRows: int = FREE_ROWS) -> Iterator[tuple[int, pa.Table]]:
-        """All entries: (txid, the key fields and then the value), each page as its groups had committed it then."""
+        """Scan all entries: (txid, the key fields and then the value), each page as committed when it is read."""
         ...
 
 
 class FollowedStore:
-    """A store on a server, of which the markers tell how far its driver is."""
+    """A store on a server. Its markers tell how far its driver is."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name, self._last = store, name, -1
         self.read, self.scan, self.close = store.read, store.scan, store.close
 
     def committed(self) -> int:
-        markers = [group.marker for group in self._store.groups_of()]
-        there = [marker for marker in markers if marker is not None]
-        if len(there) < len(markers) or min(there) < self._last:
-            found = "a part of it is gone" if len(there) < len(markers) else f"it stands at txid {min(there)}"
+        all_markers = [group.marker for group in self._store.groups_of()]
+        markers = [marker for marker in all_markers if marker is not None]
+        incomplete = len(markers) < len(all_markers)
+        if incomplete or min(markers) < self._last:
+            problem = "a part of it is gone" if incomplete else f"it is at txid {min(markers)}"
             raise StateRecoveringError(
-                f"state {self._name!r}: {found}, and was read as of {self._last} before: its server lost its last "
-                f"commits, which its driver writes again when it runs"
+                f"state {self._name!r}: {problem}, and an earlier read saw txid {self._last}: the server lost its last "
+                "commits; its driver writes them again when the topology next runs"
                 if self._last >= 0
-                else f"state {self._name!r}: {found}: its driver heals it when it runs"
+                else f"state {self._name!r}: {problem}: its driver heals it when the topology next runs"
             )
-        self._last = min(there)
+        self._last = min(markers)
         return self._last
 
     @property
     def paged(self) -> Paged | None:
-        """The store, if it tells of each page as of which txid it is."""
+        """The store, if it can scan page by page with the txid of each page."""
         return self._store if isinstance(self._store, Paged) else None
 
 
 class _Commits:
-    """The `Commits` of a state that stands alone, and whose driver is somewhere else."""
+    """The `Commits` of a single state whose driver is another process."""
 
     def __init__(self, followed: Followed, kind: StateKind, name: str) -> None:
         self._followed, self._kind, self._name = followed, kind, name
@@ -75,7 +76,7 @@ class _Commits:
 
     @contextmanager
     def between(self, group: str) -> Iterator[int]:
-        """Nothing can be held back from here."""
+        """Read the committed txid. From outside nothing can hold back the driver's commits."""
         yield self._followed.committed()
 
     def store(self, state: str) -> Readable:
@@ -90,28 +91,28 @@ class _Commits:
 
 
 class OpenedState(StateView):
-    """Reads a state by its name, while its topology is stopped or runs elsewhere; made by `openState`.
+    """A state opened by `openState`, while its topology is stopped or runs elsewhere.
 
-    Every read is committed and as of the newest txid that the state has then. A key's value costs two round trips to a
-    server. `items`, `toArrow` and `toPandas` of a state in Redis go page by page while it is written: each page is as
-    of one txid, ``asOfTxid`` is the first of them and ``toTxid`` the last. Everywhere else they are as of one. Nothing
-    is ever written, and no driver is held back. A context manager; thread-safe but for `close`.
+    Every read is committed, as of the newest txid that the state then has. A key's value costs two round trips to a
+    server. While a state in Redis is written, `items`, `toArrow` and `toPandas` go page by page: each page is as of one
+    txid, ``asOfTxid`` is the first of them and ``toTxid`` the last. All other reads are as of one txid. Reads write
+    nothing, and hold back no driver. It is a context manager, and thread-safe except for `close`.
     """
 
     def __init__(self, topology: str, followed: Followed, state: Described, isolation: str = "committed") -> None:
         self.topology = topology
-        """The name of the topology that writes it."""
+        """The name of the topology that writes the state."""
         self._followed = followed
         self._outside = _Commits(followed, state.kind, state.name)
         super().__init__(self._outside, state, isolation)
 
     @property
     def keyFields(self) -> pa.Schema:
-        """The key fields and their Arrow types; none of a global state."""
+        """The key fields and their Arrow types; none for a global state."""
         return self._shape.keys
 
     def close(self) -> None:
-        """Let its connections and files go. What was read stays."""
+        """Close connections and files. Results of earlier reads stay valid."""
         if not self._outside.closed:
             self._outside.closed = True
             self._followed.close()
@@ -134,32 +135,32 @@ class OpenedState(StateView):
         return f"OpenedState({self.topology + '/' + self.name!r}, {self.kind.value}, {self._shown_shape()}{as_of})"
 
     def _values(self, read: Callable[..., pa.Array]) -> list[Any]:
-        return self._outrun(lambda: super(OpenedState, self)._values(read))
+        return self._as_of_one_txid(lambda: super(OpenedState, self)._values(read))
 
     def _table(self, limit: int | None) -> tuple[pa.Table, dict[str, int]]:
         self._check_limit(limit)
         paged = self._followed.paged if isinstance(self._followed, FollowedStore) else None
         if paged is None or self.isolation == "latest":
-            return self._outrun(lambda: super(OpenedState, self)._table(limit))
+            return self._as_of_one_txid(lambda: super(OpenedState, self)._table(limit))
         self._outside.check()
-        began, txids = self._followed.committed(), list[int]()
+        committed, txids = self._followed.committed(), list[int]()
 
         def pages() -> Iterator[pa.Table]:
             for txid, page in paged.scan_by_page():
                 txids.append(txid)
                 yield page
 
-        table = self._outrun(lambda: self._collected(pages(), limit))
-        first, last = min(txids, default=began), max(txids, default=began)
+        table = self._as_of_one_txid(lambda: self._collected(pages(), limit))
+        first, last = min(txids, default=committed), max(txids, default=committed)
         return table, {"asOfTxid": first} if first == last else {"asOfTxid": first, "toTxid": last}
 
-    def _outrun(self, read: Callable[[], _T]) -> _T:
-        """A read of one moment; its writer may be too quick for it."""
+    def _as_of_one_txid(self, read: Callable[[], _T]) -> _T:
+        """Read as of one txid. If the writer is too fast for that, raise an error that says what to do."""
         try:
             return read()
         except SnapshotMovedError as error:
             raise SnapshotMovedError(
                 f"state {self.name!r} of topology {self.topology!r}: it was written faster than it could be read as "
-                f"of one txid, and from outside no driver is held back. Ask for fewer keys at once, ask the running "
-                f"topology, or read with isolation='latest'"
+                f"of one txid, and a read from outside holds back no driver. Ask for fewer keys at once, ask the "
+                f"running topology, or read with isolation='latest'"
             ) from error

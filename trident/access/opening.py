@@ -1,4 +1,4 @@
-"""Opening a state by its name, only to be read."""
+"""Opens a state by its name, only to be read."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from trident.access.locations import Place, read_place
+from trident.access.locations import StateLocation, read_location
 from trident.access.opened_state import FollowedStore, OpenedState
 from trident.access.replica import MemoryReplica
 from trident.base.errors import StateError, StateShapeError, TopologyError
@@ -46,38 +46,38 @@ def openState(
     aggregator: Any = None,
     isolation: Isolation = "committed",
 ) -> OpenedState:
-    """Open a state by the names of its topology and its own, while the topology is stopped or runs elsewhere.
+    """Open a state by its name and its topology's name, while the topology is stopped or runs elsewhere.
 
-    It is only read: no lease is taken, nothing is written, and a driver that runs goes on undisturbed. The verbs are
+    The state is only read: this takes no lease, writes nothing, and does not disturb a running driver. The verbs are
     those of ``running.state(...)``.
 
     Parameters
     ----------
     checkpointLocation
-        As `start` was told it, for a state in memory. The whole state is loaded into this process, and follows its
+        For a state in memory: the one that `start` got. The whole state is loaded into this process, and follows its
         driver from then on.
     log
-        The same `RedisLog` as `start` was given, where the log of that state in memory is in Redis.
+        For a state in memory whose log is in Redis: the `RedisLog` that `start` got.
     url, prefix
-        For a state in Redis: as `RedisMapState` takes them (also ``env:NAME`` and ``file:path``). How it is laid out
-        stands there. With a `checkpointLocation` too, a state that is not there is looked for in the checkpoint.
+        For a state in Redis: as `RedisMapState` takes them (also ``env:NAME`` and ``file:path``). The server knows the
+        state's layout. If `checkpointLocation` is given too, a state that is not in Redis is opened from there.
     factory
-        For a store of your own: what stood in the topology, ``BackingMapState.opaque(...)``.
+        For a store of your own: the factory in the topology, such as ``BackingMapState.opaque(...)``.
     aggregator
-        An aggregator of your own, as it stood in the topology, where readers are to see what its ``present`` makes of
-        a value, or where a state in memory has gone on since its last snapshot.
+        The topology's own aggregator. It is needed if readers are to see the values of its ``present``, or if a state
+        in memory has changed since its last snapshot.
     isolation
-        ``"committed"``, or ``"latest"`` for whatever was written last.
+        ``"committed"``, or ``"latest"`` for the last written values, committed or not.
 
     Raises
     ------
     StateError
-        There is no such state; the message lists those there are. Its kinds: StateUnavailableError (a server does not
-        answer), StateLostError, StateCorruptError, StateShapeError (another aggregator, or one that must be given).
+        If there is no such state; the message lists the existing ones. Its kinds: StateUnavailableError (a server does
+        not answer), StateLostError, StateCorruptError, StateShapeError (another aggregator, or a missing one).
     LogError
-        There is no such log, or it cannot be read.
+        If there is no such log, or it cannot be read.
     TopologyError
-        The arguments do not say where the state is.
+        If the arguments do not locate the state.
 
     Examples
     --------
@@ -98,52 +98,51 @@ def openState(
     """
     check_name("topology", topology)
     check_name("state", state)
-    place = read_place(checkpointLocation, log, url, prefix, factory)
+    location = read_location(checkpointLocation, log, url, prefix, factory)
     if url is not None:
-        found = find_state(place.address, place.prefix, topology, state)
-        if found is None and place.keeps(topology, state):
-            return _in_memory(place, topology, state, aggregator, isolation)
-        followed, told, kind = _on_server(place, found, topology, state)
-        output = _output(told)
+        stored = find_state(location.address, location.prefix, topology, state)
+        if stored is None and location.has_memory_state(topology, state):
+            return _open_in_memory(location, topology, state, aggregator, isolation)
+        followed, fingerprint, kind = _on_server(location, stored, topology, state)
     elif factory is not None:
-        followed, told, kind = _in_own_store(factory, topology, state)
-        output = _output(told)
+        followed, fingerprint, kind = _in_own_store(factory, topology, state)
     else:
-        return _in_memory(place, topology, state, aggregator, isolation)
-    present = _presenting(told, state, aggregator)
-    shape = StateShape(told.keys, told.value, _BUILTIN["put"])
+        return _open_in_memory(location, topology, state, aggregator, isolation)
+    described = _described(state, kind, fingerprint, _present(fingerprint, state, aggregator))
     try:
-        return OpenedState(topology, followed, Described(state, kind, shape, output, present), isolation)
+        return OpenedState(topology, followed, described, isolation)
     except BaseException:
         followed.close()
         raise
 
 
-def _in_memory(place: Place, topology: str, state: str, aggregator: Any, isolation: Isolation) -> OpenedState:
-    if place.checkpoint is None:
+def _open_in_memory(
+    location: StateLocation, topology: str, state: str, aggregator: Any, isolation: Isolation
+) -> OpenedState:
+    if location.checkpoint is None:
         raise TopologyError(
-            f"state {state!r}: a log in Redis tells of a state in memory, whose snapshots lie under its "
+            f"state {state!r}: the log in Redis knows a state in memory; its snapshots are under the topology's "
             f"checkpointLocation: give that too"
         )
-    log = place.look(topology)
+    log = location.open_log_to_read(topology)
     try:
-        known = log.births()
-        if state not in known:
-            there = ", ".join(sorted(known)) or "none"
+        births = log.births()
+        if state not in births:
+            known = ", ".join(sorted(births)) or "none"
             raise StateError(
-                f"no state {state!r} in topology {topology!r}{did_you_mean(state, known)} (it has {there})"
+                f"no state {state!r} in topology {topology!r}{did_you_mean(state, births)} (it has {known})"
             )
         if not log.manifest(state):
             raise StateError(
-                f"state {state!r} of topology {topology!r} is not in this checkpoint, only its log is: it lies on a "
-                f"server. Say url= for one in Redis, or factory= for a store of your own"
+                f"state {state!r} of topology {topology!r} is not in this checkpoint, only its log is: the state is on "
+                f"a server. Give url= for one in Redis, or factory= for a store of your own"
             )
-        told = read_fingerprint(MemoryReplica(log, place.folder(topology), state, None).manifest.fingerprint)
-        present = _presenting(told, state, aggregator)
-        replica = MemoryReplica(log, place.folder(topology), state, _combine(told, aggregator))
+        # The first replica only reads the manifest: which combiner the second one needs stands there.
+        fingerprint = MemoryReplica(log, location.folder(topology), state, None).fingerprint
+        present = _present(fingerprint, state, aggregator)
+        replica = MemoryReplica(log, location.folder(topology), state, _combine(fingerprint, aggregator))
         replica.committed()
-        shape = StateShape(told.keys, told.value, _BUILTIN["put"])
-        described = Described(state, replica.manifest.kind, shape, _output(told), present)
+        described = _described(state, replica.manifest.kind, fingerprint, present)
         return OpenedState(topology, replica, described, isolation)
     except BaseException:
         log.close()
@@ -151,18 +150,18 @@ def _in_memory(place: Place, topology: str, state: str, aggregator: Any, isolati
 
 
 def _on_server(
-    place: Place, found: FoundState | None, topology: str, state: str
+    location: StateLocation, stored: FoundState | None, topology: str, state: str
 ) -> tuple[FollowedStore, Fingerprint, StateKind]:
-    if found is None:
+    if stored is None:
         raise StateError(
-            f"no state {state!r} of topology {topology!r} at {place.address.shown} under the prefix {place.prefix!r}; "
-            f"listStates(url=...) tells which there are"
+            f"no state {state!r} of topology {topology!r} at {location.address.shown} under the prefix "
+            f"{location.prefix!r}; listStates(url=...) lists the existing ones"
         )
-    return FollowedStore(found.open(_BUILTIN["put"]), state), read_fingerprint(found.fingerprint), found.kind
+    return FollowedStore(stored.open(_BUILTIN["put"]), state), read_fingerprint(stored.fingerprint), stored.kind
 
 
 def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[FollowedStore, Fingerprint, StateKind]:
-    """What is there tells the shape, with which it is opened again."""
+    """Open a user's own store twice: first to learn its shape, then with that shape."""
     identity = StateIdentity(topology, state, "")
     probe = factory.open(identity, StateShape(pa.schema([]), pa.null(), _BUILTIN["put"]), NoHome())
     try:
@@ -178,38 +177,39 @@ def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[Fol
         )
     if report.kind is not None and report.kind is not factory.kind:
         raise StateShapeError(f"state {state!r} is {report.kind.value}, and {factory!r} is not")
-    told = read_fingerprint(report.fingerprint)
-    store = factory.open(identity, StateShape(told.keys, told.value, _BUILTIN["put"]), NoHome())
-    return FollowedStore(store, state), told, factory.kind
+    fingerprint = read_fingerprint(report.fingerprint)
+    store = factory.open(identity, StateShape(fingerprint.keys, fingerprint.value, _BUILTIN["put"]), NoHome())
+    return FollowedStore(store, state), fingerprint, factory.kind
 
 
-def _combine(told: Fingerprint, aggregator: Any) -> Combine | None:
-    """What a batch's value does to the stored one, as far as it is known here."""
-    if told.aggregator in _BUILTIN:
-        return _BUILTIN[told.aggregator]
+def _described(
+    state: str, kind: StateKind, fingerprint: Fingerprint, present: Callable[[Any], Any] | None
+) -> Described:
+    output = "value"  # a stored state does not know its value field's name
+    while output in fingerprint.keys.names:
+        output = f"_{output}"
+    return Described(state, kind, StateShape(fingerprint.keys, fingerprint.value, _BUILTIN["put"]), output, present)
+
+
+def _combine(fingerprint: Fingerprint, aggregator: Any) -> Combine | None:
+    """Return the function that combines a batch's value with the stored one; None where it is not known here."""
+    if fingerprint.aggregator in _BUILTIN:
+        return _BUILTIN[fingerprint.aggregator]
     if aggregator is None:
         return None
-    if not callable(getattr(aggregator, "combine", None)):  # a reducer: frozen is what it came to
-        return replacing(told.aggregator)
-    return Combine(told.aggregator, lambda stored, delta: aggregator.combine(stored, delta))
+    if not callable(getattr(aggregator, "combine", None)):  # a reducer: its frozen result is the new value
+        return replacing(fingerprint.aggregator)
+    return Combine(fingerprint.aggregator, lambda stored, delta: aggregator.combine(stored, delta))
 
 
-def _presenting(told: Fingerprint, state: str, aggregator: Any) -> Callable[[Any], Any] | None:
-    """The aggregator's ``present``, if it is the one that made the state."""
+def _present(fingerprint: Fingerprint, state: str, aggregator: Any) -> Callable[[Any], Any] | None:
+    """Return the aggregator's ``present``. Refuse an aggregator other than the one that made the state."""
     if aggregator is None:
-        return Average().present if told.aggregator == "Average" else None
+        return Average().present if fingerprint.aggregator == "Average" else None
     if isinstance(aggregator, type):
         raise TopologyError(f"aggregator={aggregator.__name__} is a class; give an instance, {aggregator.__name__}()")
-    given = aggregator_name(aggregator)
-    if given != told.aggregator:
-        raise StateShapeError(f"state {state!r} was made by {told.aggregator}, not by {given}")
-    found: Callable[[Any], Any] | None = getattr(aggregator, "present", None)
-    return found
-
-
-def _output(told: Fingerprint) -> str:
-    """How the value's column is called: a stored state does not know the field's name."""
-    name = "value"
-    while name in told.keys.names:
-        name = f"_{name}"
-    return name
+    name = aggregator_name(aggregator)
+    if name != fingerprint.aggregator:
+        raise StateShapeError(f"state {state!r} was made by {fingerprint.aggregator}, not by {name}")
+    present: Callable[[Any], Any] | None = getattr(aggregator, "present", None)
+    return present

@@ -1,4 +1,4 @@
-"""Dropping one state: deleted where it lies, and forgotten by its log, so that it may begin anew."""
+"""Drops one state: deletes it from its store and from the log, so that it can begin anew."""
 
 import contextlib
 import secrets
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from trident.access.locations import Place, read_place
+from trident.access.locations import StateLocation, read_location
 from trident.base.attempt import Lease
 from trident.base.errors import (
     FencedError,
@@ -29,11 +29,11 @@ from trident_state.store import StateFactory, StateIdentity, StateShape, Store, 
 if TYPE_CHECKING:
     from trident.log import RedisLog
 
-_HEARD = 2.0
-"""Seconds in which a driver that was fenced out notices it (it looks once a second) and its last write is over."""
+_FENCED_SECONDS = 2.0
+"""Seconds after which a fenced driver has noticed it (it looks once a second) and its last write is over."""
 
-_IN_PARTS = (StateLostError, StateBehindError, StateRecoveringError)
-"""What a state says of which a part is gone, or fell back."""
+_INCOMPLETE = (StateLostError, StateBehindError, StateRecoveringError)
+"""The errors of a state that has lost a part of its groups or batches."""
 
 
 def dropState(
@@ -47,103 +47,108 @@ def dropState(
     factory: StateFactory | None = None,
     force: bool = False,
 ) -> None:
-    """Delete one state and let its log forget it: the next start of its topology founds it anew, from there on.
+    """Delete one state, also from its log: the next start of its topology makes an empty one, and goes on from there.
 
-    Give the place of the log, and for a state that is not in memory also where it lies (`url` or `factory`). May be
-    repeated after any failure; where the state went and its log still knows it, with `force`.
+    Give the location of the log, and for a state that is not in memory also that of its store (`url` or `factory`). The
+    call may be repeated after any failure; if the state is gone and its log still knows it, with `force`.
 
     Parameters
     ----------
     checkpointLocation, log
-        Where the topology's log is, as `start` was told.
+        The location of the topology's log, as `start` got it.
     url, prefix, factory
-        Where the state is, if not in memory; as for `openState`.
+        The location of the state, if it is not in memory; as for `openState`.
     force
-        Drop it though a driver may hold it: one that runs is fenced out first, and stops without writing. Also needed
-        without a log, which alone knows of drivers; a start with the log that still knows the state is then refused.
+        Drop the state even if a driver may hold it: a running driver is fenced out first, and stops without writing.
+        Also needed without a log, because only the log knows of drivers; a start with a log that still knows the state
+        is then refused.
 
     Raises
     ------
     StateError
-        There is no such state, or not at that place, or a driver holds it: it runs, or was killed. Nothing was touched.
+        If there is no such state, or not at that location, or a driver holds it: it runs, or was killed. Nothing was
+        touched.
     TopologyActiveError
-        The topology runs in this process.
+        If the topology runs in this process.
     """
     check_name("topology", topology)
     check_name("state", state)
-    place = read_place(checkpointLocation, log, url, prefix, factory)
+    location = read_location(checkpointLocation, log, url, prefix, factory)
     if any(running.name == topology for running in registry.running_here()):
         raise TopologyActiveError(f"topology {topology!r} is active in this process; stop it before you drop a state")
     if checkpointLocation is None and log is None:
-        _drop_without_log(place, topology, state, force)
+        _drop_without_log(location, topology, state, force)
         return
-    looking = place.look(topology)
-    with contextlib.closing(looking):
-        known, holder, in_memory = looking.births(), looking.lease(), bool(looking.manifest(state))
-        uuid = looking.uuid
-    elsewhere = url is not None or factory is not None
-    theirs = _log_of(place, topology, state) if elsewhere else None
-    if state not in known and theirs != uuid:  # it is this log's where a driver that slept through a drop founded it
+    with contextlib.closing(location.open_log_to_read(topology)) as reading:
+        births, holder, in_memory = reading.births(), reading.lease(), bool(reading.manifest(state))
+        uuid = reading.uuid
+    in_store = url is not None or factory is not None
+    store_log = _log_of(location, topology, state) if in_store else None
+    # A driver that was suspended during an earlier drop may have made the state again, though the log forgot it.
+    if state not in births and store_log != uuid:
         raise StateError(
-            f"the log of topology {topology!r} knows no state {state!r}{did_you_mean(state, known)} "
-            f"(it has {', '.join(sorted(known)) or 'none'}); nothing was touched"
+            f"the log of topology {topology!r} knows no state {state!r}{did_you_mean(state, births)} "
+            f"(it has {', '.join(sorted(births)) or 'none'}); nothing was touched"
         )
-    if not in_memory and not elsewhere:
-        raise StateError(f"state {state!r} is not in memory: say where it lies, url= or factory=; nothing was touched")
+    if not in_memory and not in_store:
+        raise StateError(f"state {state!r} is not in memory: give its location, url= or factory=; nothing was touched")
     held = holder is not None and holder.token != ""
     if held and not force:
         raise StateError(
             f"a driver holds topology {topology!r} (epoch {holder.epoch if holder else 0}): it runs, or it was killed. "
             f"Stop it first; if no driver runs any more, or to fence it out, force it. Nothing was touched"
         )
-    if elsewhere and not in_memory and not force and theirs is None:
-        raise _not_there(place, topology, state)
-    if theirs not in (None, uuid) and not force:
+    if in_store and not in_memory and not force and store_log is None:
+        raise _missing_in_store(location, topology, state)
+    if store_log not in (None, uuid) and not force:
         raise StateError(
-            f"state {state!r} stands there under another log (uuid {theirs}) than this one (uuid {uuid}), and a driver "
-            f"may be at work on it: give the place of that log, or force it if that log is gone. Nothing was touched"
+            f"state {state!r} there belongs to another log (uuid {store_log}) than this one (uuid {uuid}), and a "
+            f"driver may be writing it: give the location of that log, or force it if that log is gone. Nothing was "
+            f"touched"
         )
-    writing = place.take(topology)
-    with contextlib.closing(writing):
-        _drop(place, writing, topology, state, elsewhere, held)
+    with contextlib.closing(location.open_log_to_write(topology)) as writing:
+        _drop(location, writing, topology, state, in_store, held)
 
 
-def _log_of(place: Place, topology: str, state: str) -> str | None:
-    """Return the uuid of the log of the state that lies there; None where there is none, or not all of one."""
-    store = _store(place, topology, state)
+def _log_of(location: StateLocation, topology: str, state: str) -> str | None:
+    """Return the uuid of the log that the stored state belongs to; None if there is no state, or it is incomplete."""
+    store = _open_store(location, topology, state)
     if store is None:
         return None
-    with contextlib.closing(store), contextlib.suppress(*_IN_PARTS):
-        found = store.report().identity
-        return None if found is None else found.log
+    with contextlib.closing(store), contextlib.suppress(*_INCOMPLETE):
+        identity = store.report().identity
+        return None if identity is None else identity.log
     return None
 
 
-def _not_there(place: Place, topology: str, state: str) -> StateError:
-    """A log must not forget a state because somebody looked for it in the wrong place, where it then stays."""
-    where = repr(place.factory) if place.url is None else f"{place.address.shown} under the prefix {place.prefix!r}"
+def _missing_in_store(location: StateLocation, topology: str, state: str) -> StateError:
+    # With a wrong location, the log would forget a state that stays where it is: so this is refused.
+    server = location.url is not None
+    where = f"{location.address.shown} under the prefix {location.prefix!r}" if server else repr(location.factory)
     return StateError(
-        f"the log knows state {state!r} of topology {topology!r}, and there is none at {where}: say where it lies. If "
-        f"it is gone there already, as after a drop that was interrupted, force it. Nothing was touched"
+        f"the log knows state {state!r} of topology {topology!r}, and there is none at {where}: give its location. If "
+        f"it is gone already, as after a drop that was interrupted, force it. Nothing was touched"
     )
 
 
-def _drop(place: Place, log: TransactionLog, topology: str, state: str, elsewhere: bool, held: bool) -> None:
+def _drop(location: StateLocation, log: TransactionLog, topology: str, state: str, in_store: bool, held: bool) -> None:
     lease = log.take()
     if held:
-        time.sleep(_HEARD)
-    if elsewhere and (store := _store(place, topology, state)) is not None:
+        time.sleep(_FENCED_SECONDS)
+    if in_store and (store := _open_store(location, topology, state)) is not None:
         with contextlib.closing(store):
-            if _log_of(place, topology, state) == log.uuid:
+            if _log_of(location, topology, state) == log.uuid:
                 drop_store(store, log, lease)
             else:
                 store.drop()
-    folder = None if place.checkpoint is None else place.folder(topology) / "states" / state
+    folder = None if location.checkpoint is None else location.folder(topology) / "states" / state
+    # The files are listed before the log forgets the state. After that a start may make it anew and write files of
+    # other names, which must stay.
     files = [] if folder is None else _files_in(folder)
     log.forget(lease, state)
-    if folder is not None:  # only these: the state may live anew by now, and each file has a name of its own
+    if folder is not None:
         _delete(folder, files)
-    with contextlib.suppress(FencedError):  # a driver has it by now; the drop is done
+    with contextlib.suppress(FencedError):  # a driver took the log meanwhile; the drop is done
         log.give_back(lease)
 
 
@@ -154,38 +159,43 @@ def _files_in(folder: Path) -> list[Path]:
 def _delete(folder: Path, files: list[Path]) -> None:
     for file in files:
         file.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # it is not there, or not empty any more
+    with contextlib.suppress(OSError):  # it does not exist, or has new files
         folder.rmdir()
 
 
-def _drop_without_log(place: Place, topology: str, state: str, force: bool) -> None:
-    store = _store(place, topology, state)
+def _drop_without_log(location: StateLocation, topology: str, state: str, force: bool) -> None:
+    store = _open_store(location, topology, state)
     if store is None:
         raise StateError(f"no state {state!r} of topology {topology!r} there; nothing was touched")
     with contextlib.closing(store):
         if not force:
             raise StateError(
-                f"only the log of topology {topology!r} knows whether a driver writes state {state!r}: give its place "
-                f"too (checkpointLocation= or log=). If there is no log any more, force it. Nothing was touched"
+                f"only the log of topology {topology!r} knows whether a driver writes state {state!r}: give its "
+                f"location too (checkpointLocation= or log=). If there is no log any more, force it. Nothing was "
+                f"touched"
             )
         epoch = max((group.lease.epoch for group in store.groups_of() if group.lease is not None), default=0)
-        with contextlib.suppress(*_IN_PARTS):  # what is lost in parts can be dropped
-            store.acquire(Lease(epoch + 1, secrets.token_hex(8)))  # a driver that still has its log would heal it
-        time.sleep(_HEARD)
+        # The newer lease fences out a driver, which would heal the state while it is dropped. An incomplete state
+        # cannot be acquired, but can be dropped.
+        with contextlib.suppress(*_INCOMPLETE):
+            store.acquire(Lease(epoch + 1, secrets.token_hex(8)))
+        time.sleep(_FENCED_SECONDS)
         store.drop()
 
 
-def _store(place: Place, topology: str, state: str) -> Store | None:
-    nothing = StateShape(pa.schema([]), pa.null(), replacing())
-    if place.factory is not None:
-        store = place.factory.open(StateIdentity(topology, state, ""), nothing, NoHome())
-        found = store.report().identity
-        if found is not None and (found.topology, found.name) != (topology, state):
+def _open_store(location: StateLocation, topology: str, state: str) -> Store | None:
+    """Open the store to drop it; None where there is none."""
+    any_shape = StateShape(pa.schema([]), pa.null(), replacing())
+    if location.factory is not None:
+        store = location.factory.open(StateIdentity(topology, state, ""), any_shape, NoHome())
+        identity = store.report().identity
+        if identity is not None and (identity.topology, identity.name) != (topology, state):
             store.close()
             raise StateError(
-                f"{place.factory!r} holds the state {found.name!r} of topology {found.topology!r}; nothing was touched"
+                f"{location.factory!r} holds the state {identity.name!r} of topology {identity.topology!r}; nothing "
+                f"was touched"
             )
         return store
-    at = (place.address, place.prefix, topology, state)
-    found_state = find_state(*at) or find_rest(*at)
-    return None if found_state is None else found_state.open(replacing())
+    name = (location.address, location.prefix, topology, state)
+    stored = find_state(*name) or find_rest(*name)
+    return None if stored is None else stored.open(replacing())

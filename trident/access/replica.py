@@ -1,8 +1,8 @@
-"""A state in a driver's memory, as its log tells it to others: the last snapshot, and the batches frozen since."""
+"""A copy of a state in a driver's memory, made from its log: the last snapshot, and the batches frozen since."""
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,8 +19,8 @@ from trident_state.memory.store import Pace
 from trident_state.store import Combine, Found, StateShape
 
 
-class _Life(NamedTuple):
-    """What tells a state from every other one that was or will be called like it: its log's uuid, and its birth."""
+class _Incarnation(NamedTuple):
+    """The identity of a state among all of the same name, earlier and later ones: its log's uuid, and its birth."""
 
     log: str
     birth: int
@@ -32,15 +32,14 @@ _TRIES = 20
 
 
 class MemoryReplica:
-    """A copy of the state in this process, brought up to what its driver has committed whenever it is asked how far it
-    is. Nothing is written: no lease, no snapshot, no file.
+    """A copy of the state in this process. `committed` brings it up to the driver's last committed batch.
 
-    `combine` tells what a batch's value does to the stored one; None where only the driver's code knows. Then the state
-    can be read as far as its last snapshot reaches. Any thread.
+    It writes nothing: no lease, no snapshot, no file. `combine` combines a batch's value with the stored one. It is
+    None if only the driver's code can do that; then the state can be read up to its last snapshot. Any thread may call.
 
-    A copy is of one life of the state. Where the state is dropped, or its topology reset, every later call is a
-    StateError, also when another state of that name stands there by then: a reader that went on with that one would
-    see counts fall, and a copy of the old one must take nothing of the new one's batches.
+    A copy belongs to one incarnation of the state. After the state was dropped, or its topology reset, every call
+    raises a StateError, also if there is another state of that name by then: a reader that went on with that one would
+    see counts fall, and the copy of the old one must take no batch of the new one.
     """
 
     def __init__(self, log: LogReading, folder: Path, state: str, combine: Combine | None) -> None:
@@ -50,30 +49,31 @@ class MemoryReplica:
         self._store: MemoryStore | None = None
         self._marker = -1
         self._ended = False
-        self._life: _Life | None = None
+        self._incarnation: _Incarnation | None = None
         self._group = ""
-        self._text, self.manifest = self._look()
+        self._text, self.manifest = self._read_manifest()
 
     @property
-    def told(self) -> Fingerprint:
-        """Keys, value type and aggregator."""
+    def fingerprint(self) -> Fingerprint:
+        """Key fields, value type and aggregator."""
         return read_fingerprint(self.manifest.fingerprint)
 
     def committed(self) -> int:
-        """Bring the copy up to the last committed batch; returns its txid.
+        """Bring the copy up to the last committed batch, and return its txid.
 
-        Raises StateError where the state was dropped or reset, StateLostError where a snapshot's file is gone,
-        StateShapeError where only the driver's code could go on.
+        Raise StateError if the state was dropped or reset, StateLostError if a snapshot's file is gone, and
+        StateShapeError if only the driver's code could apply the next batch.
         """
         with self._lock:
             for _ in range(_TRIES):
-                gone = self._advance()
+                error = self._advance()
                 before = self._text
-                self._text, self.manifest = self._look()  # after all that was read: it was of this life
-                if gone is None:
+                # The manifest is read after the batches: if it is still of this incarnation, these were too.
+                self._text, self.manifest = self._read_manifest()
+                if error is None:
                     return self._marker
-                if self._text == before:
-                    raise gone
+                if self._text == before:  # no newer snapshot explains the error
+                    raise error
                 self._store = None
             raise StateLostError(
                 f"state {self._state!r}: its driver replaced its snapshot {_TRIES} times while it was read"
@@ -86,11 +86,11 @@ class MemoryReplica:
         return self._loaded().scan(asOf, pageRows)
 
     def close(self) -> None:
-        """Let the copy and the log go."""
+        """Drop the copy and close the log."""
         self._store = None
         self._log.close()
 
-    # --- how ---------------------------------------------------------------------------------------------------
+    # --- following the driver ----------------------------------------------------------------------------------
 
     def _loaded(self) -> MemoryStore:
         if self._store is None:
@@ -99,8 +99,10 @@ class MemoryReplica:
         return self._store
 
     def _advance(self) -> StateError | LogError | None:
-        """Go on; an error where files or batches went away meanwhile, because a newer snapshot took their place, or
-        another life of the state."""
+        """Apply the batches committed since. Return the error if files or batches are gone.
+
+        A newer snapshot may have replaced them meanwhile, or another incarnation of the state.
+        """
         try:
             committed = self._log.history(self._group).committed
             if self._store is None:
@@ -108,17 +110,20 @@ class MemoryReplica:
             for txid in range(self._marker + 1, committed + 1):
                 if self._ended:
                     break
-                if (gone := self._apply(self._store, txid)) is not None:
-                    return gone
+                if (error := self._apply(self._store, txid)) is not None:
+                    return error
         except (StateError, LogError) as error:
             return error
         return None
 
     def _load(self) -> MemoryStore:
-        told, manifest = self.told, self.manifest
-        shape = StateShape(told.keys, told.value, self._combine or Combine(told.aggregator, _unknown))
-        store = MemoryStore(manifest.identity, shape, manifest.kind, _Home(self), pace=_NEVER, ttl=manifest.ttl)
-        store.read(told.keys.empty_table() if len(told.keys) else _ONE_ROW, None)  # loads the snapshot's files
+        fingerprint, manifest = self.fingerprint, self.manifest
+        combine = self._combine or Combine(fingerprint.aggregator, _unknown)
+        shape = StateShape(fingerprint.keys, fingerprint.value, combine)
+        home = _Home(self._folder / "states" / self._state, lambda: self._text)
+        store = MemoryStore(manifest.identity, shape, manifest.kind, home, pace=_NEVER, ttl=manifest.ttl)
+        # A read makes the store load the snapshot's files now.
+        store.read(fingerprint.keys.empty_table() if len(fingerprint.keys) else _ONE_ROW, None)
         self._marker, self._ended = manifest.txid, False
         return store
 
@@ -128,44 +133,45 @@ class MemoryReplica:
             result = batches.of_state(txid, self._state)
         except LookupError:
             return StateLostError(
-                f"state {self._state!r}: its snapshot stands at txid {self.manifest.txid}, and the log keeps only the "
+                f"state {self._state!r}: its snapshot is at txid {self.manifest.txid}, and the log keeps only the "
                 f"batches after {self._log.kept_since(self._group)}; restore the checkpoint from a copy"
             )
-        if result is None:  # made by a topology without this state: it stands where that began
+        if result is None:  # the topology has no longer had this state since this batch, so it does not change
             self._ended = True
             return None
         if self._combine is None:
+            aggregator = self.fingerprint.aggregator
             raise StateShapeError(
-                f"state {self._state!r}: its snapshot stands at txid {self._marker}, the log is at {txid} or further, "
-                f"and what a batch does to a stored value only {self.told.aggregator} knows: "
-                f"say openState(..., aggregator={self.told.aggregator.rpartition('.')[2]}()), "
+                f"state {self._state!r}: its snapshot is at txid {self._marker}, the log is at {txid} or further, "
+                f"and only {aggregator} can combine a batch with a stored value: "
+                f"give openState(..., aggregator={aggregator.rpartition('.')[2]}()), "
                 f"or stop the topology, which takes a snapshot"
             )
         store.apply(self.manifest.lease, batches.update(txid, result))
         self._marker = txid
         return None
 
-    def _look(self) -> tuple[bytes, Manifest]:
-        """The manifest in force. Raises StateError where it is not of the state that was opened."""
+    def _read_manifest(self) -> tuple[bytes, Manifest]:
+        """Return the current manifest. Raise StateError if it is not of the incarnation that was opened."""
         where, birth = f"state {self._state!r}", self._log.births().get(self._state)
         text = self._log.manifest(self._state) or None
-        if self._life is None and (birth is None or text is None):
+        if self._incarnation is None and (birth is None or text is None):
             raise StateError(f"{where} has no snapshot in this log: it is not kept in memory")
         if birth is None or text is None:
-            raise self._over(f"{where} was dropped while it was open")
+            raise self._dropped(f"{where} was dropped while it was open")
         manifest = read_manifest(text, where)
-        life = _Life(manifest.log, birth.txid, birth.epoch)
-        if self._life not in (None, life):
-            raise self._over(
+        incarnation = _Incarnation(manifest.log, birth.txid, birth.epoch)
+        if self._incarnation not in (None, incarnation):
+            raise self._dropped(
                 f"{where} was dropped while it was open, and began anew after txid {birth.txid}: open it again"
             )
-        self._life, self._group = life, birth.group
+        self._incarnation, self._group = incarnation, birth.group
         return text, manifest
 
-    def _over(self, what: str) -> StateError:
-        """Let the copy go, in which there may be batches of another life."""
+    def _dropped(self, message: str) -> StateError:
+        """Drop the copy, which may hold batches of another incarnation, and return the error."""
         self._store = None
-        return StateError(what)
+        return StateError(message)
 
 
 _ONE_ROW = pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))])
@@ -176,17 +182,10 @@ def _unknown(stored: object, delta: object) -> object:
 
 
 class _Home:
-    """Where the snapshot's files are, for a store that only reads them."""
+    """The folder of the snapshot's files and the replica's manifest, for a store that only reads them."""
 
-    def __init__(self, replica: MemoryReplica) -> None:
-        self._replica = replica
-
-    @property
-    def folder(self) -> Path:
-        return self._replica._folder / "states" / self._replica._state
-
-    def manifest(self) -> bytes | None:
-        return self._replica._text
+    def __init__(self, folder: Path, manifest: Callable[[], bytes | None]) -> None:
+        self.folder, self.manifest = folder, manifest
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
         raise AssertionError("a state that is only read publishes nothing")

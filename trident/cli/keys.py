@@ -1,4 +1,4 @@
-"""Keys as one writes them on a command line."""
+"""Keys as users write them on a command line."""
 
 import base64
 import datetime
@@ -15,7 +15,7 @@ from trident.base.values import type_name
 
 
 def read_key(text: str, fields: pa.Schema, state: str) -> Any:
-    """The key that a word of the command line stands for.
+    """Return the key that an argument of the command line means.
 
     >>> read_key("dog", pa.schema({"word": pa.string()}), "counts")
     'dog'
@@ -23,28 +23,28 @@ def read_key(text: str, fields: pa.Schema, state: str) -> Any:
     ('dog', 7)
     """
     if len(fields) == 1:
-        return _one(text, fields.field(0), state)
+        return _single(text, fields.field(0), state)
     try:
         parts = json.loads(text)
     except ValueError:
         parts = None
     if not isinstance(parts, list) or len(parts) != len(fields):
-        shown = ", ".join(f"{quote(field.name)} {type_name(field.type)}" for field in fields)
-        raise StateKeyError(f"state {state!r}: {text!r} is no key; write a JSON list of ({shown})")
+        declared = ", ".join(f"{quote(field.name)} {type_name(field.type)}" for field in fields)
+        raise StateKeyError(f"state {state!r}: invalid key {text!r}: expected a JSON list of ({declared})")
     return tuple(_typed(part, field, state) for part, field in zip(parts, fields, strict=True))
 
 
-def _one(text: str, field: pa.Field, state: str) -> Any:
+def _single(text: str, field: pa.Field, state: str) -> Any:
     if kinds.is_string(field.type) or kinds.is_binary(field.type) or _is_time(field.type):
         return _typed(text, field, state)
     try:
         return _typed(json.loads(text, parse_float=str if kinds.is_decimal(field.type) else None), field, state)
     except json.JSONDecodeError:
-        raise _wrong(text, field, state) from None
+        raise _invalid(text, field, state) from None
 
 
 def _typed(value: Any, field: pa.Field, state: str) -> Any:
-    """JSON's value as the key field's; what is of no type that it takes is refused by the state itself."""
+    """Return a JSON value as a value of the key field. The state itself refuses a value of another type."""
     kind = field.type
     if value is None:
         return None
@@ -58,7 +58,7 @@ def _typed(value: Any, field: pa.Field, state: str) -> Any:
         if kinds.is_timestamp(kind):
             return datetime.datetime.fromisoformat(value)
     except (TypeError, ValueError, ArithmeticError):
-        raise _wrong(value, field, state) from None
+        raise _invalid(value, field, state) from None
     return value
 
 
@@ -66,6 +66,7 @@ def _is_time(kind: pa.DataType) -> bool:
     return bool(kinds.is_date(kind) or kinds.is_timestamp(kind))
 
 
-def _wrong(value: object, field: pa.Field, state: str) -> StateKeyError:
-    how = {True: " (base64)"}.get(bool(kinds.is_binary(field.type)), "")
-    return StateKeyError(f"state {state!r}: {value!r} is no key; {field.name!r} is {type_name(field.type)}{how}")
+def _invalid(value: object, field: pa.Field, state: str) -> StateKeyError:
+    encoding = " (base64)" if kinds.is_binary(field.type) else ""
+    declared = f"{quote(field.name)} {type_name(field.type)}{encoding}"
+    return StateKeyError(f"state {state!r}: invalid key {value!r}: expected {declared}")

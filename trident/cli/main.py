@@ -1,6 +1,6 @@
-"""``trident``: what operators do with states from outside of a program.
+"""``trident``: the command line for operators, to read and drop states from outside of a program.
 
-Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 `get` found nothing under a key.
+Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 `get` found no value for a key.
 """
 
 import click
@@ -10,7 +10,7 @@ from trident.cli.state import state
 
 
 class _Commands(click.Group):
-    """Errors of ours are one line, and no traceback."""
+    """A group of commands that prints an error as one line instead of a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -18,8 +18,8 @@ class _Commands(click.Group):
         except BrokenPipeError:  # as in `trident state scan ... | head`: click ends quietly
             raise
         except (TridentError, ValueError, OSError) as error:
-            told = " ".join(str(error).split()) or type(error).__name__
-            click.echo(f"trident: {type(error).__name__}: {told}", err=True)
+            message = " ".join(str(error).split()) or type(error).__name__
+            click.echo(f"trident: {type(error).__name__}: {message}", err=True)
             ctx.exit(1)
 
 

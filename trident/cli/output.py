@@ -1,4 +1,4 @@
-"""What commands print: JSON lines, or a table for people."""
+"""Output of commands: JSON lines, or a table for people."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,14 +15,9 @@ format_option = click.option(
 )
 
 
-def chosen(form: str | None) -> str:
-    """The format asked for; else a table for people and JSON for programs."""
-    return form or ("table" if sys.stdout.isatty() else "json")
-
-
 def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: str | None) -> None:
-    """Print rows that have these columns."""
-    if chosen(form) == "json":
+    """Print rows that have these columns; without a format as a table on a terminal, else as JSON."""
+    if (form or ("table" if sys.stdout.isatty() else "json")) == "json":
         for row in rows:
             click.echo(to_json(dict(row)))
         return
@@ -31,14 +26,14 @@ def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: str | 
 
 
 def table_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
-    """A heading, and a line a row.
+    """Return a heading, and one line per row.
 
     >>> list(table_lines([{"word": "dog", "value": 2}], ["word", "value"]))
     ['word  value', 'dog   2']
     """
-    cells = [[_cell(row[column]) for column in columns] for row in rows]
-    widths = [max(map(len, [name, *(line[at] for line in cells)])) for at, name in enumerate(columns)]
-    for line in [list(columns), *cells]:
+    lines = [list(columns), *([_cell(row[column]) for column in columns] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
