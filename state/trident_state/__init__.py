@@ -1,1 +1,1 @@
-"""What outlives a batch. Import states from ``trident.state``."""
+"""Stores: the states that outlive a batch. Import states from ``trident.state``."""

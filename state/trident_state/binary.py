@@ -1,4 +1,4 @@
-"""Binary Arrow arrays as what they are: bytes and offsets. The small tools that encodings are made of."""
+"""Binary Arrow arrays as bytes and offsets: the small tools from which encodings are built."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -15,11 +15,11 @@ Offsets = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 MAX_BYTES = 2**31 - 1
-"""What one binary array can hold: its offsets are 32 bits wide."""
+"""The most bytes that one binary array can hold: its offsets are 32 bits wide."""
 
 
 def buffers_of(array: pa.Array) -> tuple[Bytes, Offsets]:
-    """The bytes of a binary array, and its n + 1 offsets into them, the first of which is 0 (a null has no bytes)."""
+    """Return the bytes of a binary array and its n + 1 offsets into them; the first is 0, and a null has no bytes."""
     if len(array) == 0:
         return np.zeros(0, np.uint8), np.zeros(1, np.int64)
     _, offset_buffer, data_buffer = array.buffers()
@@ -29,7 +29,7 @@ def buffers_of(array: pa.Array) -> tuple[Bytes, Offsets]:
 
 
 def binary_of(data: Bytes, offsets: Offsets) -> pa.Array:
-    """A binary array of these bytes, cut at these n + 1 offsets."""
+    """Return a binary array of these bytes, cut at these n + 1 offsets."""
     if len(data) > MAX_BYTES:
         raise TooLong(len(data))
     cuts = pa.py_buffer(np.ascontiguousarray(offsets, np.int32))
@@ -37,23 +37,23 @@ def binary_of(data: Bytes, offsets: Offsets) -> pa.Array:
 
 
 def rows_of(rows: Bytes) -> pa.Array:
-    """A binary array of the rows of a matrix."""
+    """Return the rows of a matrix as a binary array."""
     return binary_of(rows.reshape(-1), np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1])
 
 
 def columns_of(*numbers: npt.NDArray[Any]) -> Bytes:
-    """The bytes of several columns of numbers (of one length) side by side: one row a number."""
+    """Return a matrix with the bytes of several columns of numbers side by side, one row per number."""
     parts = [np.ascontiguousarray(n).view(np.uint8).reshape(len(n), n.itemsize) for n in numbers]
     return parts[0] if len(parts) == 1 else np.hstack(parts)
 
 
 def repeated(value: bytes, count: int) -> pa.Array:
-    """One value, so many times."""
+    """Return a binary array that holds `value` `count` times."""
     return pa.repeat(pa.scalar(value, pa.binary()), count)
 
 
 def joined(*parts: pa.Array | bytes) -> pa.Array:
-    """The parts of each row one after the other; bytes stand in every row."""
+    """Concatenate the parts of each row; a part that is given as bytes stands in every row."""
     as_arrow = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
     if (size := sum(part.nbytes for part in parts if isinstance(part, pa.Array))) > MAX_BYTES:
         raise TooLong(size)
@@ -61,24 +61,24 @@ def joined(*parts: pa.Array | bytes) -> pa.Array:
 
 
 def with_lengths(values: pa.Array) -> pa.Array:
-    """Each value with its length before it, as 4 bytes, little endian."""
+    """Put its length before each value, as 4 bytes, little endian."""
     return joined(rows_of(columns_of(lengths_of(values).astype(np.uint32))), values)
 
 
 def lengths_of(values: pa.Array) -> Offsets:
-    """The length of each value in bytes."""
+    """Return the length of each value in bytes."""
     offsets = buffers_of(values)[1]
     return offsets[1:] - offsets[:-1]
 
 
 def gathered(data: Bytes, at: Offsets, lengths: Offsets) -> pa.Array:
-    """The `lengths` bytes that begin at each `at`, as a binary array."""
+    """Return the `lengths` bytes that begin at each `at`, as a binary array."""
     cuts = np.concatenate([[0], np.cumsum(lengths)])
     return binary_of(data[np.arange(cuts[-1]) + np.repeat(at - cuts[:-1], lengths)], cuts)
 
 
 def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column as one array."""
+    """Return a column as one array; raises TooLong where one array cannot hold it."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     try:
@@ -91,16 +91,16 @@ def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 class TooLong(StateValueError):
-    """More bytes than one array can hold."""
+    """A column has more bytes than one array can hold."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"{size} bytes of one column; at most {MAX_BYTES} can be encoded at once")
+        super().__init__(f"a column of {size} bytes: at most {MAX_BYTES} can be encoded at once")
 
 
 def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
-    """Do this with all of these rows, or half by half where an array cannot hold what comes of them.
+    """Do `work` for all of these rows, or for half of them at a time where one array cannot hold the result.
 
-    How much comes of a row is known only when it was done: what is stored of it counts too.
+    The size of a result is known only after the work: what is stored for a row counts too.
 
     >>> def work(rows):
     ...     if rows.stop - rows.start > 2:
@@ -123,28 +123,30 @@ def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
 
 
 def known_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which rows are no null."""
+    """Return which rows are not null."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def spread(rows: npt.NDArray[np.bool_], values: pa.Array) -> pa.Array:
-    """These values at the rows that are marked, null between them."""
+    """Return the values at the marked rows, with nulls in between."""
     return values if rows.all() else values.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
 
 
 def replaced(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
-    """The values, with others in these rows. (Arrow's `replace_with_mask` takes no lists, maps and structs.)
+    """Return the values, with others in these rows.
+
+    Arrow's `replace_with_mask` takes no lists, maps and structs.
 
     >>> replaced(pa.array(["a", "b", "c"]), np.array([2, 0]), pa.array(["z", "x"])).to_pylist()
     ['x', 'b', 'z']
     """
-    place = np.arange(len(values))
-    place[rows] = len(values) + np.arange(len(others))
-    return pa.concat_arrays([values, others]).take(pa.array(place))
+    sources = np.arange(len(values))
+    sources[rows] = len(values) + np.arange(len(others))
+    return pa.concat_arrays([values, others]).take(pa.array(sources))
 
 
 def together(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
-    """Arrays of one type, one after the other."""
+    """Return arrays of one type one after the other; nothing is copied."""
     return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays)

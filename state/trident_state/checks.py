@@ -1,4 +1,7 @@
-"""What every store demands before it writes or reads, in the same words."""
+"""The checks that every store makes before it writes or reads, with the same messages.
+
+`where` names the state; each message begins with it.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -21,28 +24,28 @@ from trident_state.store import StateShape, Update
 
 
 def check_newest(where: str, held: Lease | None, lease: Lease) -> None:
-    """Refuse a driver whose lease is not later than the one that is held, if that is another one."""
+    """Refuse a driver that is not newer than the one whose lease is held, unless it is the same driver."""
     if held is not None and held != lease and held.epoch >= lease.epoch:
-        raise fenced(where, str(held.epoch), lease)
+        raise fenced_error(where, str(held.epoch), lease)
 
 
-def fenced(where: str, epoch: str, lease: Lease) -> FencedError:
-    """Another driver holds the state."""
+def fenced_error(where: str, epoch: str, lease: Lease) -> FencedError:
+    """Return the error of a driver whose state another driver holds."""
     also = " too" if epoch == str(lease.epoch) else ""
     return FencedError(f"{where} belongs to the driver of epoch {epoch}, this one has epoch {lease.epoch}{also}")
 
 
-def check_turn(where: str, held: Lease | None, marker: int, lease: Lease, txid: int) -> None:
-    """Refuse a batch that is not this driver's, or not the next one."""
+def check_next_batch(where: str, held: Lease | None, marker: int, lease: Lease, txid: int) -> None:
+    """Refuse a batch of a driver that does not hold the state, and one that is not the next."""
     check_newest(where, held, lease)
     if held != lease:
         raise StateBehindError(f"{where} was not acquired by the driver of epoch {lease.epoch}", marker)
     if marker < txid - 1:
-        raise StateBehindError(f"{where} stands at txid {marker}, batch {txid} cannot be next", marker)
+        raise StateBehindError(f"{where} stands at txid {marker}, batch {txid} cannot be the next", marker)
 
 
-def check_fitting(where: str, shape: StateShape, update: Update) -> None:
-    """Refuse an update that is not of the state's value type, or has not a value for each key."""
+def check_update_types(where: str, shape: StateShape, update: Update) -> None:
+    """Refuse an update whose values are not of the state's type, or not one per key."""
     if update.keys.num_rows != len(update.deltas) or update.deltas.type != shape.value:
         raise StateValueError(
             f"{where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
@@ -51,7 +54,7 @@ def check_fitting(where: str, shape: StateShape, update: Update) -> None:
 
 
 def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, txid: int) -> None:
-    """Refuse to change keys of which one was changed by a later batch."""
+    """Refuse to change keys if a later batch has changed one of them."""
     if (last := int(txids.max(initial=-1))) > txid:
         raise StateCorruptError(
             f"{where}: a key was changed by batch {last}, the state's marker is {marker}: "
@@ -59,8 +62,8 @@ def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, t
         )
 
 
-def check_as_created(where: str, option: str, stored: str | None, declared: str) -> None:
-    """Refuse an option that is not what the state was created with."""
+def check_unchanged_option(where: str, option: str, stored: str | None, declared: str) -> None:
+    """Refuse an option that differs from the one that the state was created with."""
     if stored != declared:
         raise StateShapeError(
             f"{where} was created with {option}={stored}, and is declared with {option}={declared}; declare it as it "
@@ -69,20 +72,20 @@ def check_as_created(where: str, option: str, stored: str | None, declared: str)
         )
 
 
-def check_named_once(where: str, encoded: pa.Array, hashes: npt.NDArray[np.uint64], txid: int) -> None:
-    """Refuse a batch with two values for one key. `hashes`: of the encoded keys."""
+def check_distinct_keys(where: str, encoded: pa.Array, hashes: npt.NDArray[np.uint64], txid: int) -> None:
+    """Refuse a batch with two values for one key; `hashes` are those of the encoded keys."""
     ordered = np.sort(hashes)
     if (ordered[1:] == ordered[:-1]).any() and pc.count_distinct(encoded).as_py() < len(encoded):
-        raise named_twice(where, txid)
+        raise duplicate_key_error(where, txid)
 
 
-def named_twice(where: str, txid: int) -> StateValueError:
-    """A batch has two values for one key."""
+def duplicate_key_error(where: str, txid: int) -> StateValueError:
+    """Return the error of a batch with two values for one key."""
     return StateValueError(f"{where}: batch {txid} names a key twice; nothing of it was applied")
 
 
 def encoded_keys(where: str, shape: StateShape, keys: pa.Table) -> pa.Array:
-    """The keys as bytes; StateValueError where they are not of the state's types."""
+    """Return the keys as bytes; raises StateValueError where they are not of the state's types."""
     if not same_types(keys.schema, shape.keys):
         raise StateValueError(
             f"{where}: the keys given are ({_shown(keys.schema)}), those of the state are ({_shown(shape.keys)})"
@@ -97,7 +100,10 @@ def check_reached(where: str, marker: int | None, asOf: int) -> None:
 
 
 def check_not_beyond(where: str, marker: int | None, asOf: int) -> None:
-    """Refuse a read as of a txid that the state has left behind by more than one."""
+    """Refuse a read as of a txid that the state has passed by more than one batch.
+
+    A key keeps two values: its own and the one before. So only the marker and the txid before it can be read.
+    """
     if marker is not None and marker > asOf + 1:
         raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: it stands at {marker} already")
 

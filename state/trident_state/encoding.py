@@ -1,6 +1,6 @@
-"""Columns of any type as bytes, a value at a time: typed, self-delimiting, vectorised, and read without trust.
+"""Encoding of columns of any type as bytes: typed, self-delimiting, vectorised, and checked when it is read.
 
-Each value begins with a tag, so that 1, 1.0, "1", True and null never meet (numbers little endian):
+Each value begins with a tag, so that 1, 1.0, "1", True and null differ (numbers are little endian):
 
 ========================= ===== ======================================================================
 type                      tag   payload
@@ -20,7 +20,7 @@ binary, where it is alone ``x`` bytes up to the end
 binary                    ``X`` 4 bytes length, bytes
 struct                    ``{`` its fields' encodings
 array                     ``[`` 4 bytes count, its elements' encodings
-map                       ``<`` 4 bytes count, keys' and values' encodings by turns
+map                       ``<`` 4 bytes count, then the encodings of key, value, key, value ...
 ========================= ===== ======================================================================
 
 Stored states hold these bytes: a change here is a new store format.
@@ -52,9 +52,10 @@ _NULL = b"N"
 
 
 def encode_column(column: pa.Array, alone: bool = False, grouped: bool = False) -> pa.Array:
-    """One binary value a row, never null. `alone`: nothing follows it, so that strings need no length.
+    """Return one binary value per row, never null.
 
-    `grouped`: -0.0 becomes 0.0 and every NaN one NaN, because Spark's ``groupBy`` holds them equal.
+    `alone`: nothing follows the value, so that strings need no length. `grouped`: -0.0 becomes 0.0 and every NaN one
+    NaN, because Spark's ``groupBy`` holds them equal.
     """
     kind = column.type
     if kinds.is_dictionary(kind):
@@ -74,15 +75,15 @@ def encode_column(column: pa.Array, alone: bool = False, grouped: bool = False) 
 
 
 def decode_column(encoded: pa.Array, kind: pa.DataType, alone: bool = False) -> pa.Array:
-    """The column that `encode_column` made these bytes from; StateCorruptError where they are not of this type."""
-    if alone and (found := _decode_alone(encoded, kind)) is not None:
-        return found
+    """Return the column that `encode_column` encoded; raises StateCorruptError where the bytes are of another type."""
+    if alone and (plain := _decode_alone(encoded, kind)) is not None:
+        return plain
     (column,) = decode_row(encoded, [kind], alone)
     return column
 
 
 def decode_row(encoded: pa.Array, types: list[pa.DataType], alone: bool = False) -> list[pa.Array]:
-    """The columns of values that hold several encodings one after the other."""
+    """Return the columns of values that hold several encodings one after the other."""
     data, offsets = buffers_of(encoded)
     columns, at = _decode_each(types, data, offsets[:-1].copy(), offsets[1:], alone)
     if not np.array_equal(at, offsets[1:]):
@@ -91,7 +92,7 @@ def decode_row(encoded: pa.Array, types: list[pa.DataType], alone: bool = False)
 
 
 def unencodable(kind: pa.DataType, maps: bool = True) -> pa.DataType | None:
-    """The part of a type that has no encoding; None if all of it has one."""
+    """Return the part of a type that has no encoding; None if all of it has one."""
     if kinds.is_dictionary(kind) or is_list(kind):
         return unencodable(kind.value_type, maps)
     if kinds.is_struct(kind):
@@ -146,7 +147,7 @@ def _encode_list(column: pa.Array, grouped: bool) -> pa.Array:
 
 
 def _encode_fixed(column: pa.Array, grouped: bool) -> Bytes:
-    """One row of bytes a value, tag first; what stands for a null is not looked at."""
+    """Return one row of bytes per value, tag first; the row of a null is arbitrary."""
     kind = column.type
     tag = np.full(len(column), _tag_of(kind, alone=False), np.uint8)
     if kinds.is_decimal(kind):
@@ -160,7 +161,7 @@ def _encode_fixed(column: pa.Array, grouped: bool) -> Bytes:
 
 
 def integers_of(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Integers, booleans, dates (in days), timestamps and intervals (in microseconds) as 64-bit numbers, null as 0."""
+    """Return integers, booleans, dates (days), timestamps and intervals (microseconds) as 64-bit numbers, null as 0."""
     kind = column.type
     if kinds.is_boolean(kind):
         column = column.cast(pa.uint8())
@@ -172,7 +173,7 @@ def integers_of(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def numbers_of(column: pa.Array, kind: type[np.generic]) -> npt.NDArray[Any]:
-    """A numeric column as NumPy numbers, null as 0."""
+    """Return a numeric column as NumPy numbers, null as 0."""
     full = column.fill_null(0) if column.null_count else column
     return np.ascontiguousarray(full.to_numpy(zero_copy_only=False), kind)
 
@@ -182,11 +183,11 @@ def _counted(tag: bytes, counts: pa.Array) -> pa.Array:
     return rows_of(columns_of(np.full(len(numbers), tag[0], np.uint8), numbers))
 
 
-# --- decoding: one cursor a row, all rows at once ------------------------------------------------------------------
+# --- decoding: one cursor per row, all rows at once ----------------------------------------------------------------
 
 
 def _decode_alone(encoded: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """The common case at once: a string or binary, no null."""
+    """Return the column in the common case, strings or binaries without a null; None in any other."""
     if not (is_text(kind) or is_bytes(kind)):
         return None
     if not pc.all(pc.starts_with(encoded, b"s" if is_text(kind) else b"x"), min_count=0).as_py():
@@ -197,7 +198,7 @@ def _decode_alone(encoded: pa.Array, kind: pa.DataType) -> pa.Array | None:
 def _decode(
     kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alone: bool = False
 ) -> tuple[pa.Array, Offsets]:
-    """The values that begin at `at`, and where they end."""
+    """Return the values that begin at `at`, and where they end."""
     tags = _taken(data, at, ends, 1)[:, 0]
     full = tags != _NULL[0]
     at = at + 1
@@ -256,11 +257,11 @@ def _decode_list(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets) -> 
     for rank in range(int(counts.max(initial=0))):
         left = np.flatnonzero(counts > rank)
         rows.append(left)
-        for part, found in zip(parts_of, parts, strict=True):
+        for part, pieces in zip(parts_of, parts, strict=True):
             values, at[left] = _decode(part, data, at[left], ends[left])
-            found.append(values)
+            pieces.append(values)
     order = pa.array(np.argsort(np.concatenate(rows), kind="stable"))
-    columns = [pa.concat_arrays(found).take(order) for found in parts]
+    columns = [pa.concat_arrays(pieces).take(order) for pieces in parts]
     return _list_of(kind, np.concatenate([[0], np.cumsum(counts)]), columns), at
 
 
@@ -288,8 +289,10 @@ def _decode_fixed(kind: pa.DataType, raw: Bytes) -> pa.Array:
 def of_integers(
     numbers: npt.NDArray[np.signedinteger[Any]], kind: pa.DataType, null: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """What `integers_of` made numbers of, null where `null` says so; StateCorruptError where a number does not fit the
-    type."""
+    """Return the column that `integers_of` turned into numbers, null where `null` says so.
+
+    Raises StateCorruptError where a number does not fit the type.
+    """
     if kinds.is_boolean(kind):
         return pa.array(numbers != 0, mask=null)
     column = pa.array(numbers, mask=null)
@@ -299,14 +302,14 @@ def of_integers(
 
 
 def _in_microseconds(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Timestamps or intervals, or the numbers of such, in microseconds; a column of another kind as it is."""
+    """Return timestamps or intervals (or numbers that stand for them) in microseconds; any other column unchanged."""
     if kinds.is_timestamp(kind):
         return column.cast(pa.timestamp("us", kind.tz))
     return column.cast(pa.duration("us")) if kinds.is_duration(kind) else column
 
 
 def cast_or_corrupt(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Stored values as their type; StateCorruptError where one cannot be (no UTF-8, out of range)."""
+    """Return stored values as their type; raises StateCorruptError where one is not UTF-8 or out of range."""
     try:
         if values.type != kind:
             return values.cast(kind)
@@ -321,7 +324,7 @@ def _read_count(data: Bytes, at: Offsets, ends: Offsets) -> tuple[Offsets, Offse
 
 
 def _taken(data: Bytes, at: Offsets, ends: Offsets, width: int) -> Bytes:
-    """The `width` bytes that begin at each `at`, as rows."""
+    """Return the `width` bytes that begin at each `at`, as rows."""
     if np.any(at + width > ends):
         raise _corrupt("a value")
     return np.ascontiguousarray(data[at[:, None] + np.arange(width)])
@@ -331,7 +334,7 @@ def _corrupt(what: str) -> StateCorruptError:
     return StateCorruptError(f"stored bytes cannot be {what}")
 
 
-# --- types: what fits, its tag, the bytes after the tag ------------------------------------------------------------
+# --- types of fixed width: their test, tag, and number of bytes after the tag --------------------------------------
 
 _FIXED = (
     (kinds.is_boolean, "b", 1),

@@ -1,8 +1,8 @@
-"""What a state has forgotten, told by txids alone: everything last changed at or before a cutoff is nothing.
+"""Expiry of values by txid alone: a value that was last changed at or before a cutoff has expired.
 
-No time lies beside a value. A batch's own time (part of its plan, so the same at every replay) moves the cutoff in the
-commit of that batch, and the txid that every value carries says on which side of it the value is. Which txids a time
-stands for is kept by marks: the times of at most `_MARKS` batches, of those that are younger than the time to live.
+No time is stored beside a value. The time of a batch (part of its plan, so the same at every replay) moves the cutoff
+in the commit of that batch, and the txid that every value carries says on which side of the cutoff it is. Marks
+translate times into txids: the times of at most `_MARKS` batches that are younger than the time to live.
 Why, and what it costs: ``docs/decisions/0011-values-pass-away-by-txid.md``.
 """
 
@@ -16,21 +16,21 @@ from trident.base.errors import StateValueError
 from trident_state.store import StateKind
 
 _MARKS = 64
-"""Marks a time to live: a value is there for at most 1/64 of it longer than asked for."""
+"""Marks per time to live: a value stays for at most 1/64 of it longer than the user asked for."""
 
 Mark = tuple[int, int]
 """A batch's time in milliseconds since 1970, and its txid."""
 
 
 Cutoff = int | npt.NDArray[np.int64]
-"""A txid up to which everything is forgotten; or one a row."""
+"""The txid up to which every value has expired: one for all rows, or one per row."""
 
 
 class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is forgotten as of a state's marker (`cutoff`) and as of the batch before it (`before`).
+    """The cutoffs of a state as of its marker (`cutoff`) and as of the batch before it (`before`).
 
-    `last` is the last batch, `marks` are some before it, all with their times; `shift` is what is added to a batch's
-    own time (milliseconds) since a clock was set back far.
+    `last` is the last batch, `marks` are some before it, all with their times. `shift` (milliseconds) is added to the
+    time of each batch since a clock was set back far. Stores keep this as JSON: the field names are their format.
     """
 
     cutoff: int = 0
@@ -40,9 +40,11 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     shift: int = 0
 
     def after(self, txid: int, time: float | None, ttl: float | None, where: str) -> "Expiry":
-        """As batch `txid`, planned at `time` (seconds since 1970), leaves it. Without a time to live nothing new passes
-        away. A time before that of an earlier batch counts as that one's: clocks that go back bring nothing back. One
-        that goes back by more than a time to live was wrong before, or is now: time goes on from there, by its steps.
+        """Return the expiry after batch `txid`, which was planned at `time` (seconds since 1970).
+
+        Without a time to live nothing more expires. A time before that of an earlier batch counts as the earlier one's,
+        so that a clock that goes back brings no value back. A clock that goes back by more than a time to live was
+        wrong before, or is wrong now: time goes on from where it was, by the steps of that clock.
 
         >>> expiry = Expiry()
         >>> for txid, time in enumerate([100.0, 101.0, 109.0, 110.5], start=1):
@@ -54,43 +56,43 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             return msgspec.structs.replace(self, before=self.cutoff)
         if time is None:
             raise StateValueError(f"{where}: batch {txid} has no time, and values here live for {ttl:g} seconds")
-        now, life = round(1000 * time) + self.shift, max(1, round(1000 * ttl))
+        now, ttl_ms = round(1000 * time) + self.shift, max(1, round(1000 * ttl))
         marks, shift = self.marks, self.shift
         if self.last is not None:
-            if now < self.last[0] - life:
+            if now < self.last[0] - ttl_ms:
                 shift += self.last[0] - now
             now = max(now, self.last[0])
-            if not marks or now - marks[-1][0] >= life / _MARKS:
+            if not marks or now - marks[-1][0] >= ttl_ms / _MARKS:
                 marks = (*marks, self.last)
-        gone = [mark for mark in marks if mark[0] <= now - life]
-        cutoff = max(self.cutoff, gone[-1][1]) if gone else self.cutoff
-        return Expiry(cutoff, self.cutoff, (now, txid), marks[len(gone) :], shift)
+        expired = [mark for mark in marks if mark[0] <= now - ttl_ms]
+        cutoff = max(self.cutoff, expired[-1][1]) if expired else self.cutoff
+        return Expiry(cutoff, self.cutoff, (now, txid), marks[len(expired) :], shift)
 
     def as_of(self, asOf: int | None, marker: int | None) -> int:
-        """The cutoff for a read as of a txid, which is the marker or the one before it; None: the latest."""
+        """Return the cutoff for a read as of the marker or the txid before it; None: as of the marker."""
         return self.cutoff if asOf is None or marker is None or asOf >= marker else self.before
 
 
 def kept(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cutoff) -> pa.Array:
-    """These values, null where the txid is at or before the cutoff.
+    """Return the values, null where one has expired: its txid is at or before the cutoff.
 
     >>> kept(pa.array([10, 20, 30]), np.array([4, 5, 6]), 4).to_pylist()
     [None, 20, 30]
     """
-    nothing = cutoff <= 0 if isinstance(cutoff, int) else np.max(cutoff, initial=0) <= 0
-    if nothing or np.all(txids > cutoff):
+    no_cutoff = cutoff <= 0 if isinstance(cutoff, int) else np.max(cutoff, initial=0) <= 0
+    if no_cutoff or np.all(txids > cutoff):
         return values
     return pc.if_else(pa.array(txids > cutoff), values, pa.scalar(None, values.type))
 
 
 def check_ttl(ttl: float | None, kind: StateKind) -> None:
-    """Refuse a time to live that means nothing."""
+    """Refuse a time to live that is not a number of seconds, or that this kind of state cannot keep."""
     if ttl is None:
         return
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0.001 <= ttl < 1e10:
         raise ValueError(f"ttlSecs={ttl!r}: expected seconds, 0.001 or more, or None for values that stay")
     if kind is StateKind.NON_TRANSACTIONAL:
         raise ValueError(
-            f"ttlSecs={ttl!r}: a nonTransactional state keeps no txid beside its values, by which their age is known; "
+            f"ttlSecs={ttl!r}: a nonTransactional state keeps no txid beside its values, which would tell their age; "
             f"take opaque or transactional"
         )

@@ -1,9 +1,9 @@
-"""What a state holds as one line of text that can be read back: key fields, value type, aggregator.
+"""Fingerprints: key fields, value type and aggregator of a state as one line of text that can be read back.
 
     (word string, day date32[day]) -> int64 by Count
 
-Types are written as Arrow names them; a name that is no plain word stands in backticks. Stored states carry this line:
-whoever opens one by its name learns from it how to read the keys and values, with no topology at hand.
+Types are written as Arrow names them; a name that is not a plain word stands in backticks. Stored states carry this
+line: a program that opens one by its name, without the topology, learns from it how to read the keys and values.
 """
 
 import re
@@ -32,7 +32,7 @@ _WORD = re.compile(r"[a-z_0-9]+(?:\[[a-z]+\])?")
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """A fingerprint, read."""
+    """The parts of a fingerprint."""
 
     keys: pa.Schema
     value: pa.DataType
@@ -40,7 +40,7 @@ class Fingerprint:
 
 
 def write_fingerprint(keys: pa.Schema, value: pa.DataType, aggregator: str) -> str:
-    """The line for a state of these key fields, this value type and this aggregator.
+    """Return the line for a state of these key fields, this value type and this aggregator.
 
     >>> write_fingerprint(pa.schema({"word": pa.string()}), pa.int64(), "Count")
     '(word string) -> int64 by Count'
@@ -50,7 +50,7 @@ def write_fingerprint(keys: pa.Schema, value: pa.DataType, aggregator: str) -> s
 
 
 def read_fingerprint(text: str) -> Fingerprint:
-    """What `write_fingerprint` was given. Raises StateShapeError for any other text.
+    """Return what `write_fingerprint` was given; raises StateShapeError for any other text.
 
     >>> read_fingerprint("(word string) -> int64 by Count").keys.names
     ['word']
@@ -64,7 +64,7 @@ def read_fingerprint(text: str) -> Fingerprint:
 
 
 def type_text(kind: pa.DataType) -> str:
-    """Arrow's own name of a type, with odd field names in backticks."""
+    """Return Arrow's name of a type, with field names that are not plain words in backticks."""
     if kinds.is_struct(kind):
         return f"struct<{', '.join(_field_text(kind.field(at)) for at in range(kind.num_fields))}>"
     if kinds.is_list(kind) or kinds.is_large_list(kind):
@@ -97,38 +97,38 @@ class _Reader:
             item = self.type()
             self.take(">")
             return pa.map_(key, item)
-        if found := self._match(_TIMESTAMP):
-            return pa.timestamp(found[1], tz=found[2])
-        if found := self._match(_DECIMAL):
-            return (pa.decimal128 if found[1] == "128" else pa.decimal256)(int(found[2]), int(found[3]))
-        found = self._match(_WORD)
-        if found is None or found[0] not in _PLAIN:
-            raise self._wrong()
-        return _PLAIN[found[0]]
+        if match := self._match(_TIMESTAMP):
+            return pa.timestamp(match[1], tz=match[2])
+        if match := self._match(_DECIMAL):
+            return (pa.decimal128 if match[1] == "128" else pa.decimal256)(int(match[2]), int(match[3]))
+        match = self._match(_WORD)
+        if match is None or match[0] not in _PLAIN:
+            raise self._error()
+        return _PLAIN[match[0]]
 
     def fields(self, begin: str, between: str, end: str) -> list[pa.Field]:
-        """Fields up to `end`."""
+        """Read fields up to `end`."""
         self.take(begin)
-        found: list[pa.Field] = []
+        fields: list[pa.Field] = []
         while not self._has(end):
-            if found:
+            if fields:
                 self.take(", ")
             name = self._match(_NAME)
             if name is None:
-                raise self._wrong()
+                raise self._error()
             self.take(between)
             kind = self.type()
             text = name[2] or name[1].replace("``", "`")
-            found.append(pa.field(text, kind, not self._has(" not null")))
-        return found
+            fields.append(pa.field(text, kind, not self._has(" not null")))
+        return fields
 
     def take(self, what: str) -> None:
         if not self._has(what):
-            raise self._wrong()
+            raise self._error()
 
     def rest(self) -> str:
         if self._at == len(self._text):
-            raise self._wrong()
+            raise self._error()
         return self._text[self._at :]
 
     def _has(self, what: str) -> bool:
@@ -138,12 +138,12 @@ class _Reader:
         return True
 
     def _match(self, pattern: "re.Pattern[str]") -> "re.Match[str] | None":
-        found = pattern.match(self._text, self._at)
-        if found is not None:
-            self._at = found.end()
-        return found
+        match = pattern.match(self._text, self._at)
+        if match is not None:
+            self._at = match.end()
+        return match
 
-    def _wrong(self) -> StateShapeError:
+    def _error(self) -> StateShapeError:
         return StateShapeError(
             f"the shape {self._text!r} cannot be read from character {self._at} on: it was written by another version, "
             f"or by a store of its own kind"

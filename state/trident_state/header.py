@@ -1,4 +1,4 @@
-"""What stands at the beginning of every stored state that is a document: whose it is, and which driver had it last."""
+"""The header of every state that is stored as a document: whose it is, and which driver had it last."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from trident_state.store import StateIdentity, StateKind
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first fields of a state's document, and its form as JSON."""
+    """The first fields of a state's document, which is JSON."""
 
     format: int
     topology: str
@@ -24,7 +24,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def lease(self) -> Lease:
-        """Of the driver that wrote it."""
+        """The lease of the driver that wrote the document."""
         return Lease(self.epoch, self.token)
 
     def encoded(self) -> bytes:

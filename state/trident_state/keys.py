@@ -1,8 +1,8 @@
 """Keys as bytes: injective by type, equal exactly where Spark's ``groupBy`` calls two keys equal.
 
-A key is the sequence of its fields' encodings (`trident_state.encoding`), with -0.0 as 0.0 and every NaN as one.
-A key of no field (one global value) is ``*``. Stored states hold these bytes and rely on their hash: a change here is
-a new store format.
+A key is the sequence of its fields' encodings (`trident_state.encoding`), with -0.0 as 0.0 and every NaN as one NaN.
+A key without fields (of one global value) is ``*``. Stored states hold these bytes and rely on their hash: a change
+here is a new store format.
 """
 
 import functools
@@ -19,18 +19,18 @@ from trident_state.encoding import decode_column, decode_row, encode_column, une
 GLOBAL = b"*"
 
 _MANY, _SHORT = 2048, 64
-"""So many keys of at most so many bytes are hashed side by side, in as many steps as the longest has bytes."""
+"""At least `_MANY` keys of at most `_SHORT` bytes are hashed side by side, in one step per byte of the longest."""
 
 
 def encode_keys(keys: pa.Table) -> pa.Array:
-    """One binary value a row (never null) that is equal for two rows exactly where Spark groups them together.
+    r"""Return one binary value per row, never null, equal for two rows exactly where Spark groups them together.
 
     Raises TypeDeclarationError for a type that cannot be a key (map), StateValueError for more than 2 GB of keys.
 
     >>> encode_keys(pa.table({"word": ["dog", None]})).to_pylist()
     [b'sdog', b'N']
     >>> encode_keys(pa.table({"word": ["dog"], "n": pa.array([1], pa.int32())})).to_pylist()
-    [b'S\\x03\\x00\\x00\\x00dogi\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00']
+    [b'S\x03\x00\x00\x00dogi\x01\x00\x00\x00\x00\x00\x00\x00']
     """
     check_key_types(keys.schema)
     if keys.num_columns == 0:
@@ -41,7 +41,7 @@ def encode_keys(keys: pa.Table) -> pa.Array:
 
 
 def decode_keys(encoded: pa.Array, schema: pa.Schema) -> pa.Table:
-    """The rows that `encode_keys` made these bytes from, with the types of `schema`.
+    """Return the rows that `encode_keys` encoded, with the types of `schema`.
 
     The bytes are not trusted: StateCorruptError where they are not keys of this schema.
 
@@ -63,7 +63,7 @@ def decode_keys(encoded: pa.Array, schema: pa.Schema) -> pa.Table:
 
 
 def hash_keys(encoded: pa.Array) -> npt.NDArray[np.uint64]:
-    """A stable 64-bit hash of each binary value; stored states rely on it (the bucket of a key).
+    """Return a stable 64-bit hash of each binary value; stored states rely on it (the bucket of a key).
 
     h = sum of byte[j] * P**(j+1) mod 2**64 with P = 0x9E3779B97F4A7C15, plus the length times
     0xD6E8FEB86659FD93, then MurmurHash3's finaliser fmix64.
@@ -82,8 +82,8 @@ def hash_keys(encoded: pa.Array) -> npt.NDArray[np.uint64]:
         hashed = _sums_side_by_side(data, starts, lengths)
     else:
         hashed = np.zeros(len(lengths), np.uint64)
-        for some in (long, ~long):
-            hashed[some] = hash_keys(encoded.filter(pa.array(some)))
+        for rows in (long, ~long):
+            hashed[rows] = hash_keys(encoded.filter(pa.array(rows)))
         return hashed
     hashed += lengths.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
@@ -92,21 +92,23 @@ def hash_keys(encoded: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _sums_side_by_side(data: Bytes, starts: Offsets, lengths: Offsets) -> npt.NDArray[np.uint64]:
-    """The sums of short keys: the first byte of each, then the second, and so on. The arrays stay small, and the work
-    with them in the processor's cache."""
+    """Return the sums of short keys: add the first byte of each, then the second, and so on.
+
+    The arrays stay so small that the processor's cache holds them.
+    """
     most, least = int(lengths.max()), int(lengths.min())
     data, powers = np.concatenate([data, np.zeros(most, np.uint8)]), _powers(most.bit_length())
     sums = np.zeros(len(lengths), np.uint64)
     for at in range(most):
-        some = data.take(starts + at)
+        column = data.take(starts + at)
         if at >= least:
-            some[lengths <= at] = 0
-        sums += some * powers[at]
+            column[lengths <= at] = 0
+        sums += column * powers[at]
     return sums
 
 
 def _sums_of_runs(data: Bytes, starts: Offsets, lengths: Offsets) -> npt.NDArray[np.uint64]:
-    """The sums of keys of any length: differences of the sum over all bytes."""
+    """Return the sums of keys of any length, as differences of the running sum over all bytes."""
     position = np.arange(len(data)) - np.repeat(starts, lengths)
     sums = np.zeros(len(data) + 1, np.uint64)
     np.cumsum(data * _powers(int(lengths.max()).bit_length())[position], out=sums[1:])
@@ -114,7 +116,7 @@ def _sums_of_runs(data: Bytes, starts: Offsets, lengths: Offsets) -> npt.NDArray
 
 
 def check_key_types(schema: pa.Schema) -> None:
-    """Refuse, early, fields that cannot be keys: TypeDeclarationError names the first of them."""
+    """Refuse fields that cannot be keys; the TypeDeclarationError names the first of them."""
     for field in schema:
         if (wrong := unencodable(field.type, maps=False)) is not None:
             raise TypeDeclarationError(
@@ -126,11 +128,11 @@ def check_key_types(schema: pa.Schema) -> None:
 
 def _rows_without_fields(encoded: pa.Array) -> pa.Table:
     if not pc.all(pc.equal(encoded, GLOBAL), min_count=0).as_py():
-        raise StateCorruptError("stored bytes cannot be a key of no field")
+        raise StateCorruptError("stored bytes cannot be a key without fields")
     return pa.table({"": pa.nulls(len(encoded))}).select([])
 
 
 @functools.lru_cache(maxsize=8)
 def _powers(bits: int) -> npt.NDArray[np.uint64]:
-    """P**1, P**2, ... for values of up to 2**bits - 1 bytes."""
+    """Return P**1, P**2, ... for values of up to 2**bits - 1 bytes."""
     return np.cumprod(np.full(2**bits, 0x9E3779B97F4A7C15, np.uint64), dtype=np.uint64)

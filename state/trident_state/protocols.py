@@ -1,7 +1,7 @@
-"""What user code holds of a state while it reads or updates it: Trident's own protocols, typed by what they take.
+"""Trident's own state protocols: the interfaces through which user code reads and updates a state.
 
-A key is a tuple or list of the key fields' values, or the value itself where there is one key field. A value that is
-not there is None, and None that is put is a removal.
+A key is a tuple or list of the key fields' values, or the value itself where there is one key field. None stands for
+a value that is not there, and putting None removes the key.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,80 +14,87 @@ Value: TypeAlias = Any
 
 @runtime_checkable
 class State(Protocol):
-    """What changes once a batch (``org.apache.storm.trident.state.State``). The runtime calls both methods."""
+    """A state that changes once per batch (``org.apache.storm.trident.state.State``).
+
+    The runtime calls both methods.
+    """
 
     def beginCommit(self, txid: int) -> None:
-        """From here on the state takes changes of batch `txid`."""
+        """Begin to take the changes of batch `txid`."""
         ...
 
     def commit(self, txid: int) -> None:
-        """The batch's changes are complete; the object is used up."""
+        """End the changes of the batch; the object is not used afterwards."""
         ...
 
 
 @runtime_checkable
 class ReadOnlyMapState(Protocol):
-    """A map that is asked (``org.apache.storm.trident.state.map.ReadOnlyMapState``)."""
+    """A map that can be read (``org.apache.storm.trident.state.map.ReadOnlyMapState``)."""
 
     def multiGet(self, keys: Sequence[Key]) -> list[Value]:
-        """One value a key, in the order of the keys; None where nothing is stored."""
+        """Return one value per key, in the order of the keys; None where nothing is stored."""
         ...
 
 
 @runtime_checkable
 class MapState(State, ReadOnlyMapState, Protocol):
-    """A map that is asked and changed (``org.apache.storm.trident.state.map.MapState``). Reads see what this batch
-    wrote before."""
+    """A map that can be read and changed (``org.apache.storm.trident.state.map.MapState``).
+
+    Reads see what this batch wrote before.
+    """
 
     def multiUpdate(
         self, keys: Sequence[Key], updaters: "Sequence[ValueUpdater | Callable[[Value], Value]]"
     ) -> list[Value]:
-        """Each key's value replaced by what its updater makes of it; the new values. A key may come twice: its second
-        updater gets what the first one gave."""
+        """Replace the value of each key by what its updater makes of it; return the new values.
+
+        A key may come twice: its second updater gets the result of the first.
+        """
         ...
 
     def multiPut(self, keys: Sequence[Key], values: Sequence[Value]) -> None:
-        """These values under these keys, whatever was there."""
+        """Store each value under its key, over whatever is there."""
         ...
 
 
 @runtime_checkable
 class RemovableMapState(MapState, Protocol):
-    """A map whose keys can go (``org.apache.storm.trident.state.map.RemovableMapState``)."""
+    """A map whose keys can be removed (``org.apache.storm.trident.state.map.RemovableMapState``)."""
 
     def multiRemove(self, keys: Sequence[Key]) -> None:
-        """Nothing is stored under these keys from here on."""
+        """Remove these keys and their values."""
         ...
 
 
 @runtime_checkable
 class ReadOnlySnapshottable(Protocol):
-    """One value that is asked (``org.apache.storm.trident.state.snapshot.ReadOnlySnapshottable``)."""
+    """One value that can be read (``org.apache.storm.trident.state.snapshot.ReadOnlySnapshottable``)."""
 
     def get(self) -> Value:
-        """The value; None where there is none yet."""
+        """Return the value; None where there is none yet."""
         ...
 
 
 @runtime_checkable
 class Snapshottable(State, ReadOnlySnapshottable, Protocol):
-    """One value that is asked and changed (``org.apache.storm.trident.state.snapshot.Snapshottable``)."""
+    """One value that can be read and changed (``org.apache.storm.trident.state.snapshot.Snapshottable``)."""
 
     def update(self, updater: "ValueUpdater | Callable[[Value], Value]") -> Value:
-        """The value replaced by what the updater makes of it; the new value."""
+        """Replace the value by what the updater makes of it; return the new value."""
         ...
 
     def set(self, value: Value) -> None:
-        """This value, whatever was there."""
+        """Store this value, over whatever is there."""
         ...
 
 
 @runtime_checkable
 class TupleCollection(Protocol):
-    """A state that lists itself (``org.apache.storm.trident.state.ITupleCollection``)."""
+    """A state that can list its entries (``org.apache.storm.trident.state.ITupleCollection``)."""
 
     def getTuples(self) -> Iterator[tuple[Any, ...]]:
-        """Every entry, the key fields and then the value, in no order."""
+        """Return every entry, the key fields and then the value, in no order."""
         ...
 
 
@@ -96,18 +103,18 @@ class ValueUpdater(Protocol):
     """Makes a new value of a stored one (``org.apache.storm.trident.state.ValueUpdater``)."""
 
     def update(self, stored: Value) -> Value:
-        """The new value; `stored` is None where nothing is stored."""
+        """Return the new value; `stored` is None where nothing is stored."""
         ...
 
 
 class Combines(Protocol):
-    """As much of a CombinerAggregator as an updater needs."""
+    """The part of a CombinerAggregator that an updater needs."""
 
     def combine(self, a: Any, b: Any) -> Any: ...
 
 
 class Reduces(Protocol):
-    """As much of a ReducerAggregator as an updater needs."""
+    """The part of a ReducerAggregator that an updater needs."""
 
     def init(self) -> Any: ...
 
@@ -127,7 +134,7 @@ class CombinerValueUpdater:
     value: Any
 
     def update(self, stored: Value) -> Value:
-        """The stored value combined with ours; ours where nothing is stored."""
+        """Return the stored value combined with ours; ours where nothing is stored."""
         return self.value if stored is None else self.aggregator.combine(stored, self.value)
 
 
@@ -148,8 +155,8 @@ class ReducerValueUpdater:
     tuples: Sequence[Any]
 
     def update(self, stored: Value) -> Value:
-        """The stored value, ``init()`` where there is none, with every tuple folded onto it."""
+        """Return the stored value, or ``init()`` where there is none, with every tuple folded onto it."""
         value = self.aggregator.init() if stored is None else stored
-        for each in self.tuples:
-            value = self.aggregator.reduce(value, each)
+        for row in self.tuples:
+            value = self.aggregator.reduce(value, row)
         return value

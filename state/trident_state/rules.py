@@ -1,6 +1,6 @@
-"""The rule of every stored value, as plain functions over whole columns.
+"""The rules of stored values: how a batch combines with them, and what a read as of a txid sees.
 
-A null is nothing: a stored null is like a key that was never there, here and in reads and scans.
+They are plain functions over whole columns. A stored null means that nothing is stored, here and in reads and scans.
 The rule itself, and why "unchanged" is right for both kinds, stands in ``docs/guide/state.md``.
 """
 
@@ -20,32 +20,32 @@ from trident_state.binary import one_chunk
 from trident_state.store import Combine
 
 NO_ROOM = (
-    "It stays frozen: let this one state begin anew behind it (dropState), or give up log and all states "
+    "It stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
     "(topology.reset); and declare a wider type for the aggregator's output, or keep such values out"
 )
-"""The way on for a batch that can never be applied, because a value does not fit its type."""
+"""The way out for a batch that can never be applied because a value does not fit its type."""
 
 NO_ROOM_HERE = (
-    "The batch stays frozen: let this one state begin anew behind it (dropState), or give up log and all states "
+    "The batch stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
     "(topology.reset); and keep such values out, or cut them into several keys"
 )
-"""The same where a value is too long for its store."""
+"""The way out where a value is too long for its store."""
 
 Merge = Callable[[pa.Array, pa.Array], pa.Array]
 
 
 def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = "a state") -> pa.Array:
-    """The values after a batch, row by row: ``combine(stored, delta)``; the delta as it is where nothing is stored.
+    """Return the values after a batch, row by row: ``combine(stored, delta)``, or the delta where nothing is stored.
 
-    By the native form where there is one for the type (a null delta then changes nothing, as in SQL), else by the
+    The native form does it where there is one for the type (a null delta then changes nothing, as in SQL), else the
     Python function, which gets values as every function of a topology sees them, fresh for each call.
 
     Raises
     ------
     StateValueError
-        The result does not fit the state's type: a sum out of range, or a function that gave something else.
+        The result does not fit the state's type: a sum out of range, or a function that returned something else.
     UserFunctionError
-        The function raised; names the aggregator, its file and line, and the two values' types.
+        The function raised; the message names the aggregator, its file and line, and the types of the two values.
 
     >>> count = Combine("Count", lambda a, b: a + b, "sum")
     >>> combined(count, pa.array([3, None]), pa.array([2, 1])).to_pylist()
@@ -68,13 +68,15 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
 def as_of(
     asOf: int, txids: npt.NDArray[np.int64], values: pa.Array, prevs: pa.Array, where: str = "a state"
 ) -> pa.Array:
-    """The values as they stood after batch `asOf`: the value of a key last changed by then, prev of one changed by
-    the batch right after. A key without an entry has a txid below every batch's, and null.
+    """Return the values as they stood after batch `asOf`.
+
+    That is the value of a key that was last changed by then, and prev of a key that the next batch changed. A key
+    without an entry has a txid below that of every batch, and null.
 
     Raises
     ------
     SnapshotMovedError
-        A key has been changed by a later batch than that.
+        A batch later than the next one has changed a key.
 
     >>> as_of(5, np.array([4, 6]), pa.array([10, 20]), pa.array([1, 2])).to_pylist()
     [10, 2]
@@ -116,7 +118,7 @@ def _decimal_sum(stored: pa.Array, deltas: pa.Array) -> pa.Array:
 
 
 def _exceeds(a: pa.Array, b: pa.Array) -> pa.Array:
-    """Whether a is greater than b in Spark's order, in which NaN is greater than every number."""
+    """Return whether a is greater than b in Spark's order, in which NaN is greater than every number."""
     greater = pc.greater(a, b)
     if kinds.is_floating(a.type):
         greater = pc.or_(greater, pc.and_(pc.is_nan(a), pc.invert(pc.is_nan(b))))
@@ -128,6 +130,7 @@ def _chosen(deltas_win: pa.Array, stored: pa.Array, deltas: pa.Array) -> pa.Arra
 
 
 def _first_failing(merge: Merge, stored: pa.Array, deltas: pa.Array) -> int:
+    """Return the first row on which `merge` fails, by bisection."""
     low, high = 0, len(deltas)
     while high - low > 1:
         middle = (low + high) // 2
@@ -145,7 +148,7 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
     try:
         for a, b in zip(before, after, strict=True):
             results.append(b if a is None else function(a, b))
-    except TridentError:  # who made the function knows more of where it stands
+    except TridentError:  # the code that wrapped the function has named the step and place already
         raise
     except Exception as error:
         a, b = before[len(results)], after[len(results)]
@@ -157,13 +160,13 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
         return one_chunk(to_arrow(results, deltas.type))
     except NotAccepted as error:
         raise StateValueError(
-            f"{where}: combine of {combine.name}, {site_of(function)}, gave {_kind(error.value)}, "
+            f"{where}: combine of {combine.name}, {site_of(function)}, returned {_kind(error.value)}, "
             f"the state holds {type_name(deltas.type)}{f' ({error.why})' if error.why else ''}; "
             f"nothing of the batch was applied"
         ) from error
 
 
 def _kind(value: object) -> str:
-    """A value's type, and the value where it is short: errors are no place for user data of any size."""
+    """Return a value's type, and the value where it is short: errors must not carry user data of any size."""
     shown = repr(value)
     return f"{type(value).__name__} {shown}" if len(shown) <= 80 else type(value).__name__

@@ -1,4 +1,4 @@
-"""One value, kept in a map under a key of its own."""
+"""SnapshottableMap: one value of a map, under a key of its own."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -9,16 +9,16 @@ M = TypeVar("M", bound=ReadOnlyMapState)
 
 
 class SnapshottableMap(Generic[M]):
-    """A `Snapshottable` over one key of a `MapState`: for an updater or a query that is written for one value, where
-    the state is a map.
+    """A `Snapshottable` over one key of a `MapState`.
 
-    Meaning: ``org.apache.storm.trident.state.map.SnapshottableMap``. (What a stream without ``groupBy`` keeps needs
-    none: it is one value already.)
+    It serves an updater or a query that is written for one value, where the state is a map. A stream without
+    ``groupBy`` does not need it: its state is one value already.
+    Meaning: ``org.apache.storm.trident.state.map.SnapshottableMap``.
 
     Parameters
     ----------
     state
-        The map. Over one that can only be asked, `get` works.
+        The map. Over a map that can only be read, `get` works.
     key
         The value's key: that of the key field, or a tuple of several.
 
@@ -39,23 +39,23 @@ class SnapshottableMap(Generic[M]):
         self._state, self._key = state, key
 
     def get(self) -> Value:
-        """The value; None where there is none yet."""
+        """Return the value; None where there is none yet."""
         return self._state.multiGet([self._key])[0]
 
     def update(self: "SnapshottableMap[MapState]", updater: ValueUpdater | Callable[[Value], Value]) -> Value:
-        """The value replaced by what the updater makes of it; the new value."""
+        """Replace the value by what the updater makes of it; return the new value."""
         return self._state.multiUpdate([self._key], [updater])[0]
 
     def set(self: "SnapshottableMap[MapState]", value: Value) -> None:
-        """This value, whatever was there."""
+        """Store this value, over whatever is there."""
         self._state.multiPut([self._key], [value])
 
     def beginCommit(self: "SnapshottableMap[MapState]", txid: int) -> None:
-        """The map's own."""
+        """Begin the commit of the map."""
         self._state.beginCommit(txid)
 
     def commit(self: "SnapshottableMap[MapState]", txid: int) -> None:
-        """The map's own."""
+        """Commit the map."""
         self._state.commit(txid)
 
     def __repr__(self) -> str:

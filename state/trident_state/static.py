@@ -1,4 +1,4 @@
-"""States that nobody writes: entries that are given, or an object of a user's own that is asked."""
+"""Static states, which no batch writes: entries in memory, or an object of the user's that answers reads."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,18 +28,21 @@ class StaticMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """It is part of the program."""
+        """What the state outlives by its own means: nothing, it is part of the program."""
         return "process"
 
     def open(
         self, identity: StateIdentity, shape: StateShape, home: Home | None = None
-    ) -> "GivenEntries | AskedObject":
-        """What answers for it. Raises StateKeyError or StateValueError where an entry is not of the declared types."""
+    ) -> "StaticEntries | UserObject":
+        """Return the reader of the state.
+
+        Raises StateKeyError or StateValueError where an entry is not of the declared types.
+        """
         where = f"static state {identity.name!r}"
         return (
-            GivenEntries(where, shape, self.entries)
+            StaticEntries(where, shape, self.entries)
             if isinstance(self.entries, Mapping)
-            else AskedObject(where, shape, self.entries)
+            else UserObject(where, shape, self.entries)
         )
 
     def __repr__(self) -> str:
@@ -48,73 +51,73 @@ class StaticMapState:
         return f"StaticMapState({len(self.entries)} {'entry' if len(self.entries) == 1 else 'entries'})"
 
 
-class GivenEntries:
-    """Entries in memory, keyed as Spark groups."""
+class StaticEntries:
+    """Entries in memory, with the keys that Spark holds equal as one."""
 
     def __init__(self, where: str, shape: StateShape, entries: Mapping[Any, Any]) -> None:
         rows = [_row(key, shape, where) for key in entries]
         columns = [_column([row[at] for row in rows], f, where) for at, f in enumerate(shape.keys)]
         self._keys = _table(columns, shape.keys, len(rows))
         self._values = _values(list(entries.values()), shape, where)
-        self._places = {key: at for at, key in enumerate(encode_keys(self._keys).to_pylist())}
-        if len(self._places) != len(rows):
-            raise StateKeyError(f"{where}: two of the keys given are one to Spark (such as 0.0 and -0.0)")
+        self._rows = {key: at for at, key in enumerate(encode_keys(self._keys).to_pylist())}
+        if len(self._rows) != len(rows):
+            raise StateKeyError(f"{where}: two of the keys are equal to Spark (such as 0.0 and -0.0)")
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
-        """One value a key, null where there is none."""
-        places = [self._places.get(key) for key in encode_keys(keys).to_pylist()]
-        return Found(self._values.take(pa.array(places, pa.int64())), 0)
+        """Return one value per key, null where there is none."""
+        rows = [self._rows.get(key) for key in encode_keys(keys).to_pylist()]
+        return Found(self._values.take(pa.array(rows, pa.int64())), 0)
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        """All entries: the key fields, then ``value``."""
+        """Return all entries: the key fields, then ``value``."""
         if len(self._values):
             yield self._keys.append_column("value", self._values)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to let go of."""
 
 
-class AskedObject:
-    """An object of a user's own, asked anew for each batch or request."""
+class UserObject:
+    """An object of the user's that is called anew for each batch or request."""
 
-    def __init__(self, where: str, shape: StateShape, asked: Any) -> None:
-        self._where, self._shape, self._asked = where, shape, asked
-        wanted = "multiGet" if len(shape.keys) else "get"
-        if not callable(getattr(asked, wanted, None)):
+    def __init__(self, where: str, shape: StateShape, target: Any) -> None:
+        self._where, self._shape, self._target = where, shape, target
+        method = "multiGet" if len(shape.keys) else "get"
+        if not callable(getattr(target, method, None)):
             keyed = "has the key fields" if len(shape.keys) else "has no key fields"
             names = f" ({', '.join(shape.keys.names)})" if len(shape.keys) else ""
-            raise StateError(f"{where} {keyed}{names}, and {type(asked).__name__} has no {wanted}")
+            raise StateError(f"{where} {keyed}{names}, and {type(target).__name__} has no {method}")
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
-        """What the object says of these keys: bare values of the one key field, or tuples of several."""
+        """Return what the object answers for these keys: bare values of the one key field, or tuples of several."""
         if not len(self._shape.keys):
-            return Found(_values([self._asked.get()] * keys.num_rows, self._shape, self._where), 0)
+            return Found(_values([self._target.get()] * keys.num_rows, self._shape, self._where), 0)
         columns = [to_python(column) for column in keys.columns]
-        asked: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-        found = list(self._asked.multiGet(list(asked)))
-        if len(found) != len(asked):
-            raise StateValueError(f"{self._where}: multiGet gave {len(found)} values for {len(asked)} keys")
-        return Found(_values(found, self._shape, self._where), 0)
+        user_keys: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        values = list(self._target.multiGet(list(user_keys)))
+        if len(values) != len(user_keys):
+            raise StateValueError(f"{self._where}: multiGet gave {len(values)} values for {len(user_keys)} keys")
+        return Found(_values(values, self._shape, self._where), 0)
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        """What its ``getTuples`` gives, if it has one."""
-        if not callable(getattr(self._asked, "getTuples", None)):
-            raise StateError(f"{self._where}: {type(self._asked).__name__} has no getTuples(), so it cannot be listed")
-        rows = list(self._asked.getTuples())
+        """Return the entries that its ``getTuples`` lists; raises StateError where it has no such method."""
+        if not callable(getattr(self._target, "getTuples", None)):
+            raise StateError(f"{self._where}: {type(self._target).__name__} has no getTuples(), so it cannot be listed")
+        rows = list(self._target.getTuples())
         width = len(self._shape.keys)
         columns = [_column([row[at] for row in rows], f, self._where) for at, f in enumerate(self._shape.keys)]
         values = _values([row[width] for row in rows], self._shape, self._where)
         yield _table(columns, self._shape.keys, len(rows)).append_column("value", values)
 
     def close(self) -> None:
-        """It is the user's."""
+        """Do nothing: the object is the user's."""
 
 
 def _row(key: Any, shape: StateShape, where: str) -> tuple[Any, ...]:
     width = len(shape.keys)
     row = key if width != 1 else (key,)
     if not isinstance(row, tuple) or len(row) != width:
-        raise StateKeyError(f"{where}: {key!r} is no key; its key fields are ({', '.join(shape.keys.names)})")
+        raise StateKeyError(f"{where}: invalid key {key!r}: the key fields are ({', '.join(shape.keys.names)})")
     return row
 
 
@@ -123,7 +126,7 @@ def _column(values: list[Any], field: pa.Field, where: str) -> pa.Array:
         return to_arrow(values, field.type)
     except NotAccepted as error:
         came = f"{error.value!r} ({type(error.value).__name__})"
-        raise StateKeyError(f"{where}: {came} is no key; {field.name!r} is {type_name(field.type)}") from None
+        raise StateKeyError(f"{where}: invalid key {came}: {field.name!r} is {type_name(field.type)}") from None
 
 
 def _values(values: list[Any], shape: StateShape, where: str) -> pa.Array:

@@ -63,7 +63,7 @@ def test_a_batch_that_one_state_can_never_hold_leaves_the_others_theirs(
         return made
 
     batches = ([("a", 2**63 - 1)], [("a", 1), ("b", 1)], [("a", 5)])
-    with pytest.raises(StateValueError, match=r"let this one state begin anew behind it \(dropState\)"):
+    with pytest.raises(StateValueError, match=r"let this one state begin anew after it \(dropState\)"):
         counted(topology(*batches), checkpointLocation=tmp_path)
     dropState("wc", "sums", tmp_path, force=True, **({} if place == "memory" else {"url": shared_redis.url}))
     with start_local(topology(*batches, [("c", 2)]), name="wc", checkpointLocation=tmp_path) as running:

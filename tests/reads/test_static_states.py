@@ -130,7 +130,7 @@ def test_an_object_that_gives_what_was_not_declared_is_refused() -> None:
 @pytest.mark.parametrize(
     ("entries", "error", "message"),
     [
-        ({"a": 1}, StateKeyError, r"'a' \(str\) is no key; 'n' is bigint"),
+        ({"a": 1}, StateKeyError, r"invalid key 'a' \(str\): 'n' is bigint"),
         ({1: "x"}, StateValueError, r"holds values of type bigint, not 'x' \(str\)"),
     ],
 )

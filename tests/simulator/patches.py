@@ -25,17 +25,17 @@ from trident.run import attempts, committer, fence_watch, group_run, slots, sour
 from trident_state import checks
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys
+from trident_state.memory import changes, key_index, key_storage, segments, snapshots
 from trident_state.memory import entries as memory_entries
-from trident_state.memory import key_index, key_storage, segments, snapshots
 from trident_state.memory import store as memory_store
 from trident_state.memory.segments import Segment
 from trident_state.records.forms import records_of, unpacked
 from trident_state.redis import cluster, inspection, placement, reader, writer
 from trident_state.redis import store as redis_store
-from trident_state.redis.inspection import looks
+from trident_state.redis.inspection import inspection_commands
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import parse_meta, read_meta
-from trident_state.redis.placement import PUT_KEYS, Placement, place, place_distinct
+from trident_state.redis.placement import PUT_KEYS, Placement, place_distinct_keys, place_keys
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.wire import Arguments, Blob, command
 
@@ -287,7 +287,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         (snapshots, "delete_segments", lambda folder, names: Worlds.now.segments.delete(folder, names)),
         (snapshots, "strays", _strays),
         (checks, "encode_keys", encode),
-        *((module, "hash_keys", hashed) for module in (placement, memory_store, memory_entries, snapshots)),
+        *((module, "hash_keys", hashed) for module in (placement, changes, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
         (redis_store, "threading", SimpleNamespace(RLock=Turns)),
         (memory_store, "threading", SimpleNamespace(RLock=Turns, Lock=Turn)),
@@ -299,12 +299,12 @@ def _all() -> list[tuple[Any, str, Any]]:
         *((module, "decode_keys", decode) for module in (reader, memory_store)),
         (writer, "with_lengths", remembered(lambda values: kept(with_lengths(values)), content)),
         (writer, "Blob", remembered(Blob, content)),
-        (redis_store, "place", remembered(_keeping(place), _placed)),
-        (redis_store, "place_distinct", remembered(_keeping(place_distinct), _placed)),
+        (redis_store, "place_keys", remembered(_keeping(place_keys), _placed)),
+        (redis_store, "place_distinct_keys", remembered(_keeping(place_distinct_keys), _placed)),
         (redis_store, "records_of", cache(records_of)),
         (redis_store, "check_server", remembered(check_server, lambda info, *where: (id(info), *where))),
         *((module, "command", packed) for module in (cluster, inspection, reader, redis_store)),
-        (inspection, "looks", cache(looks)),
+        (inspection, "inspection_commands", cache(inspection_commands)),
         *((module, "read_meta", lru_cache(MOST)(read_meta)) for module in (inspection, reader)),
     ]
 

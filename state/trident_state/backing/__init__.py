@@ -1,4 +1,4 @@
-"""States over whatever store somebody brings: a `BackingMap` of bytes by bytes."""
+"""States in a store of the user's own: a `BackingMap` from bytes to bytes."""
 
 from trident_state.backing.factory import BackingMapState
 from trident_state.backing.maps import NonTransactionalMap, OpaqueMap, TransactionalMap

@@ -1,4 +1,4 @@
-"""Calls of a map that somebody brought: one at a time, in pieces, its answers checked, its errors told apart."""
+"""Calls of a user's map: one at a time, in pieces, with its results checked and its errors classified."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -11,106 +11,117 @@ from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, L
 T = TypeVar("T")
 
 _MISTAKES = (TypeError, AttributeError, NameError, LookupError, AssertionError, NotImplementedError)
-"""What a program raises because it is wrong. Anything else may be the store's trouble, and go away."""
+"""Errors by which a wrong program shows itself. Any other error may be trouble of the store that goes away."""
 
 
-class Calls:
-    """One map, made when it is first needed. Any thread."""
+class MapCalls:
+    """The calls of one map, which is made when it is first needed. Any thread; the map sees one call at a time."""
 
     def __init__(self, make: Callable[[], BackingMap], where: str, most: int) -> None:
         self._make, self._where, self._most = make, where, most
         self._map: BackingMap | None = None
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
 
     @property
     def fenced(self) -> bool:
         """Whether the map can put on a condition."""
-        return isinstance(self._there(), FencedBackingMap)
+        return isinstance(self._made_map(), FencedBackingMap)
 
     @property
     def listed(self) -> bool:
-        """Whether the map can tell its keys and forget some."""
-        return isinstance(self._there(), ListedBackingMap)
+        """Whether the map can list and remove keys."""
+        return isinstance(self._made_map(), ListedBackingMap)
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """What is stored under these keys."""
-        found: list[bytes | None] = []
+        """Return the values that are stored under these keys."""
+        values: list[bytes | None] = []
         for at in range(0, len(keys), self._most):
             part = list(keys[at : at + self._most])
-            values = self._asked(self._there().multiGet, part)
-            if not isinstance(values, list | tuple) or len(values) != len(part):
-                raise self._wrong("multiGet", f"gave {_shown(values)} for {len(part)} keys; a list of as many is asked")
-            for value in values:
+            result = self._call(self._made_map().multiGet, part)
+            if not isinstance(result, list | tuple) or len(result) != len(part):
+                raise self._error(
+                    "multiGet", f"returned {_describe(result)} for {len(part)} keys; expected a list of {len(part)}"
+                )
+            for value in result:
                 if value is not None and not isinstance(value, bytes):
-                    raise self._wrong("multiGet", f"gave a {type(value).__name__} among its values; bytes or None are")
-            found += values
-        return found
+                    raise self._error(
+                        "multiGet", f"returned a {type(value).__name__} among its values; expected bytes or None"
+                    )
+            values += result
+        return values
 
     def put(self, keys: list[bytes], values: list[bytes], expected: bytes | None) -> bool:
-        """Store these values, at once if the map can put on a condition: then only if the meta entry is as `expected`,
-        else False. The caller cuts into pieces of at most `most`."""
-        there = self._there()
-        if not isinstance(there, FencedBackingMap):
-            self._asked(there.multiPut, keys, values)
+        """Store these values; return whether that was done.
+
+        A map that can put on a condition does it in one step, and only if the meta entry is as `expected`. The caller
+        cuts into pieces of at most `most`.
+        """
+        user_map = self._made_map()
+        if not isinstance(user_map, FencedBackingMap):
+            self._call(user_map.multiPut, keys, values)
             return True
-        done = self._asked(there.multiPutIf, keys, values, META, expected)
+        done = self._call(user_map.multiPutIf, keys, values, META, expected)
         if not isinstance(done, bool):
-            raise self._wrong("multiPutIf", f"gave {_shown(done)}; True or False is asked")
+            raise self._error("multiPutIf", f"returned {_describe(done)}; expected True or False")
         return done
 
     def keys(self) -> list[bytes]:
-        """The keys of all entries."""
-        there = self._listing()
-        found = self._asked(lambda: list(there.keys()), of=there.keys)
-        return [key for key in found if key != META]
+        """Return the keys of all entries."""
+        user_map = self._listed_map()
+        keys = self._call(lambda: list(user_map.keys()), of=user_map.keys)
+        return [key for key in keys if key != META]
 
     def remove(self, keys: list[bytes]) -> None:
-        """Forget these keys."""
-        there = self._listing()
+        """Remove these keys."""
+        user_map = self._listed_map()
         for at in range(0, len(keys), self._most):
-            self._asked(there.multiRemove, keys[at : at + self._most])
+            self._call(user_map.multiRemove, keys[at : at + self._most])
 
     def close(self) -> None:
         """Close the map, if it was made and can be closed."""
-        closing = getattr(self._map, "close", None)
-        if closing is not None:
-            self._asked(closing)
+        close = getattr(self._map, "close", None)
+        if close is not None:
+            self._call(close)
 
-    def _there(self) -> BackingMap:
+    def _made_map(self) -> BackingMap:
+        """Return the map; make it at the first call."""
         if self._map is None:
-            made = self._asked(self._make)
+            made = self._call(self._make)
             if not isinstance(made, BackingMap):
-                raise self._wrong("the maker of the map", f"gave {_shown(made)}, which has no multiGet and multiPut")
+                raise self._error(
+                    "the maker of the map", f"returned {_describe(made)}, which has no multiGet and multiPut"
+                )
             self._map = made
         return self._map
 
-    def _listing(self) -> ListedBackingMap:
-        there = self._there()
-        if not isinstance(there, ListedBackingMap):
+    def _listed_map(self) -> ListedBackingMap:
+        user_map = self._made_map()
+        if not isinstance(user_map, ListedBackingMap):
             raise StateError(
-                f"{self._where} can be neither scanned nor emptied: its map, {site_of(there)}, has no keys() and "
-                f"multiRemove(keys); add them, or empty the store behind it by hand where it is to be dropped"
+                f"{self._where} can be neither scanned nor emptied: its map, {site_of(user_map)}, has no keys() and "
+                f"multiRemove(keys); add them, or empty the store behind it by hand to drop the state"
             )
-        return there
+        return user_map
 
-    def _asked(self, function: Callable[..., T], *args: Any, of: object = None) -> T:
+    def _call(self, function: Callable[..., T], *args: Any, of: object = None) -> T:
+        """Call the map; `of`: the function that errors name, if it is not `function`."""
         try:
-            with self._turn:
+            with self._lock:
                 return function(*args)
         except TridentError:
             raise
         except _MISTAKES as error:
-            raise self._wrong(None, f"raised {type(error).__name__}: {error}", of or function) from error
+            raise self._error(None, f"raised {type(error).__name__}: {error}", of or function) from error
         except Exception as error:
             raise StateUnavailableError(
                 f"{self._where}: {site_of(of or function)} raised {type(error).__name__}: {error}; "
-                f"whether it did anything is not known, and it is asked again"
+                f"whether it did anything is not known, and it is called again"
             ) from error
 
-    def _wrong(self, name: str | None, what: str, function: object = None) -> UserFunctionError:
+    def _error(self, name: str | None, what: str, function: object = None) -> UserFunctionError:
         method = getattr(self._map, name, None) if name else None
         return UserFunctionError(f"{self._where}: {site_of(function or method or self._make)} {what}")
 
 
-def _shown(value: object) -> str:
+def _describe(value: object) -> str:
     return f"{len(value)} values" if isinstance(value, list | tuple) else f"a {type(value).__name__}"

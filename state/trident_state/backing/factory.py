@@ -1,4 +1,4 @@
-"""What users write to keep a state in a store of their own."""
+"""BackingMapState: what users write to keep a state in a store of their own."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ MakeMap = Callable[[StateIdentity], BackingMap]
 
 
 class BackingOptions(TypedDict, total=False):
-    """What a BackingMapState takes beside the maker of its map; `BackingMapState.opaque` says what each means."""
+    """The options of a BackingMapState beside the maker of its map; `BackingMapState.opaque` explains them."""
 
     values: ValueForm
     most: int
@@ -25,9 +25,9 @@ class BackingOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, repr=False)
 class BackingMapState:
-    """A state in a store that you bring: a map of bytes by bytes (`BackingMap`).
+    """A state in a store of your own: a map from bytes to bytes (`BackingMap`).
 
-    Make one by `opaque`, `transactional` or `nonTransactional`; what they take is said at `opaque`. The map is made
+    Make one by `opaque`, `transactional` or `nonTransactional`; `opaque` explains the parameters. The map is made
     when the topology starts. Meaning: the state factories around Trident's ``IBackingMap``.
 
     >>> class Notes(dict):
@@ -46,8 +46,8 @@ class BackingMapState:
     def __post_init__(self) -> None:
         if not callable(self.makeMap):
             raise TypeError(
-                f"makeMap={brief(self.makeMap)}: expected what makes a map when the topology starts, a class or "
-                f"function of the state's identity (functools.partial(MyMap, 'file.db')), not a map"
+                f"makeMap={brief(self.makeMap)}: expected a class or function that makes a map of the state's identity "
+                f"when the topology starts (functools.partial(MyMap, 'file.db')), not a map"
             )
         if self.values not in ("packed", "json"):
             raise ValueError(f"values={self.values!r}: expected 'packed' or 'json'")
@@ -56,34 +56,40 @@ class BackingMapState:
 
     @classmethod
     def opaque(cls, makeMap: MakeMap, **options: Unpack[BackingOptions]) -> "BackingMapState":
-        """Keeps (txid, prev, value); a batch that is applied again starts from prev (`OpaqueMap`).
+        """Return a state that keeps (txid, prev, value): a batch that is applied again starts from prev (`OpaqueMap`).
 
         Parameters
         ----------
         makeMap
-            Called with a `StateIdentity` (``topology``, ``name``), gives that state's map. Each state needs a map of
-            its own. Give a class, a ``functools.partial`` of one, or a function that is annotated with what it gives,
-            so that `explain` can tell before the start whether it puts on a condition.
+            Called with a `StateIdentity` (``topology``, ``name``), returns that state's map. Each state needs a map of
+            its own. Give a class, a ``functools.partial`` of one, or a function with a return annotation, so that
+            `explain` can say before the start whether the map can put on a condition.
         values
-            ``"packed"``, or ``"json"`` for readers that are not this library.
+            ``"packed"``, or ``"json"`` for programs other than this library.
         most
-            How many keys one call of the map gets at most.
+            The most keys that one call of the map gets.
 
         Raises
         ------
         TypeError, ValueError
-            An option that means nothing.
+            An invalid option.
         """
         return cls(StateKind.OPAQUE, makeMap, **options)
 
     @classmethod
     def transactional(cls, makeMap: MakeMap, **options: Unpack[BackingOptions]) -> "BackingMapState":
-        """Keeps the same; what a batch has written already stays (`TransactionalMap`). Parameters as in `opaque`."""
+        """Return a state in which a value that a batch has written already stays (`TransactionalMap`).
+
+        It keeps (txid, prev, value) too. Parameters as in `opaque`.
+        """
         return cls(StateKind.TRANSACTIONAL, makeMap, **options)
 
     @classmethod
     def nonTransactional(cls, makeMap: MakeMap, **options: Unpack[BackingOptions]) -> "BackingMapState":
-        """Keeps values only: no committed reads, at least once (`NonTransactionalMap`). Parameters as in `opaque`."""
+        """Return a state that keeps values only: no committed reads, at least once (`NonTransactionalMap`).
+
+        Parameters as in `opaque`.
+        """
         return cls(StateKind.NON_TRANSACTIONAL, makeMap, **options)
 
     @property
@@ -93,12 +99,12 @@ class BackingMapState:
 
     @property
     def fenced(self) -> bool:
-        """Whether its map is known to put on a condition: without, it cannot refuse a late write of a former driver."""
+        """Whether its map is known to put on a condition; without, it cannot refuse a late write of a former driver."""
         made = _made_by(self.makeMap)
         return made is not None and hasattr(made, "multiPutIf")
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> BackingStore:
-        """The state's store. The map is made when it is first used."""
+        """Return the state's store; the map is made when it is first used."""
         return BackingStore(
             identity, shape, self.kind, functools.partial(self.makeMap, identity), self.values, self.most
         )
@@ -119,7 +125,7 @@ def _unwrapped(make: Callable[..., object]) -> Callable[..., object]:
 
 
 def _made_by(make: MakeMap) -> object:
-    """The class of what it makes, as far as can be told without a call."""
+    """Return the class of the maps that `make` makes, as far as it is known without a call."""
     make = _unwrapped(make)  # type: ignore[assignment]
     if isinstance(make, type):
         return make

@@ -1,7 +1,8 @@
-"""The three ways of bringing a stored value up to date, as rules: which rows a batch writes, and what it combines with.
+"""The update rules of Trident's three kinds of states: which rows a batch writes, and which values it combines with.
 
-One row a key of the batch, with what is stored of it: (t, prev, value). Their table is in ``docs/guide/state.md``.
-A batch that is applied again was frozen, so it brings the same; the rules differ in whether they lean on that.
+There is one row per key of the batch, with the triple that is stored of it: (txid, prev, value). The table of the
+rules is in ``docs/guide/state.md``. A batch that is applied again was frozen, so it holds the same values; the rules
+differ in whether they rely on that.
 (A state without ``groupBy`` is a map with one reserved key; `trident_state.snapshottable` makes one of any map's key.)
 """
 
@@ -18,26 +19,26 @@ from trident_state.store import StateKind
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What batch txid does to some keys: `rows` are written, with ``update(base)``; `base` becomes the value before."""
+class BatchEffect:
+    """The effect of a batch on some keys: `rows` are written, with ``update(base)``, and `base` becomes prev."""
 
     rows: npt.NDArray[np.bool_]
     base: pa.Array
 
 
 class MapRule(Protocol):
-    """How stored values meet a batch."""
+    """The rule by which a batch updates stored values."""
 
     kind: ClassVar[StateKind]
 
     @classmethod
-    def turn(cls, stored: Triples, txid: int) -> Turn:
-        """What batch `txid` does to these keys. None of them is of a later batch."""
+    def turn(cls, stored: Triples, txid: int) -> BatchEffect:
+        """Return the effect of batch `txid` on these keys; no later batch has changed any of them."""
         ...
 
 
 class NonTransactionalMap:
-    """Values alone: a batch that is applied again counts again.
+    """The rule for values without txid: a batch that is applied again counts again.
 
     Meaning: ``org.apache.storm.trident.state.map.NonTransactionalMap``.
     """
@@ -45,12 +46,12 @@ class NonTransactionalMap:
     kind: ClassVar[StateKind] = StateKind.NON_TRANSACTIONAL
 
     @classmethod
-    def turn(cls, stored: Triples, txid: int) -> Turn:
-        return Turn(np.ones(len(stored.txids), np.bool_), stored.values)
+    def turn(cls, stored: Triples, txid: int) -> BatchEffect:
+        return BatchEffect(np.ones(len(stored.txids), np.bool_), stored.values)
 
 
 class TransactionalMap:
-    """A value that batch txid has written already stays: it is the answer.
+    """The rule under which a value that this batch has written already stays: it is the result.
 
     Meaning: ``org.apache.storm.trident.state.map.TransactionalMap``; the value before is kept too, for committed reads.
 
@@ -62,12 +63,12 @@ class TransactionalMap:
     kind: ClassVar[StateKind] = StateKind.TRANSACTIONAL
 
     @classmethod
-    def turn(cls, stored: Triples, txid: int) -> Turn:
-        return Turn(stored.txids < txid, stored.values)
+    def turn(cls, stored: Triples, txid: int) -> BatchEffect:
+        return BatchEffect(stored.txids < txid, stored.values)
 
 
 class OpaqueMap:
-    """A value that batch txid has written already is made anew from the value before it.
+    """The rule under which a value that this batch has written already is computed again from the value before it.
 
     Meaning: ``org.apache.storm.trident.state.map.OpaqueMap``.
 
@@ -79,9 +80,9 @@ class OpaqueMap:
     kind: ClassVar[StateKind] = StateKind.OPAQUE
 
     @classmethod
-    def turn(cls, stored: Triples, txid: int) -> Turn:
+    def turn(cls, stored: Triples, txid: int) -> BatchEffect:
         again = pa.array(stored.txids == txid)
-        return Turn(np.ones(len(stored.txids), np.bool_), pc.if_else(again, stored.prevs, stored.values))
+        return BatchEffect(np.ones(len(stored.txids), np.bool_), pc.if_else(again, stored.prevs, stored.values))
 
 
 RULES: dict[StateKind, type[MapRule]] = {rule.kind: rule for rule in (NonTransactionalMap, TransactionalMap, OpaqueMap)}

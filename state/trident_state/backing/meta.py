@@ -1,4 +1,4 @@
-"""The entry of a map that says whose it is and where it stands."""
+"""The meta entry of a map: whose state it holds, its fence, marker and open record."""
 
 import msgspec
 
@@ -11,19 +11,19 @@ FORMAT = 1
 
 
 class Meta(Header, frozen=True, forbid_unknown_fields=True):
-    """A state in a map: its fence (epoch and token), its marker, and the txid that is open while a batch is written."""
+    """The meta entry: fence (epoch and token), marker, and the txid that is open while a batch is written."""
 
     values: str
     marker: int
     open: int | None
 
     @classmethod
-    def founded(
+    def created(
         cls, identity: StateIdentity, shape: StateShape, kind: StateKind, values: str, lease: Lease, birth: int
     ) -> "Meta":
-        """That of a new state."""
-        whose = (identity.topology, identity.name, identity.log, shape.fingerprint, kind)
-        return cls(FORMAT, *whose, lease.epoch, lease.token, values, birth, None)
+        """Return the meta entry of a new state."""
+        owner = (identity.topology, identity.name, identity.log, shape.fingerprint, kind)
+        return cls(FORMAT, *owner, lease.epoch, lease.token, values, birth, None)
 
     @property
     def report(self) -> StoreReport:
@@ -34,7 +34,7 @@ class Meta(Header, frozen=True, forbid_unknown_fields=True):
         return GroupStatus(self.lease, self.marker, self.open)
 
     def held_by(self, lease: Lease) -> "Meta":
-        """The same in another driver's hands, with nothing open."""
+        """Return this entry with another driver's lease, and nothing open."""
         return msgspec.structs.replace(self, epoch=lease.epoch, token=lease.token, open=None)
 
     def opened(self, txid: int) -> "Meta":
@@ -45,16 +45,16 @@ class Meta(Header, frozen=True, forbid_unknown_fields=True):
 
 
 def read_meta(text: bytes | None, where: str) -> Meta | None:
-    """None where nothing is stored; StateCorruptError for what this version cannot read."""
+    """Return the meta entry, None where nothing is stored; raises StateCorruptError if this version cannot read it."""
     if text is None:
         return None
     try:
-        found = msgspec.json.decode(text, type=Meta)
+        meta = msgspec.json.decode(text, type=Meta)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StateCorruptError(f"{where}: its meta entry cannot be read: {error}") from None
-    if found.format != FORMAT:
+    if meta.format != FORMAT:
         raise StateCorruptError(
-            f"{where}: its meta entry has format {found.format}, this version reads format {FORMAT}; "
+            f"{where}: its meta entry has format {meta.format}, this version reads format {FORMAT}; "
             f"use the version that wrote it, or reset the topology"
         )
-    return found
+    return meta

@@ -1,4 +1,4 @@
-"""A state over a map that somebody brought: the store behind a BackingMapState."""
+"""BackingStore: a state in a map of the user's own."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -17,21 +17,21 @@ from trident.base.errors import (
     StateOwnedError,
     StateUnavailableError,
 )
-from trident_state.backing.calls import Calls
+from trident_state.backing.calls import MapCalls
 from trident_state.backing.maps import RULES
 from trident_state.backing.meta import Meta, read_meta
 from trident_state.backing.protocol import META, BackingMap
 from trident_state.binary import in_halves, replaced, together
 from trident_state.checks import (
-    check_as_created,
-    check_fitting,
     check_newest,
+    check_next_batch,
     check_none_later,
     check_not_beyond,
     check_reached,
-    check_turn,
+    check_unchanged_option,
+    check_update_types,
+    duplicate_key_error,
     encoded_keys,
-    named_twice,
 )
 from trident_state.keys import check_key_types, decode_keys
 from trident_state.records.forms import ValueForm, records_of, unpacked
@@ -50,7 +50,7 @@ from trident_state.store import (
 
 
 class _Change(NamedTuple):
-    """What an update comes to for some of its keys: the rows and records to be written, and all values after it."""
+    """The rows and records to write for some keys of an update; `values` are those of all these keys after it."""
 
     rows: list[int]
     records: list[bytes]
@@ -60,10 +60,10 @@ class _Change(NamedTuple):
 class BackingStore:
     """The store of a BackingMapState (one group). See `trident_state.store.Store` for what each method promises.
 
-    A batch of at most `most` keys over a map that puts on a condition is one read and one atomic write, entries and
-    marker together, on the condition that the meta entry is the one that was read. Otherwise the meta entry says first
-    which txid is open, the entries follow in pieces, the marker moves last; each piece is on the same condition, where
-    the map has one.
+    Over a map that puts on a condition, a batch of less than `most` keys is one read and one atomic write of entries
+    and marker, on the condition that the meta entry is the one that was read. Otherwise the meta entry first records
+    which txid is open, the entries follow in pieces, and the marker moves last; each piece is on the same condition,
+    where the map has one.
     """
 
     def __init__(
@@ -81,41 +81,41 @@ class BackingStore:
         self._bare = kind is StateKind.NON_TRANSACTIONAL
         self._records = records_of(shape.value, form, self._bare)
         self._rule = RULES[kind]
-        self._calls = Calls(make, self._where, most)
+        self._calls = MapCalls(make, self._where, most)
         self._writing = threading.RLock()
         self._lease: Lease | None = None
-        self._left = False
+        self._leaving = False
 
     # --- start -----------------------------------------------------------------------------------------------
 
     def report(self) -> StoreReport:
         meta = self._meta()
         if meta is not None:
-            check_as_created(self._where, "values", meta.values, self._form)
+            check_unchanged_option(self._where, "values", meta.values, self._form)
             return meta.report
         if self._calls.listed and self._calls.keys():
             raise StateOwnedError(
                 f"{self._where}: its map has entries, and none that says whose they are; nothing was touched. "
-                f"Give the state a map of its own, or empty this one if nobody needs it"
+                f"Give the state a map of its own, or empty this one if its entries are not needed"
             )
         return StoreReport(None, None, None, (GroupStatus(None, None, None),))
 
     def create(self, lease: Lease, birth: int) -> None:
         with self._writing:
-            found = self._meta()
-            if found is None:
-                self.report()  # refuses what is foreign
-                new = Meta.founded(self._identity, self._shape, self._kind, self._form, lease, birth)
+            meta = self._meta()
+            if meta is None:
+                self.report()  # refuses a map with entries that are not ours
+                new = Meta.created(self._identity, self._shape, self._kind, self._form, lease, birth)
                 self._put_meta(new, None)
-            elif self._check_there(found).lease != lease:
-                check_newest(self._where, found.lease, lease)
-                raise StateOwnedError(f"{self._where} is there already, at txid {found.marker}: nothing was created")
+            elif self._check_present(meta).lease != lease:
+                check_newest(self._where, meta.lease, lease)
+                raise StateOwnedError(f"{self._where} is there already, at txid {meta.marker}: nothing was created")
             self._lease = lease
 
     def acquire(self, lease: Lease) -> None:
         with self._writing:
             (text,) = self._calls.get([META])
-            meta = self._check_there(read_meta(text, self._where))
+            meta = self._check_present(read_meta(text, self._where))
             check_newest(self._where, meta.lease, lease)
             self._put_meta(meta.held_by(lease), text)
             self._lease = lease
@@ -126,27 +126,27 @@ class BackingStore:
         keys = self._keys(update)
         with self._writing:
             text, *records = self._calls.get([META, *keys])
-            meta = self._check_turn(text, lease, update.txid)
+            meta = self._check_next_batch(text, lease, update.txid)
             if meta.marker >= update.txid:
                 return Applied(read_again(self, update) if values else None, 0, len(keys))
             parts = list(in_halves(partial(self._change, update, meta, records), 0, len(keys)))
-            moved = [keys[row] for part in parts for row in part.rows]
-            self._write(text, meta, update.txid, moved, [record for part in parts for record in part.records])
-        whole = together([part.values for part in parts]) if values else None
-        return Applied(whole, len(moved), len(keys) - len(moved))
+            written = [keys[row] for part in parts for row in part.rows]
+            self._write(text, meta, update.txid, written, [record for part in parts for record in part.records])
+        after = together([part.values for part in parts]) if values else None
+        return Applied(after, len(written), len(keys) - len(written))
 
     def _change(self, update: Update, meta: Meta, records: list[bytes | None], part: slice) -> _Change:
-        """What an update comes to for some of its keys, of which these are all records."""
+        """Return the change of some keys of an update; `records` are the stored ones of all its keys."""
         stored = unpacked(self._records, records[part], self._where)
         check_none_later(self._where, stored.txids, meta.marker, update.txid)
-        turn = self._rule.turn(stored, update.txid)
-        moved = np.flatnonzero(turn.rows)
-        rows = pa.array(moved)
-        base = turn.base.take(rows)
-        after = combined(self._shape.combine, base, update.part(part)[1].take(rows), self._where)
-        values = replaced(stored.values, moved, after)
-        written = self._records.pack(update.txid, after, base).to_pylist()
-        return _Change((part.start + moved).tolist(), written, values)
+        effect = self._rule.turn(stored, update.txid)
+        rows = np.flatnonzero(effect.rows)
+        indices = pa.array(rows)
+        base = effect.base.take(indices)
+        after = combined(self._shape.combine, base, update.part(part)[1].take(indices), self._where)
+        values = replaced(stored.values, rows, after)
+        new_records = self._records.pack(update.txid, after, base).to_pylist()
+        return _Change((part.start + rows).tolist(), new_records, values)
 
     def _write(self, text: bytes | None, meta: Meta, txid: int, keys: list[bytes], records: list[bytes]) -> None:
         """Put the entries, and the marker after them (or with them, where that is one atomic step)."""
@@ -163,12 +163,12 @@ class BackingStore:
         self._put([META], [done], opened if keys else text, meta, txid)
 
     def _put(self, keys: list[bytes], values: list[bytes], expected: bytes | None, meta: Meta, txid: int) -> None:
-        if self._left:
+        if self._leaving:
             raise StateClosedError(f"{self._where}: its run has ended; nothing more of batch {txid} is written")
         if self._calls.put(keys, values, expected):
             return
         (text,) = self._calls.get([META])
-        self._check_turn(text, meta.lease, txid)
+        self._check_next_batch(text, meta.lease, txid)
         raise StateUnavailableError(f"{self._where} was changed while batch {txid} was written; the commit is repeated")
 
     def _put_meta(self, meta: Meta, expected: bytes | None) -> None:
@@ -182,12 +182,12 @@ class BackingStore:
         return (GroupStatus(None, None, None) if meta is None else meta.status,)
 
     def durable(self) -> int:
-        """The marker: what the map has is its own affair."""
+        """Return the marker: the library cannot know how durable the map is."""
         meta = self._meta()
         return -1 if meta is None else meta.marker
 
     def snapshot(self) -> int:
-        """Nothing is done."""
+        """Return `durable()`; there is nothing to do."""
         return self.durable()
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
@@ -202,24 +202,29 @@ class BackingStore:
         for at in range(0, len(keys), pageRows):
             page = keys[at : at + pageRows]
             values = self._values(page, asOf)
-            there = values.is_valid()
-            encoded = pa.array(page, pa.binary()).filter(there)
+            present = values.is_valid()
+            encoded = pa.array(page, pa.binary()).filter(present)
             if len(encoded):
                 try:
                     table = decode_keys(encoded, self._shape.keys)
                 except StateCorruptError as error:
                     raise StateCorruptError(f"{self._where}: {error}") from error
-                yield table.append_column("value", values.filter(there))
+                yield table.append_column("value", values.filter(present))
 
     def _values(self, keys: list[bytes], asOf: int | None) -> pa.Array:
-        """The marker was looked at before, and is looked at again behind them: a map has no moment of its own."""
-        found = unpacked(self._records, self._calls.get(keys), self._where)
+        """Return the values of these keys as of `asOf`.
+
+        The caller has checked the marker before. It is checked again after the values were read, because a map cannot
+        be read as of one moment.
+        """
+        stored = unpacked(self._records, self._calls.get(keys), self._where)
         if asOf is None or self._bare:
-            return found.values
+            return stored.values
         self._check_readable(asOf)
-        return as_of(asOf, found.txids, found.values, found.prevs, self._where)
+        return as_of(asOf, stored.txids, stored.values, stored.prevs, self._where)
 
     def _check_readable(self, asOf: int | None) -> int:
+        """Return the marker, if the state can be read as of `asOf`."""
         meta = self._meta()
         marker = -1 if meta is None else meta.marker
         if asOf is None:
@@ -247,19 +252,19 @@ class BackingStore:
             self._lease = None
 
     def leave(self) -> None:
-        """Let no further put begin, where one that is under way does not come back."""
-        self._left = True
+        """Let no further put begin; for the end of a run in which a put does not return."""
+        self._leaving = True
 
     def close(self) -> None:
         with self._writing:
             self._calls.close()
 
-    # --- what is demanded ------------------------------------------------------------------------------------
+    # --- checks ----------------------------------------------------------------------------------------------
 
     def _meta(self) -> Meta | None:
         return read_meta(self._calls.get([META])[0], self._where)
 
-    def _check_there(self, meta: Meta | None) -> Meta:
+    def _check_present(self, meta: Meta | None) -> Meta:
         if meta is None:
             raise StateBehindError(f"{self._where}: its map holds nothing of it (any more)", -1)
         self._check_ours(meta)
@@ -269,22 +274,22 @@ class BackingStore:
         if (meta.topology, meta.state) != (self._identity.topology, self._identity.name):
             raise StateOwnedError(
                 f"{self._where}: its map holds state {meta.state!r} of topology {meta.topology!r}; nothing was "
-                f"touched. Give each state a map of its own: the maker of the map is told which one is asked for"
+                f"touched. Give each state a map of its own: the maker of the map gets the state's identity"
             )
 
-    def _check_turn(self, text: bytes | None, lease: Lease, txid: int) -> Meta:
-        """The meta entry, if this driver may commit `txid` now."""
-        meta = self._check_there(read_meta(text, self._where))
-        check_turn(self._where, meta.lease, meta.marker, lease, txid)
+    def _check_next_batch(self, text: bytes | None, lease: Lease, txid: int) -> Meta:
+        """Return the meta entry, if this driver may commit `txid` now."""
+        meta = self._check_present(read_meta(text, self._where))
+        check_next_batch(self._where, meta.lease, meta.marker, lease, txid)
         return meta
 
     def _keys(self, update: Update) -> list[bytes]:
-        """The keys of an update, which must be of this state's shape."""
-        check_fitting(self._where, self._shape, update)
+        """Return the encoded keys of an update, after a check that it is of this state's shape."""
+        check_update_types(self._where, self._shape, update)
         parts = in_halves(lambda part: self._encoded(update.part(part)[0]).to_pylist(), 0, len(update.deltas))
         keys = [key for part in parts for key in part]
         if len(set(keys)) != len(keys):
-            raise named_twice(self._where, update.txid)
+            raise duplicate_key_error(self._where, update.txid)
         return keys
 
     def _encoded(self, keys: pa.Table) -> pa.Array:

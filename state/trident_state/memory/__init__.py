@@ -1,4 +1,4 @@
-"""States in the driver's memory, durable with a checkpoint."""
+"""States in the driver's memory, durable by snapshots under the checkpoint."""
 
 from trident_state.memory.factory import MemoryMapState
 from trident_state.memory.store import MemoryStore

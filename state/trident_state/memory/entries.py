@@ -1,4 +1,4 @@
-"""All entries of a store, by slot: the key, and the triple (txid, prev, value)."""
+"""The entries of a memory store, by slot: the key, and the triple (txid, prev, value)."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,19 +11,19 @@ from trident_state.memory.value_columns import Column, Slots
 from trident_state.store import StateKind
 
 NOTHING = -1
-"""The txid of a key that has no slot. (A slot that was given and not yet written has txid 0, and nulls.)"""
+"""The txid of a key that has no slot. (A slot that was assigned and not yet written has txid 0, and nulls.)"""
 
 _FIRST_CAPACITY = 1024
-_COPIED = 262_144
+_COPY_ENTRIES = 262_144
 """Entries that are copied at once."""
 _TABLE_BYTES = 24
-"""What a key takes in the table on the average: 8 bytes an entry, between a quarter and a half of them taken."""
+"""Bytes that a key takes in the hash table on average: 8 per entry, and a quarter to a half of the entries are used."""
 _OBJECT_BYTES = 64
-"""What a value kept as a Python object takes beside its own bytes."""
+"""Bytes that a value kept as a Python object takes beside its own."""
 
 
 class Entries:
-    """The entries of one store. One thread writes; who reads what it may be writing brings a lock."""
+    """The entries of one store. One thread writes; a reader of triples needs a lock that the writer holds too."""
 
     def __init__(self, value: pa.DataType, kind: StateKind) -> None:
         self.index = KeyIndex()
@@ -39,27 +39,27 @@ class Entries:
 
     @property
     def bytes(self) -> int:
-        """What the entries take, by a reckoning that grows with them evenly (not in the arrays' leaps)."""
+        """The estimated bytes of the entries, which grow evenly with them and not in the leaps of the arrays."""
         return len(self) * self._slot_bytes + self.index.keys.stored.heap_bytes + self._object_bytes
 
     def growth(self, encoded: pa.Array, before: Triples, after: Triples) -> int:
-        """By how much `bytes` grows when the triples of these keys go from `before` to `after`."""
+        """Return by how much `bytes` grows when the triples of these keys go from `before` to `after`."""
         keys = encoded.filter(pa.array(before.txids == NOTHING))
         return len(keys) * self._slot_bytes + heap_bytes_of(keys) + self._object_growth(before, after)
 
     def reserve(self, count: int) -> None:
-        """Room for so many slots, at least doubled when there is not enough."""
+        """Make room for `count` slots; room that is too small is at least doubled."""
         if count > len(self._rows):
             self._rows.reserve(max(count, 2 * len(self._rows)))
 
     def take(self, slots: Slots | slice) -> Triples:
-        """The triples of these slots; of slot -1: nothing."""
-        triples = self._rows.take(slots)  # -1 takes the last one, whichever that is
-        if not isinstance(slots, slice) and len(gone := (slots < 0).nonzero()[0]):
-            triples.txids[gone] = NOTHING
-            triples.values.valid[gone] = False
+        """Return the triples of these slots; slot -1 has txid NOTHING and nulls."""
+        triples = self._rows.take(slots)  # -1 takes the last row, whichever that is: it is overwritten below
+        if not isinstance(slots, slice) and len(absent := (slots < 0).nonzero()[0]):
+            triples.txids[absent] = NOTHING
+            triples.values.valid[absent] = False
             if triples.prevs is not None:
-                triples.prevs.valid[gone] = False
+                triples.prevs.valid[absent] = False
         return triples
 
     def put(self, slots: Slots, triples: Triples) -> None:
@@ -67,31 +67,34 @@ class Entries:
         self._rows.put(slots, triples)
 
     def account(self, before: Triples, after: Triples) -> None:
-        """Note what the objects of these triples take more or less now."""
+        """Add to `bytes` what the objects of these triples take more or less now."""
         self._object_bytes += self._object_growth(before, after)
 
     def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """Slots for new keys, each given once; they hold nothing yet."""
+        """Return slots for new keys, which come once each; the slots hold nothing yet."""
         self.reserve(len(self) + len(encoded))
         return self.index.insert(encoded, hashes)
 
     def changed(self, since: int) -> Slots:
-        """The slots whose triple is of a later txid."""
+        """Return the slots whose triple is of a later txid than `since`."""
         return np.flatnonzero(self._rows.txids(len(self)) > since)
 
-    def living(self, forgotten: int, removed: int) -> Slots:
-        """The slots whose triple is of a later txid than `forgotten`, and holds something or is of a later one than
-        `removed`."""
-        txids = self._rows.txids(len(self))
-        there = self._rows.there(len(self)) | (txids > removed)
-        return np.flatnonzero(there & (txids > forgotten) if forgotten > 0 else there)
+    def live(self, expired: int, removed: int) -> Slots:
+        """Return the slots of entries that are neither expired nor removed.
 
-    def only(self, live: Slots) -> "Entries":
-        """A copy of the entries in these slots. These here stay as they are for who reads them."""
+        An entry has expired if its txid is at or before `expired`; it is removed if it holds no value and its txid is
+        at or before `removed`.
+        """
+        txids = self._rows.txids(len(self))
+        present = self._rows.has_value(len(self)) | (txids > removed)
+        return np.flatnonzero(present & (txids > expired) if expired > 0 else present)
+
+    def copy_of(self, live: Slots) -> "Entries":
+        """Return a copy of the entries in these slots; the original stays as it is for its readers."""
         fresh = Entries(self.value.kind, StateKind.OPAQUE if self.versioned else StateKind.NON_TRANSACTIONAL)
         fresh.reserve(len(live))
-        for at in range(0, len(live), _COPIED):
-            slots = live[at : at + _COPIED]
+        for at in range(0, len(live), _COPY_ENTRIES):
+            slots = live[at : at + _COPY_ENTRIES]
             keys = self.index.keys.stored.take(slots)
             triples = self.take(slots)
             new = fresh.insert(keys, hash_keys(keys))

@@ -1,4 +1,4 @@
-"""What users write to keep a state in the driver's memory."""
+"""MemoryMapState: what users write to keep a state in the driver's memory."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,8 +12,9 @@ from trident_state.store import Home, StateIdentity, StateKind, StateShape
 class MemoryMapState:
     """A state in the driver's memory: the embedded default, with no server to run.
 
-    With a ``checkpointLocation`` it is durable: snapshots under the checkpoint, and the log's frozen batches after the
-    last one. Without, nothing outlives the run. About 100 bytes a key for a count by word, snapshots apart.
+    With a ``checkpointLocation`` it is durable: by snapshots under the checkpoint, and by the log's frozen batches
+    after the last snapshot. Without one, nothing outlives the run. A count by word takes about 100 bytes per key,
+    snapshots not included.
     Meaning: ``org.apache.storm.trident.testing.MemoryMapState``, which is always opaque and never durable.
 
     Make one by `opaque`, `transactional` or `nonTransactional`.
@@ -37,28 +38,30 @@ class MemoryMapState:
 
     @classmethod
     def opaque(cls, *, maxBytes: int | None = None, ttlSecs: float | None = None) -> "MemoryMapState":
-        """Exact with transactional and opaque spouts.
+        """Return an opaque state, which is exact with transactional and opaque spouts.
 
         Parameters
         ----------
         maxBytes
-            What the entries may take, by reckoning; a batch that would go beyond fails with StateFullError and changes
-            nothing. None: as much as there is.
+            The estimated bytes that the entries may take; a batch that would exceed them fails with StateFullError and
+            changes nothing. None: no limit.
         ttlSecs
-            Seconds that a value lives after its last update, by the times of the batches: it is nothing to the first
-            batch that was planned so much later (at most 1/64 more), and to every read as of it. None: for ever.
+            Seconds that a value lives after its last update, by the times of the batches: it has expired for the first
+            batch that was planned that much later (at most 1/64 more), and for every read as of it. None: for ever.
         """
         return cls(StateKind.OPAQUE, maxBytes, ttlSecs)
 
     @classmethod
     def transactional(cls, *, maxBytes: int | None = None, ttlSecs: float | None = None) -> "MemoryMapState":
-        """Exact with transactional and opaque spouts (a batch is frozen before it is applied). `maxBytes`, `ttlSecs`:
-        as in `opaque`."""
+        """Return a transactional state, which is exact with transactional and opaque spouts.
+
+        (A batch is frozen before it is applied.) `maxBytes`, `ttlSecs`: as in `opaque`.
+        """
         return cls(StateKind.TRANSACTIONAL, maxBytes, ttlSecs)
 
     @classmethod
     def nonTransactional(cls, *, maxBytes: int | None = None) -> "MemoryMapState":
-        """Keeps values only: no committed reads, at least once. `maxBytes`: as in `opaque`."""
+        """Return a state that keeps values only: no committed reads, at least once. `maxBytes`: as in `opaque`."""
         return cls(StateKind.NON_TRANSACTIONAL, maxBytes)
 
     @property
@@ -67,7 +70,7 @@ class MemoryMapState:
         return "checkpoint"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> MemoryStore:
-        """The state's store. Reads nothing yet: the last snapshot is loaded when the store is acquired or read."""
+        """Return the state's store; the last snapshot is loaded when the store is acquired or read."""
         return MemoryStore(identity, shape, self.kind, home, self.maxBytes, ttl=self.ttlSecs)
 
     def __repr__(self) -> str:

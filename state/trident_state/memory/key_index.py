@@ -1,8 +1,8 @@
-"""Which slot a key has: a hash table in NumPy arrays, so that a batch of keys costs a few array passes.
+"""The index from keys to slots: a hash table in NumPy arrays, so that a batch of keys costs a few array passes.
 
 A dict would do the same with a Python object for every key, the GIL held all the while, and a third of the speed.
-Keys get slots 0, 1, 2, ... in the order of their coming and keep them.
-One thread inserts. Any thread may look up in the meantime: it sees each key entirely or not yet.
+Keys get slots 0, 1, 2, ... in the order in which they come, and keep them.
+One thread inserts. Any thread may look up meanwhile: it sees each key entirely or not yet.
 """
 
 import msgspec
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trident_state.memory.key_storage import KeyHeap, StoredKeys, heads_of, picked
+from trident_state.memory.key_storage import KeyHeap, StoredKeys, heads_of, take_rows
 from trident_state.memory.value_columns import Slots
 
 Hashes = npt.NDArray[np.uint64]
@@ -20,11 +20,11 @@ _LOAD = 0.5
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """What a reader holds on to: the table, and the first `count` keys.
+    """The keys as a reader sees them: the table, and the first `count` keys.
 
-    A table of 2**b places has entries of 64 bits: 0, or the leading 64 - b bits of the key's hash and, below them, its
-    slot + 1. An entry lies at the place that the hash's leading b bits name, or in the next free one. The table is
-    shared with the inserting thread; slots of `count` and above are its business and not seen here.
+    A table of 2**b positions has entries of 64 bits: 0, or the leading 64 - b bits of the key's hash and, below them,
+    its slot + 1. An entry lies at the position that the hash's leading b bits name, or at the next free one. The
+    inserting thread shares the table: entries with a slot of `count` or above are its own, and are skipped here.
     """
 
     table: Hashes
@@ -32,35 +32,37 @@ class Keys(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self.stored.heads)
 
     def find(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """The slot of each key, -1 where it has none."""
-        # a slot in `found` is that of a candidate, until its bytes have been compared
-        found = np.full(len(encoded), -1, np.int64)
+        """Return the slot of each key, -1 where it has none."""
+        # a slot is that of a candidate until the bytes of the two keys have been compared
+        slots = np.full(len(encoded), -1, np.int64)
         if not self.count:
-            return found
-        heads, rows, places = heads_of(encoded), np.arange(len(encoded)), _home(hashes, self.table)
+            return slots
+        heads, rows, positions = heads_of(encoded), np.arange(len(encoded)), _first_position(hashes, self.table)
         while len(rows):
-            self._candidates(hashes, rows, places, found)
-            rows = rows[found[rows] >= 0]
-            rows = rows[~self.stored.same(picked(encoded, rows), heads[rows], found[rows])]
-            found[rows], places[rows] = -1, _next(places[rows], self.table)
-        return found
+            self._find_candidates(hashes, rows, positions, slots)
+            rows = rows[slots[rows] >= 0]
+            rows = rows[~self.stored.equal(take_rows(encoded, rows), heads[rows], slots[rows])]
+            slots[rows], positions[rows] = -1, _next_position(positions[rows], self.table)
+        return slots
 
-    def _candidates(self, hashes: Hashes, rows: Slots, places: Slots, found: Slots) -> None:
-        """Moves the place of each of these rows on to the next entry that may be its key's, and notes the slot there;
-        rows that meet a gap have none."""
-        number = _number(self.table)
+    def _find_candidates(self, hashes: Hashes, rows: Slots, positions: Slots, candidates: Slots) -> None:
+        """Move each of these rows on to the next entry that may be its key's, and write down the slot there.
+
+        A row whose search ends at a gap has no candidate.
+        """
+        mask = _slot_mask(self.table)
         while len(rows):
-            entries = self.table.take(places[rows])
-            slots = (entries & number).astype(np.int64) - 1
-            alike = entries ^ hashes[rows] <= number  # equal in all bits above those
+            entries = self.table.take(positions[rows])
+            slots = (entries & mask).astype(np.int64) - 1
+            alike = entries ^ hashes[rows] <= mask  # equal in all bits above the mask
             hit = alike & (slots >= 0) & (slots < self.count)
-            found[rows[hit]] = slots[hit]
+            candidates[rows[hit]] = slots[hit]
             rows = rows[~hit & (slots >= 0)]
-            places[rows] = _next(places[rows], self.table)
+            positions[rows] = _next_position(positions[rows], self.table)
 
 
 class KeyIndex:
@@ -75,14 +77,14 @@ class KeyIndex:
 
     @property
     def keys(self) -> Keys:
-        """The keys as they stand; later ones do not show in it."""
+        """The keys as they are now; keys that are inserted later do not show in it."""
         return self._keys
 
     def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """Slots for keys that have none yet, each given once.
+        """Return slots for keys that have none yet; each key comes once.
 
-        One that failed may be repeated, with other keys too: what it left in the table has slots of keys that are not
-        there, or of others by now, as any two keys with like hashes have.
+        An insert that failed may be repeated, with other keys too. The entries that it left in the table name slots
+        without a key, or with another one by now; a look-up rejects them as it does any two keys with like hashes.
         """
         slots = np.arange(len(self), len(self) + len(encoded), dtype=np.int64)
         if not len(slots):
@@ -90,49 +92,51 @@ class KeyIndex:
         stored = self._heap.append(self._keys.stored, encoded)
         table, numbers = self._keys.table, (slots + 1).astype(np.uint64)
         if len(stored.heads) > _LOAD * len(table):
-            there = table[table != 0]  # their leading bits are enough for a larger table
-            table = _built(np.concatenate([there, hashes]), np.concatenate([there & _number(table), numbers]))
+            used = table[table != 0]  # their leading bits are enough for a larger table
+            table = _build_table(np.concatenate([used, hashes]), np.concatenate([used & _slot_mask(table), numbers]))
         else:
-            entries = hashes & ~_number(table) | numbers
-            _place(table, entries, _home(entries, table))
+            entries = hashes & ~_slot_mask(table) | numbers
+            _put_entries(table, entries, _first_position(entries, table))
         self._keys = Keys(table, stored)
         return slots
 
 
-def _number(table: Hashes) -> np.uint64:
-    """The bits of an entry that are its slot + 1."""
+def _slot_mask(table: Hashes) -> np.uint64:
+    """Return the mask of the bits of an entry that are its slot + 1."""
     return np.uint64(len(table) - 1)
 
 
-def _home(hashes: Hashes, table: Hashes) -> Slots:
-    """Where the entries of these hashes (or entries) lie if they can."""
+def _first_position(hashes: Hashes, table: Hashes) -> Slots:
+    """Return the position at which the search for each of these hashes (or entries) begins."""
     return (hashes >> np.uint64(65 - len(table).bit_length())).astype(np.int64)
 
 
-def _next(places: Slots, table: Hashes) -> Slots:
-    return (places + 1) & (len(table) - 1)
+def _next_position(positions: Slots, table: Hashes) -> Slots:
+    return (positions + 1) & (len(table) - 1)
 
 
-def _place(table: Hashes, entries: Hashes, places: Slots) -> None:
-    """Write each entry into the first free place from its own one on; where several want it, one gets it."""
+def _put_entries(table: Hashes, entries: Hashes, positions: Slots) -> None:
+    """Write each entry at the first free position from its own on; where several want one position, one gets it."""
     while len(entries):
-        free = table[places] == 0
-        table[places[free]] = entries[free]
-        left = table[places] != entries
-        entries, places = entries[left], _next(places[left], table)
+        free = table[positions] == 0
+        table[positions[free]] = entries[free]
+        left = table[positions] != entries
+        entries, positions = entries[left], _next_position(positions[left], table)
 
 
-def _built(hashes: Hashes, numbers: Hashes) -> Hashes:
-    """A new table with room, from the leading bits of hashes. Laid out in one pass over the sorted entries: each lies
-    at its home, or right after the one before."""
+def _build_table(hashes: Hashes, numbers: Hashes) -> Hashes:
+    """Return a new table with room, from the leading bits of hashes and from slots + 1.
+
+    One pass over the sorted entries lays it out: each lies at its first position, or right after the entry before.
+    """
     bits = _FIRST_BITS
     while len(hashes) > _LOAD * 2**bits:
         bits += 1
     table = np.zeros(2**bits, np.uint64)
-    entries = np.sort(hashes & ~_number(table) | numbers)
+    entries = np.sort(hashes & ~_slot_mask(table) | numbers)
     order = np.arange(len(entries))
-    places = order + np.maximum.accumulate(_home(entries, table) - order)
-    inside = places < len(table)
-    table[places[inside]] = entries[inside]
-    _place(table, entries[~inside], np.zeros(np.count_nonzero(~inside), np.int64))
+    positions = order + np.maximum.accumulate(_first_position(entries, table) - order)
+    inside = positions < len(table)
+    table[positions[inside]] = entries[inside]
+    _put_entries(table, entries[~inside], np.zeros(np.count_nonzero(~inside), np.int64))
     return table

@@ -1,7 +1,7 @@
-"""The files of a snapshot, and the manifest that names them.
+"""Segments, the files of a snapshot, and the manifest that names them.
 
 A segment is an Arrow IPC file (LZ4) of entries: key, txid, value, prev. It is written once and fsynced together with
-its folder before a manifest names it, and deleted only after a manifest that does without it is published.
+its folder before a manifest names it, and deleted only after a manifest that does not name it is published.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from trident_state.header import Header
 FORMAT = 1
 
 _NAME = re.compile(r"(\d+)-(\d+)-(?:([0-9A-Za-z_-]+)-)?[0-9a-f]{8}\.arrow")
-"""Txid, epoch, and the log that both count in; version 0.1.0 wrote names without a log."""
+"""Txid, epoch, and the uuid of the log that both belong to; version 0.1.0 wrote names without a log."""
 
 
 class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of the entries that changed in the txids after `since`, up to `txid`."""
+    """A file with the entries that changed after `since`, up to `txid`."""
 
     name: str
     since: int
@@ -39,9 +39,10 @@ class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A state as it stood after batch `txid`: the segments, later ones over earlier ones, and what it had forgotten.
+    """A state as it stood after batch `txid`: the segments, later ones over earlier ones, and its expiry.
 
-    `ttl` is what its driver forgets by, for those who follow it; `most` was of a kind of state that there is no more.
+    `ttl` is its driver's time to live, for replicas. `most` belonged to a kind of state that no longer exists; it is
+    still read, because manifests of that time may hold it.
     """
 
     txid: int
@@ -52,26 +53,28 @@ class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 def read_manifest(text: bytes, where: str) -> Manifest:
-    """Raises StateCorruptError where these bytes are no manifest, or one of a format that is not known here."""
+    """Return the manifest of these bytes; raises StateCorruptError for other bytes and for a format not known here."""
     try:
-        found = msgspec.json.decode(text, type=Manifest)
+        manifest = msgspec.json.decode(text, type=Manifest)
     except msgspec.DecodeError as error:
         raise StateCorruptError(f"{where}: the manifest of its last snapshot cannot be read: {error}") from None
-    if found.format != FORMAT:
+    if manifest.format != FORMAT:
         raise StateCorruptError(
-            f"{where}: its last snapshot has format {found.format}, this version reads format {FORMAT}; "
+            f"{where}: its last snapshot has format {manifest.format}, this version reads format {FORMAT}; "
             f"start it with the version that wrote it"
         )
-    for segment in found.segments:
-        if _NAME.fullmatch(segment.name) is None:
-            raise StateCorruptError(f"{where}: the manifest of its last snapshot names {segment.name!r}, no segment")
-    return found
+    for segment in manifest.segments:
+        if _NAME.fullmatch(segment.name) is None:  # such as one with a path in it: names are opened and deleted
+            raise StateCorruptError(
+                f"{where}: the manifest of its last snapshot names {segment.name!r}, which is not a segment"
+            )
+    return manifest
 
 
 def write_segment(
     folder: Path, log: str, lease: Lease, since: int, txid: int, batches: Iterable[pa.RecordBatch]
 ) -> Segment:
-    """Write a new file of a driver of this log, durably. Leaves nothing behind when it fails."""
+    """Write a new segment of a driver of this log, durably; leave nothing behind on failure."""
     make_folder(folder)
     name = f"{txid}-{lease.epoch}-{log}-{secrets.token_hex(4)}.arrow"
     path = folder / name
@@ -91,7 +94,7 @@ def write_segment(
 
 
 def read_segment(folder: Path, segment: Segment, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
-    """The entries of a file, after its size and checksum were found right."""
+    """Return the entries of a segment, after a check of its size and checksum."""
     try:
         with pa.memory_map(str(folder / segment.name)) as file:
             buffer = file.read_buffer()
@@ -115,24 +118,26 @@ def read_segment(folder: Path, segment: Segment, schema: pa.Schema, where: str) 
 
 
 def delete_segments(folder: Path, names: Iterable[str]) -> None:
-    """Files that no manifest names any more. One that is gone already is no error."""
+    """Delete segments that no manifest names any more; one that is gone already is not an error."""
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             (folder / name).unlink()
 
 
 def strays(folder: Path, manifest: Manifest | None, log: str, epoch: int | None) -> list[str]:
-    """Segments that no manifest names, left by drivers of this log (empty: of any log) and of an epoch before this one
-    (None: of any epoch). Later drivers' files may be about to be named, and epochs mean nothing across logs."""
+    """Return the segments that `manifest` does not name, of this log ("": any) and of an earlier epoch (None: any).
+
+    A manifest of a later driver may be about to name its files, and epochs of different logs cannot be compared.
+    """
     named = {segment.name for segment in manifest.segments} if manifest else set()
     matches = (_NAME.fullmatch(name) for name in os.listdir(folder)) if folder.is_dir() else ()
     return [
-        found[0]
-        for found in matches
-        if found
-        and found[0] not in named
-        and (log == "" or found[3] in (None, log))
-        and (epoch is None or int(found[2]) < epoch)
+        match[0]
+        for match in matches
+        if match
+        and match[0] not in named
+        and (log == "" or match[3] in (None, log))
+        and (epoch is None or int(match[2]) < epoch)
     ]
 
 

@@ -1,8 +1,8 @@
-"""Snapshots of a memory state: which entries go into the next file, when it is due, and how it is read again.
+"""Snapshots of a memory state: which entries the next segment holds, how it is published, and how it is loaded.
 
-Only what changed since the last snapshot is written, so that the cost follows the change and not the state. Smaller
-segments behind it are taken in: each segment holds more than twice the rows of the next one, hence there are few of
-them, and together they hold at most about twice as many rows as the state has keys.
+Only what changed since the last snapshot is written, so that the cost follows the change and not the state. The new
+segment replaces smaller ones before it: each segment holds more than twice the rows of the next one, so there are few
+of them, and together they hold at most about twice as many rows as the state has keys.
 """
 
 import logging
@@ -40,7 +40,7 @@ from trident_state.store import Home, StateIdentity, StateKind, StateShape
 _log = logging.getLogger("trident.state")
 
 _ROWS = 65_536
-"""Entries a record batch: small enough that no call into Arrow takes long."""
+"""Entries per record batch: small enough that no call into Arrow takes long."""
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class Snapshots:
-    """What is durable of one state. Used by one thread at a time."""
+    """The durable form of one state: its segments and its manifest. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Snapshots:
         return self._manifest
 
     def refresh(self) -> bool:
-        """Read the manifest anew; tells whether it is another one than before. An empty one stands for none."""
+        """Read the manifest again; return whether it has changed. An empty one stands for none."""
         text = (self._home.manifest() if self.folder is not None else None) or None
         if text == self._text:
             return False
@@ -93,22 +93,24 @@ class Snapshots:
         self._text = text
         return True
 
-    def seconds(self) -> float:
-        """Since the last snapshot (or since the last one was loaded)."""
+    def seconds_since_last(self) -> float:
+        """Return the seconds since the last snapshot was taken, tried or loaded."""
         return self._clock.monotonic() - self._last
 
     def postpone(self) -> None:
-        """Count the seconds from now on: the last try failed."""
+        """Count the seconds from now on, because the last try failed."""
         self._last = self._clock.monotonic()
 
-    def found(self, lease: Lease, birth: int) -> None:
+    def create_manifest(self, lease: Lease, birth: int) -> None:
         """Publish the manifest of an empty state."""
         if self.folder is not None:
             self._publish(lease, birth, (), Expiry())
 
-    def forget(self, lease: Lease | None) -> None:
-        """Delete every file of this state; before that its manifest, if this driver may still publish. (A manifest
-        that stays goes with the log; until then it names files that are gone.)"""
+    def delete(self, lease: Lease | None) -> None:
+        """Delete the manifest, if this driver may still publish, and then every file of this state.
+
+        A manifest that stays is deleted with the log; until then it names files that are gone.
+        """
         if self.folder is None:
             return
         if lease is not None:
@@ -118,57 +120,60 @@ class Snapshots:
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
 
-    def restate(self, lease: Lease) -> None:
-        """Publish by what this driver forgets, where the one before it had another rule."""
-        found = self._manifest
-        if self.folder is not None and found is not None and found.ttl != self._ttl:
-            self._publish(lease, found.txid, found.segments, found.expiry)
+    def publish_ttl(self, lease: Lease) -> None:
+        """Publish the manifest again with this driver's time to live, where the driver before had another."""
+        manifest = self._manifest
+        if self.folder is not None and manifest is not None and manifest.ttl != self._ttl:
+            self._publish(lease, manifest.txid, manifest.segments, manifest.expiry)
 
-    def sweep(self, lease: Lease) -> None:
-        """Delete the files that earlier drivers of this log left half-way."""
+    def delete_strays(self, lease: Lease) -> None:
+        """Delete the files that earlier drivers of this log wrote and did not publish."""
         if self.folder is not None:
             delete_segments(self.folder, strays(self.folder, self._manifest, self._identity.log, lease.epoch))
 
     # --- writing ---------------------------------------------------------------------------------------------
 
     def since(self, entries: Entries) -> int:
-        """The txid after which changed entries go into the next segment."""
+        """Return the txid after which changed entries go into the next segment."""
         assert self._manifest is not None
         since, rows = self._manifest.txid, len(entries.changed(self._manifest.txid))
-        gone = min((segment.since for segment in self._manifest.segments if not self._there(segment)), default=since)
+        gone = min((segment.since for segment in self._manifest.segments if not self._intact(segment)), default=since)
         for segment in reversed(self._manifest.segments):
             if segment.since < gone and (rows == 0 or segment.rows > 2 * rows):
                 break
             since, rows = segment.since, rows + segment.rows
         return since
 
-    def _there(self, segment: Segment) -> bool:
-        """Whether a file is still as long as it was written; one that is not is written again with what it held."""
+    def _intact(self, segment: Segment) -> bool:
+        """Return whether a file still has the size with which it was written; log that it is written again if not."""
         assert self.folder is not None
         try:
-            there = (self.folder / segment.name).stat().st_size == segment.bytes
+            intact = (self.folder / segment.name).stat().st_size == segment.bytes
         except FileNotFoundError:
-            there = False
-        if not there:
+            intact = False
+        if not intact:
             _log.warning(
                 "%s: file %s of its snapshot was removed or cut; it is written again", self._where, segment.name
             )
-        return there
+        return intact
 
-    def whole(self) -> int:
-        """The txid up to which one file, or none at all, holds all there is; -1 where there is no snapshot."""
+    def base_txid(self) -> int:
+        """Return the txid up to which the first segment alone holds the state; -1 without a snapshot.
+
+        A state without segments is empty up to the txid of its manifest.
+        """
         manifest = self._manifest
         if manifest is None:
             return -1
         return manifest.segments[0].txid if manifest.segments else manifest.txid
 
-    def torn(self) -> bool:
-        """Whether a file that the manifest names is gone."""
+    def incomplete(self) -> bool:
+        """Return whether a file that the manifest names is gone or cut."""
         named = self._manifest.segments if self._manifest is not None and self.folder is not None else ()
-        return not all(map(self._there, named))
+        return not all(map(self._intact, named))
 
     def write(self, cut: Cut) -> None:
-        """Write a segment of this cut, publish it, and delete the segments that it takes in."""
+        """Write a segment of this cut, publish it, and delete the segments that it replaces."""
         assert self._manifest is not None and self.folder is not None
         before = self._manifest.segments
         kept = tuple(segment for segment in before if segment.txid <= cut.since)
@@ -178,7 +183,7 @@ class Snapshots:
             segment = write_segment(self.folder, self._identity.log, cut.lease, cut.since, cut.txid, _batches(cut))
             try:
                 self._publish(cut.lease, cut.txid, (*kept, segment), cut.expiry)
-            except FencedError:
+            except FencedError:  # after any other error the manifest may be in force, and the file must stay
                 delete_segments(self.folder, [segment.name])
                 raise
         delete_segments(self.folder, (former.name for former in before if former not in kept))
@@ -207,7 +212,7 @@ class Snapshots:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def load(self) -> Entries:
-        """The entries that the manifest names."""
+        """Return the entries of the segments that the manifest names."""
         entries = Entries(self._shape.value, self._kind)
         if self._manifest is None or self.folder is None:
             return entries
@@ -222,7 +227,7 @@ class Snapshots:
     def _check_ours(self, manifest: Manifest) -> None:
         if manifest.identity != self._identity:
             raise StateOwnedError(
-                f"{self._where}: the snapshot in its place is of {manifest.identity}, this is {self._identity}"
+                f"{self._where}: the snapshot in its place belongs to {manifest.identity}, this is {self._identity}"
             )
         if (manifest.fingerprint, manifest.kind) != (self._shape.fingerprint, self._kind):
             raise StateShapeError(
@@ -250,10 +255,10 @@ def _batches(cut: Cut) -> Iterator[pa.RecordBatch]:
         yield from in_halves(batch, at, min(at + _ROWS, len(cut.slots)))
 
 
-def _restore(entries: Entries, batch: pa.RecordBatch, forgotten: int) -> None:
-    """Take in what a segment holds, but not what no read can see any more."""
-    if forgotten > 0:
-        batch = batch.filter(pc.greater(batch.column("txid"), forgotten))
+def _restore(entries: Entries, batch: pa.RecordBatch, expired: int) -> None:
+    """Put the rows of a segment into the entries, but not those that have expired for every read."""
+    if expired > 0:
+        batch = batch.filter(pc.greater(batch.column("txid"), expired))
     keys, txids, *columns = batch.columns
     hashes = hash_keys(keys)
     slots = entries.index.keys.find(keys, hashes)

@@ -1,7 +1,7 @@
-"""The triple (txid, value, prev) of each slot, together in one place.
+"""The triples (txid, value, prev) of all slots, one row each.
 
-The keys of a batch lie anywhere in a large state, and what is not in the processor's cache has to be fetched, line by
-line: a row is one line or two, where a column each for txid, values, which of them are there, and so on would be five.
+The keys of a batch lie anywhere in a large state, and whatever is not in the processor's cache is fetched line by line.
+A row takes one line or two; columns for txid, value, prev and their validity would take five.
 """
 
 import msgspec
@@ -44,25 +44,25 @@ class Rows:
 
     @property
     def width(self) -> int:
-        """Bytes a slot takes, apart from objects."""
+        """The bytes of a slot, objects not included."""
         return self._rows.itemsize
 
     def reserve(self, capacity: int) -> None:
-        """Room for so many slots. The old rows stay as they were for whoever reads them."""
+        """Make room for `capacity` slots; the old rows stay as they are for their readers."""
         larger = np.zeros(capacity, self._rows.dtype)
         larger[: len(self)] = self._rows
         self._rows = larger
 
     def txids(self, count: int) -> _Txids:
-        """Of the first slots; not a copy."""
+        """Return the txids of the first `count` slots; not a copy."""
         return self._rows["txid"][:count]
 
-    def there(self, count: int) -> npt.NDArray[np.bool_]:
-        """Which of the first slots hold a value; not a copy."""
+    def has_value(self, count: int) -> npt.NDArray[np.bool_]:
+        """Return which of the first `count` slots hold a value; not a copy."""
         return self._rows["value there"][:count]
 
     def take(self, slots: Slots | slice) -> Triples:
-        """A copy of these slots' triples."""
+        """Return a copy of these slots' triples."""
         rows = self._rows[slots].copy() if isinstance(slots, slice) else self._rows.take(slots)
         prevs = Cells(rows["prev"], rows["prev there"]) if self._versioned else None
         return Triples(rows["txid"], Cells(rows["value"], rows["value there"]), prevs)
@@ -74,9 +74,9 @@ class Rows:
         rows["value"], rows["value there"] = triples.values.data, triples.values.valid
         if triples.prevs is not None:
             rows["prev"], rows["prev there"] = triples.prevs.data, triples.prevs.valid
-        _pieces(self._rows)[slots] = _pieces(rows)
+        _as_bytes(self._rows)[slots] = _as_bytes(rows)
 
 
-def _pieces(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """The rows as bytes, which NumPy copies faster than fields; not where it has to count references."""
+def _as_bytes(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Return the rows as bytes, which NumPy copies faster than fields; unchanged where they hold object references."""
     return rows if rows.dtype.hasobject else rows.view(f"V{rows.itemsize}")

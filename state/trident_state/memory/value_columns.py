@@ -1,7 +1,7 @@
-"""Values of one type on their way into a store's rows and out of them: Arrow arrays there, NumPy arrays here.
+"""Conversion of values between Arrow arrays and the NumPy arrays that a store's rows are made of.
 
-Types of fixed width (numbers, dates, timestamps, decimals) keep their bits. All others keep Python objects that came
-out of Arrow and that nobody else holds: they become an Arrow array again before anybody sees them.
+Types of fixed width (numbers, dates, timestamps, decimals) keep their bits. All others are kept as Python objects that
+Arrow made and no other code holds: they become an Arrow array again before a caller gets them.
 """
 
 from typing import Any
@@ -24,11 +24,11 @@ _UINTS: dict[int, np.dtype[Any]] = {
     64: np.dtype("u8"),
     128: np.dtype("c16"),
 }
-"""Bits are copied, never computed with; complex is the 16-byte type that NumPy copies fast."""
+"""The types that bits are copied as; nothing computes with them. Complex is the 16-byte type that NumPy copies fast."""
 
 
 class Cells(msgspec.Struct, frozen=True):
-    """Values taken out of a store's rows, or on the way into them."""
+    """Values of a store's rows, and which of them are not null."""
 
     data: _Bits
     valid: npt.NDArray[np.bool_]
@@ -41,17 +41,17 @@ class Cells(msgspec.Struct, frozen=True):
 
 
 class Column:
-    """How values of one type are kept."""
+    """The form in which values of one type are kept."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self.dtype = _dtype(kind)
         self._boolean = kinds.is_boolean(kind)
         self.fixed = self.dtype != np.object_
-        """Whether every value takes the same room."""
+        """Whether every value takes the same number of bytes."""
 
     def pack(self, array: pa.Array) -> Cells:
-        """An Arrow array of this type as cells."""
+        """Return an Arrow array of this type as cells."""
         valid = known_rows(array)
         if not self.fixed:
             return Cells(np.fromiter(array.to_pylist(), np.object_, len(array)), valid)
@@ -63,7 +63,7 @@ class Column:
         return Cells(np.frombuffer(array.buffers()[1], self.dtype, len(array), array.offset * width), valid)
 
     def unpack(self, cells: Cells) -> pa.Array:
-        """Cells as an Arrow array of this type."""
+        """Return cells as an Arrow array of this type."""
         if not self.fixed:
             return one_chunk(pa.array(cells.data, self.kind, mask=~cells.valid, from_pandas=False))
         count = len(cells)

@@ -1,1 +1,1 @@
-"""What a store keeps of a key, the triple (txid, prev, value), as bytes."""
+"""Records: the triple (txid, prev, value) that a store keeps for a key, as bytes."""

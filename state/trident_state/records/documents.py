@@ -1,4 +1,4 @@
-"""Records as JSON, for readers that are not ours: ``{"txid":7,"value":3,"prev":2}``, or the bare value.
+"""Records as JSON, for programs other than this library: ``{"txid":7,"value":3,"prev":2}``, or the bare value.
 
 Decimals are strings, binary is base64, dates and times are ISO 8601, a struct is an object, a map is an array of
 [key, value] pairs, NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity".
@@ -21,7 +21,7 @@ from trident_state.encoding import is_bytes, is_list, is_text
 from trident_state.records.triples import Triples
 
 _Convert = Callable[[Any], Any]
-_typed_dict: Any = TypedDict  # made at run time, which type checkers do not follow
+_typed_dict: Any = TypedDict  # called at run time, which type checkers do not follow
 
 
 class Documents:
@@ -40,28 +40,28 @@ class Documents:
             self._decoder = msgspec.json.Decoder(msgspec.defstruct("Record", fields, forbid_unknown_fields=True))
 
     def pack(self, txid: int, values: pa.Array, prevs: pa.Array) -> pa.Array:
-        """One JSON text a row."""
+        """Return one JSON text per row."""
         texts = self._texts(values)
         if self.bare:
             return texts
         return joined(b'{"txid":%d,"value":' % txid, texts, b',"prev":', self._texts(prevs), b"}")
 
     def unpack(self, records: pa.Array) -> Triples:
-        """What stands in these texts; a null is a key that is not there."""
-        there = known_rows(records)
+        """Return the triples of these texts; a null text is a key that is not there."""
+        present = known_rows(records)
         try:
-            found = [self._decoder.decode(text) for text in records.to_pylist() if text is not None]
+            decoded = [self._decoder.decode(text) for text in records.to_pylist() if text is not None]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise StateCorruptError(f"a record is not the JSON of {self.kind}") from error
         if self.bare:
-            triples = Triples.bare(self._column(found))
+            triples = Triples.bare(self._column(decoded))
         else:
-            txids = [record.txid for record in found]
+            txids = [record.txid for record in decoded]
             if any(not 0 <= txid < 2**53 for txid in txids):
                 raise StateCorruptError("a record's txid is out of range")
-            values, prevs = [record.value for record in found], [record.prev for record in found]
+            values, prevs = [record.value for record in decoded], [record.prev for record in decoded]
             triples = Triples(np.array(txids, np.int64), self._column(values), self._column(prevs))
-        return triples if there.all() else triples.spread(there)
+        return triples if present.all() else triples.spread(present)
 
     def _texts(self, values: pa.Array) -> pa.Array:
         try:
@@ -88,7 +88,7 @@ def _finite(value: float) -> float | str:
 
 
 def _converter(kind: pa.DataType, of_float: _Convert) -> _Convert | None:
-    """Applies `of_float` to every float in a value; None where its type has none."""
+    """Return a function that applies `of_float` to every float in a value; None where the type has none."""
     if kinds.is_floating(kind):
         return of_float
     if is_list(kind):
@@ -113,7 +113,7 @@ def _nullable(python: Any) -> Any:
 
 
 def _python_type(kind: pa.DataType) -> Any:
-    """The Python type that msgspec checks while it reads."""
+    """Return the Python type that msgspec checks while it reads."""
     if is_list(kind):
         return list[_nullable(_python_type(kind.value_type))]  # type: ignore[misc]
     if kinds.is_map(kind):

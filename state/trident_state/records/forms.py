@@ -1,14 +1,15 @@
-"""What stands in a field of a bucket: the triple (txid, prev, value) as bytes, in one of three forms.
+"""The three forms of a record: the triple (txid, prev, value) of one key as bytes.
 
 =========  ==================================================================================================
 fixed      flags (1 byte: 1 prev is null, 2 value is null), txid (8), prev (8), value (8): numbers, booleans,
            dates, timestamps, intervals; integers or doubles, little endian, so that scripts can combine them
 packed     0, txid (8), length of prev (4), prev, value: every other type, as `trident_state.encoding` writes it
-JSON       ``{"txid":7,"value":3,"prev":2}``, for other readers
+JSON       ``{"txid":7,"value":3,"prev":2}``, for programs other than this library
 =========  ==================================================================================================
 
 A non-transactional state keeps the value only (``bare``): flags and value, the encoded value, or the value as JSON.
-A null is nothing: a null prev is the same as none. Bytes from the server are not trusted: StateCorruptError.
+A null means that there is no value, in prev too. Bytes from a server are not trusted: reading them may raise
+StateCorruptError. Scripts in the server read these forms too (``redis/lua``): a change here is a new store format.
 """
 
 from collections.abc import Sequence
@@ -53,20 +54,20 @@ class Records(Protocol):
 
     @property
     def number(self) -> bytes | None:
-        """How scripts read a value ("<i8", "<d"); None where they cannot."""
+        """The format by which scripts read a value ("<i8", "<d"); None where they cannot."""
         ...
 
     def pack(self, txid: int, values: pa.Array, prevs: pa.Array) -> pa.Array:
-        """One record a row."""
+        """Return one record per row."""
         ...
 
     def unpack(self, records: pa.Array) -> Triples:
-        """The triples of these records; a null record is a key that is not there."""
+        """Return the triples of these records; a null record is a key that is not there."""
         ...
 
 
 def records_of(kind: pa.DataType, form: ValueForm, bare: bool) -> Records:
-    """The form in which values of this type are kept; TypeDeclarationError for a type that has none."""
+    """Return the form in which values of this type are kept; raises TypeDeclarationError for a type that has none."""
     if (wrong := unencodable(kind)) is not None:
         raise TypeDeclarationError(
             f"a store that keeps bytes cannot hold values of type {kind}: {wrong} has no encoding"
@@ -80,7 +81,7 @@ def records_of(kind: pa.DataType, form: ValueForm, bare: bool) -> Records:
 
 @dataclass(frozen=True)
 class FixedRecords:
-    """Values of eight bytes."""
+    """The fixed form, for values of eight bytes."""
 
     kind: pa.DataType
     bare: bool
@@ -91,7 +92,7 @@ class FixedRecords:
 
     @property
     def width(self) -> int:
-        """Bytes of a record."""
+        """The number of bytes of a record."""
         return 9 if self.bare else 25
 
     def pack(self, txid: int, values: pa.Array, prevs: pa.Array) -> pa.Array:
@@ -102,15 +103,15 @@ class FixedRecords:
         return rows_of(columns_of(flags, txids, self.slots(prevs), self.slots(values)))
 
     def unpack(self, records: pa.Array) -> Triples:
-        there = known_rows(records)
+        present = known_rows(records)
         data, offsets = buffers_of(records)
-        if (offsets[1:] - offsets[:-1] != self.width * there).any():  # a null has no bytes
+        if (offsets[1:] - offsets[:-1] != self.width * present).any():  # a null has no bytes
             raise StateCorruptError(f"a record is not {self.width} bytes long")
-        found = self._triples(data)
-        return found.spread(there) if records.null_count else found
+        triples = self._triples(data)
+        return triples.spread(present) if records.null_count else triples
 
     def unpack_rows(self, rows: bytes) -> Triples:
-        """The triples of records that stand one after the other."""
+        """Return the triples of records that stand one after the other."""
         if len(rows) % self.width:
             raise StateCorruptError(f"records are not {self.width} bytes long")
         return self._triples(np.frombuffer(rows, np.uint8))
@@ -127,7 +128,7 @@ class FixedRecords:
         return Triples(txids, values, self._column(rows[:, 9:17], flags & 1 != 0))
 
     def slots(self, column: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
-        """The values as 8-byte numbers, null as 0."""
+        """Return the values as 8-byte numbers, null as 0."""
         if kinds.is_floating(self.kind):
             return np.asarray(numbers_of(column.cast(pa.float64()), np.float64))
         return integers_of(column)
@@ -141,7 +142,7 @@ class FixedRecords:
 
 @dataclass(frozen=True)
 class PackedRecords:
-    """Values of any length and type."""
+    """The packed form, for values of any length and type."""
 
     kind: pa.DataType
     bare: bool
@@ -156,8 +157,8 @@ class PackedRecords:
         return joined(rows_of(columns_of(zeros, txids, lengths_of(before).astype("<u4"))), before, packed)
 
     def unpack(self, records: pa.Array) -> Triples:
-        found = self._triples(records.drop_null() if records.null_count else records)
-        return found.spread(known_rows(records)) if records.null_count else found
+        triples = self._triples(records.drop_null() if records.null_count else records)
+        return triples.spread(known_rows(records)) if records.null_count else triples
 
     def _triples(self, records: pa.Array) -> Triples:
         if self.bare:
@@ -178,12 +179,12 @@ class PackedRecords:
 
 
 def nulls_of(column: pa.Array) -> npt.NDArray[np.uint8]:
-    """1 for each null."""
+    """Return 1 for each null and 0 for each value."""
     return (~known_rows(column)).view(np.uint8)
 
 
 def unpacked(form: Records, records: Sequence[bytes | None], where: str) -> Triples:
-    """What a server answered, as triples; StateCorruptError, which names the state, where it is no such record."""
+    """Return the records that a server answered as triples; the StateCorruptError of a wrong one names the state."""
     try:
         return form.unpack(one_chunk(pa.array(records, pa.binary())))
     except StateCorruptError as error:

@@ -1,4 +1,4 @@
-"""Stored triples (txid, prev, value), a column each."""
+"""Stored triples (txid, prev, value), as three columns."""
 
 import msgspec
 import numpy as np
@@ -12,7 +12,7 @@ NOTHING = -1
 
 
 class Triples(msgspec.Struct, frozen=True):
-    """One triple a row; where nothing is stored, the txid is NOTHING and both values are null."""
+    """One triple per row; where nothing is stored, the txid is NOTHING and both values are null."""
 
     txids: npt.NDArray[np.int64]
     values: pa.Array
@@ -20,16 +20,16 @@ class Triples(msgspec.Struct, frozen=True):
 
     @classmethod
     def bare(cls, values: pa.Array) -> "Triples":
-        """Values that have neither txid nor prev: 0 and null."""
+        """Return the triples of values without txid and prev: the txid is 0, prev is null."""
         return cls(np.zeros(len(values), np.int64), values, pa.nulls(len(values), values.type))
 
-    def spread(self, there: npt.NDArray[np.bool_]) -> "Triples":
-        """These triples at the rows that are there, nothing between them."""
-        txids = np.full(len(there), NOTHING, np.int64)
-        txids[there] = self.txids
-        return Triples(txids, spread(there, self.values), spread(there, self.prevs))
+    def spread(self, present: npt.NDArray[np.bool_]) -> "Triples":
+        """Return these triples at the rows that are present, and nothing in between."""
+        txids = np.full(len(present), NOTHING, np.int64)
+        txids[present] = self.txids
+        return Triples(txids, spread(present, self.values), spread(present, self.prevs))
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Triples":
-        """These rows, in this order."""
-        place = pa.array(rows)
-        return Triples(self.txids[rows], self.values.take(place), self.prevs.take(place))
+        """Return these rows, in this order."""
+        indices = pa.array(rows)
+        return Triples(self.txids[rows], self.values.take(indices), self.prevs.take(indices))

@@ -1,4 +1,4 @@
-"""States in Redis (or Valkey): layout, scripts, connections, store and factory."""
+"""States in Redis or Valkey: layout, scripts, connections, store and factory."""
 
 from trident_state.redis.factory import RedisMapState
 from trident_state.redis.store import RedisStore

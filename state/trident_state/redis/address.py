@@ -1,4 +1,4 @@
-"""Where a server is, and how one gets in: a url, or the place where a url stands, so that no program holds a secret."""
+"""Addresses of servers: a url, or the environment variable or file that holds it, so that no program holds a secret."""
 
 import os
 import re
@@ -21,11 +21,11 @@ Endpoint = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A server, or some of a cluster's, and how long to wait for it.
+    """The address of a server, or of some servers of a cluster, with the timeouts of its connections.
 
-    `url` is one of `SCHEMES` (several ``host:port`` with commas between them are tried in turn), or ``env:NAME`` or
-    ``file:path``, where the url stands; that is read anew for each connection. `endpoint`: another server of the same
-    cluster, entered in the same way.
+    `url` begins with one of `SCHEMES` (several ``host:port`` with commas between them are tried one after the other),
+    or is ``env:NAME`` or ``file:path``, which hold the url and are read again for each connection. `endpoint`: another
+    server of the same cluster, reached with the same user and options.
     """
 
     url: str
@@ -34,10 +34,12 @@ class Address:
     endpoint: Endpoint | None = None
 
     def connection(self) -> Any:
-        """A new connection, not opened yet. ValueError where the url cannot be had or read, or names what is not
-        there."""
+        """Return a new connection, not opened yet.
+
+        Raises ValueError where the url cannot be read or understood, or names a file that does not exist.
+        """
         pool = redis.ConnectionPool.from_url(
-            url_at(self.url),
+            read_url(self.url),
             protocol=2,
             retry=Retry(NoBackoff(), 0),
             retry_on_timeout=False,
@@ -47,7 +49,7 @@ class Address:
             socket_timeout=self.socket_timeout,
         )
         if self.endpoint is not None:
-            if pool.connection_kwargs.pop("path", None) is not None:  # a socket file led to the cluster
+            if pool.connection_kwargs.pop("path", None) is not None:  # the url is a socket file's, the endpoint is not
                 pool.connection_class = redis.Connection
             pool.connection_kwargs.update(host=self.endpoint[0], port=self.endpoint[1])
         for option in _FILES & pool.connection_kwargs.keys():
@@ -63,17 +65,17 @@ class Address:
             raise ValueError(f"the url has an option {unknown[1]!r} that redis-py does not know") from None
 
     def seeds(self) -> list["Address"]:
-        """The servers that the url names, one by one."""
-        parts = urlsplit(url_at(self.url))
+        """Return an address for each server that the url names."""
+        parts = urlsplit(read_url(self.url))
         login, at, hosts = parts.netloc.rpartition("@")
         if "," not in hosts:
             return [self]
         return [replace(self, url=parts._replace(netloc=login + at + host).geturl()) for host in hosts.split(",")]
 
     def at(self, host: str | None, port: int) -> "Address":
-        """Another server of the same cluster; None where it has this one's host."""
+        """Return the address of another server of the same cluster; `host` None: that of this one."""
         if host is None:
-            host = self.endpoint[0] if self.endpoint else str(urlsplit(url_at(self.url)).hostname or "localhost")
+            host = self.endpoint[0] if self.endpoint else str(urlsplit(read_url(self.url)).hostname or "localhost")
         return replace(self, endpoint=(host, port))
 
     @property
@@ -85,51 +87,53 @@ class Address:
         return f"Address({self.shown!r})"
 
 
-def url_at(place: str) -> str:
-    """The url itself, wherever it stands. ValueError where it is not there or is no url; its text is never shown.
+def read_url(source: str) -> str:
+    """Return the url of a source, which may be the url itself.
 
-    >>> url_at("redis://localhost")
+    Raises ValueError where the source does not exist or holds no url; the message never shows what it holds.
+
+    >>> read_url("redis://localhost")
     'redis://localhost'
-    >>> url_at("env:NOT_SET_ANYWHERE")
+    >>> read_url("env:NOT_SET_ANYWHERE")
     Traceback (most recent call last):
     ValueError: env:NOT_SET_ANYWHERE: the environment variable NOT_SET_ANYWHERE is not set; put the server's url there
     """
-    if place.startswith("env:"):
-        name = place.removeprefix("env:")
+    if source.startswith("env:"):
+        name = source.removeprefix("env:")
         if name not in os.environ:
-            raise ValueError(f"{place}: the environment variable {name} is not set; put the server's url there")
+            raise ValueError(f"{source}: the environment variable {name} is not set; put the server's url there")
         url = os.environ[name]
-    elif place.startswith("file:"):
+    elif source.startswith("file:"):
         try:
-            url = Path(place.removeprefix("file:")).read_text(encoding="utf-8")
+            url = Path(source.removeprefix("file:")).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise ValueError(f"{place}: the file with the server's url cannot be read ({reason})") from None
+            raise ValueError(f"{source}: the file with the server's url cannot be read ({reason})") from None
     else:
-        return place
+        return source
     url = url.strip()
     if not url.startswith(SCHEMES):
-        raise ValueError(f"{place}: what stands there is no url; expected redis://, rediss:// (TLS) or unix://")
-    if wrong := _wrong(url):
-        raise ValueError(f"{place}: the url that stands there: {wrong}")
+        raise ValueError(f"{source} does not hold a url; expected redis://, rediss:// (TLS) or unix://")
+    if fault := _fault(url):
+        raise ValueError(f"{source}: in the url that it holds: {fault}")
     return url
 
 
 def check_url(url: str) -> None:
-    """ValueError where this is neither a url of ours nor the place of one."""
+    """Refuse a url that is neither one of `SCHEMES` nor a source of one."""
     if not isinstance(url, str):
-        raise TypeError(f"url={url!r}: expected text, redis://host:6379/0, or env:NAME or file:path, where that stands")
+        raise TypeError(f"url={url!r}: expected text, redis://host:6379/0, or env:NAME or file:path that holds it")
     if not url.startswith((*SCHEMES, *SOURCES)) or url in SOURCES:
         raise ValueError(
-            f"url {redacted(url)!r}: expected redis://, rediss:// (TLS) or unix://, or env:NAME or file:path, "
-            f"where the url stands"
+            f"url {redacted(url)!r}: expected redis://, rediss:// (TLS) or unix://, or env:NAME or file:path "
+            f"that holds the url"
         )
-    if not url.startswith(SOURCES) and (wrong := _wrong(url)):
-        raise ValueError(f"url {redacted(url)!r}: {wrong}")
+    if not url.startswith(SOURCES) and (fault := _fault(url)):
+        raise ValueError(f"url {redacted(url)!r}: {fault}")
 
 
-def _wrong(url: str) -> str | None:
-    """What redis-py would pass over in silence, or tell together with a part of the password."""
+def _fault(url: str) -> str | None:
+    """Return the fault of a url that redis-py would ignore, or report together with a part of the password."""
     scheme, _, rest = url.partition("://")
     if scheme == "unix":
         return None
@@ -145,7 +149,7 @@ def _wrong(url: str) -> str | None:
 
 
 def redacted(url: str) -> str:
-    """A url whose secrets are stars.
+    """Return a url with stars in the place of its secrets.
 
     >>> redacted("rediss://me:secret@host:6379/0?ssl_password=x")
     'rediss://me:***@host:6379/0?ssl_password=***'
@@ -156,6 +160,6 @@ def redacted(url: str) -> str:
         return url
     url = re.sub(r"([?&][^=&]*password[^=&]*=)[^&]*", r"\1***", url, flags=re.IGNORECASE)
     scheme, slashes, rest = url.partition("://")
-    login, at, place = rest.rpartition("@")  # the last one, also where a password was not written as a url wants it
+    login, at, host = rest.rpartition("@")  # the last one: a password with an unescaped @ must not be shown either
     user, colon, _ = login.partition(":")
-    return f"{scheme}{slashes}{user}{':***' if colon else ''}{at}{place}"
+    return f"{scheme}{slashes}{user}{':***' if colon else ''}{at}{host}"

@@ -1,4 +1,4 @@
-"""Which servers there are: one, or the masters of a Redis Cluster."""
+"""The servers behind an address: one, or the masters of a Redis Cluster."""
 
 import threading
 from contextlib import closing
@@ -8,12 +8,12 @@ from trident_state.redis.address import Address
 from trident_state.redis.connection import Connection
 from trident_state.redis.failures import check
 from trident_state.redis.server import parse_info
-from trident_state.redis.slots import SLOTS, Slots
+from trident_state.redis.slots import SLOTS, SlotMap
 from trident_state.redis.wire import command
 
 
 class Servers:
-    """What an address leads to. Learned when it is first asked for, and again after a cluster has changed.
+    """The servers behind an address; it asks them for their slots when needed, and again after a cluster has changed.
 
     Any thread. `where` begins every error's message.
     """
@@ -21,16 +21,16 @@ class Servers:
     def __init__(self, address: Address, where: str) -> None:
         self.address, self.where = address, where
         self._lock = threading.Lock()
-        self._slots: Slots | None = None
+        self._slots: SlotMap | None = None
         self._known: list[Address] = []
 
     @property
     def cluster(self) -> bool:
-        """Whether they were a cluster when we looked last."""
+        """Whether they were a cluster when they were last asked."""
         return bool(self._known)
 
-    def slots(self) -> Slots:
-        """Who holds which slot. Raises StateUnavailableError where none of the servers answers."""
+    def slots(self) -> SlotMap:
+        """Return the server of each slot; raises StateUnavailableError where none of the servers answers."""
         if (known := self._slots) is not None:
             return known
         with self._lock:
@@ -39,28 +39,33 @@ class Servers:
                 self._known = [*known.servers, *known.replicas] if known.cluster else []
             return known
 
-    def forget(self, slots: Slots | None = None) -> None:
-        """What was known is no longer so: ask again next time. Waits for nobody who is asking a server that hangs."""
+    def forget(self, slots: SlotMap | None = None) -> None:
+        """Ask the servers again next time, unless other slots than these are known by now.
+
+        Takes no lock: another thread may hold it while it asks a server that hangs.
+        """
         if slots is None or slots is self._slots:
             self._slots = None
 
-    def _learn(self) -> Slots:
-        """Ask the servers of the url, then those of the cluster when we looked last, until one knows a master for every
-        slot: one that was taken out of the cluster, or lost what it knew of it, knows of no other server."""
-        told: list[Slots] = []
-        first: StateUnavailableError | None = None
+    def _learn(self) -> SlotMap:
+        """Ask the servers of the url, then the known ones of the cluster, until one knows a master for every slot.
+
+        A server that was taken out of the cluster, or lost its view of it, knows no other server.
+        """
+        answers: list[SlotMap] = []
+        first_error: StateUnavailableError | None = None
         for server in dict.fromkeys([*self._seeds(), *self._known]):
             try:
-                told.append(self._told_by(server))
+                answers.append(self._ask(server))
             except StateUnavailableError as error:
-                first = first or error
+                first_error = first_error or error
                 continue
-            if told[-1].held == SLOTS:
-                return told[-1]
-        if not told:
-            assert first is not None
-            raise first
-        return max(told, key=lambda slots: slots.held)
+            if answers[-1].held == SLOTS:
+                return answers[-1]
+        if not answers:
+            assert first_error is not None
+            raise first_error
+        return max(answers, key=lambda slots: slots.held)
 
     def _seeds(self) -> list[Address]:
         try:
@@ -68,9 +73,10 @@ class Servers:
         except ValueError as error:
             raise StateError(f"{self.where}: {error}") from error
 
-    def _told_by(self, server: Address) -> Slots:
+    def _ask(self, server: Address) -> SlotMap:
         with closing(Connection(server, self.where)) as connection:
             info = check(connection.ask(command(b"INFO"))[0], self.where, server)
             if parse_info(info).get("cluster_enabled") != "1":
-                return Slots.alone(server)
-            return Slots.told(check(connection.ask(command(b"CLUSTER", b"SLOTS"))[0], self.where, server), server)
+                return SlotMap.of_single_server(server)
+            reply = check(connection.ask(command(b"CLUSTER", b"SLOTS"))[0], self.where, server)
+            return SlotMap.from_reply(reply, server)

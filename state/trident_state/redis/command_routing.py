@@ -1,7 +1,7 @@
-"""Requests of many commands to wherever their keys are, and the replies in the order of the commands.
+"""Routing of many commands to the servers of their keys; the replies come in the order of the commands.
 
-A command goes to the server that holds the slot of its first key; a server that stands alone holds them all. Nothing
-is ever sent twice by itself but reads.
+A command goes to the server that holds the slot of its first key; a single server holds all slots. Only reads are sent
+again by this module: whether a write may be sent again is for the store to decide.
 """
 
 import time
@@ -19,8 +19,8 @@ from trident_state.redis.connection import Connection
 from trident_state.redis.failures import Reply as Reply
 from trident_state.redis.failures import are_elsewhere, are_moving, check, check_all
 from trident_state.redis.scripts import Script
-from trident_state.redis.slots import Slots, slot_of
-from trident_state.redis.wire import EXEC, MULTI, loads
+from trident_state.redis.slots import SlotMap, slot_of
+from trident_state.redis.wire import EXEC, MULTI, load_commands
 
 _T = TypeVar("_T")
 
@@ -29,9 +29,9 @@ _LONGEST_PAUSE = 0.1
 
 
 class Link:
-    """A connection to each server that is needed, opened then, and again after a failure. One thread at a time.
+    """A connection to each server, opened when it is first needed and again after a failure. One thread at a time.
 
-    `scripts`: what each server is told when it is connected.
+    `scripts` are loaded into each server when it is connected.
     """
 
     def __init__(self, servers: Servers, scripts: tuple[Script, ...] = ()) -> None:
@@ -40,55 +40,55 @@ class Link:
         self.used = False
 
     def exchange(self, commands: Iterable[bytes]) -> list[Reply]:
-        """Send commands in one go and read a reply for each. A command's error is a reply (`redis.ResponseError`).
+        """Send commands in one go and return a reply for each. A command's error is a reply (`redis.ResponseError`).
 
-        Every command has a key of ours, but MULTI and EXEC around those of one hash tag.
+        Every command has a key of ours, except for MULTI and EXEC around commands of one hash tag.
         Raises StateUnavailableError where the outcome is unknown.
         """
         slots = None
         try:
             slots = self._servers.slots()
-            taken = self._send(commands, slots)
-            replies = [connection.reply() for connection in taken]
+            targets = self._send(commands, slots)
+            replies = [connection.reply() for connection in targets]
         except BaseException:
-            self.close()  # what it would read next is the reply to something else
+            self.close()  # the next reply to be read would be that of another command
             if slots is not None and slots.cluster:
                 self._servers.forget(slots)
             raise
         self.used = True
         if are_elsewhere(replies, inside=slots.cluster):
             self._servers.forget(slots)
-            if not slots.cluster:  # it may have joined one, and its name may lead to another server by now
+            if not slots.cluster:  # the server may have joined one, or its name may lead to another server by now
                 self.close()
         return replies
 
-    def _send(self, commands: Iterable[bytes], slots: Slots) -> list[Connection]:
-        """Send commands, and tell to whom each went."""
+    def _send(self, commands: Iterable[bytes], slots: SlotMap) -> list[Connection]:
+        """Send commands, and return the connection of each."""
         if not slots.cluster:
             only = self._connection(slots.master_of(0), 0)
             return [only] * only.send(commands)
-        taken: list[Connection] = []
+        targets: list[Connection] = []
         last: Connection | None = None
-        begins = False
+        multi_waits = False  # MULTI has no key: it goes where the command after it goes
         for packed in commands:
             if packed == MULTI:
-                begins = True
+                multi_waits = True
             else:
                 if packed != EXEC or last is None:
                     slot = slot_of(packed)
                     last = self._connection(slots.master_of(slot), slot)
-                if begins:
+                if multi_waits:
                     last.add(MULTI)
-                    taken.append(last)
-                    begins = False
+                    targets.append(last)
+                    multi_waits = False
                 last.add(packed)
-                taken.append(last)
-        for connection in dict.fromkeys(taken):
+                targets.append(last)
+        for connection in dict.fromkeys(targets):
             connection.flush()
-        return taken
+        return targets
 
     def everywhere(self, packed: bytes) -> list[tuple[Address, Reply]]:
-        """Send a command without keys to every server."""
+        """Send a command without keys to every server, and return the reply of each."""
         slots = self._servers.slots()
         try:
             replies = [(server, self._connection(server, 0).ask(packed)[0]) for server in slots.servers]
@@ -100,7 +100,7 @@ class Link:
         return replies
 
     def load(self) -> None:
-        """Tell the servers the scripts; a restart forgets them."""
+        """Load the scripts into the connected servers; a server forgets them when it restarts."""
         try:
             for connection in self._open.values():
                 self._load(connection)
@@ -109,19 +109,22 @@ class Link:
             raise
 
     def check(self, reply: Reply) -> Reply:
-        """The reply, unless it is an error."""
+        """Return the reply; raise the error that it is, if it is one."""
         return check(reply, self._servers.where, self._servers.address)
 
-    def consents(self, reply: Reply) -> bool:
-        """Whether a script has done what is only worth trying: not where the server had forgotten it, and is told the
-        scripts again, nor where it refused, which whoever writes next is told."""
+    def succeeded(self, reply: Reply) -> bool:
+        """Return whether a script has done work that may as well be done later.
+
+        It has not if the server had forgotten the script, which is loaded again here, or if the script refused; then
+        the next write gets the reason.
+        """
         if isinstance(reply, redis.exceptions.NoScriptError):
             self.load()
             return False
         return bool(self.check(reply)[0] == b"OK")
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         opened, self._open, self.used = self._open, {}, False
         for connection in opened.values():
             connection.close()
@@ -140,13 +143,13 @@ class Link:
         return connection
 
     def _load(self, connection: Connection) -> None:
-        connection.send([loads(self._scripts)])
+        connection.send([load_commands(self._scripts)])
         for _ in self._scripts:
             check(connection.reply(), self._servers.where, connection.server)
 
 
 class Links:
-    """Links for readers, apart from the writer's; any thread."""
+    """A pool of `Link` for readers, apart from the writer's; any thread."""
 
     def __init__(self, servers: Servers, patience: float = 10.0) -> None:
         self._servers, self._patience = servers, patience
@@ -154,9 +157,11 @@ class Links:
         self._closed = False
 
     def exchange(self, commands: Sequence[bytes], errors: bool = False) -> list[Reply]:
-        """Like `Link.exchange`; again on a new connection where one that had been idle is gone, and, for `patience`
-        seconds, while a cluster moves the keys from one server to another. A command's error is raised, or with
-        `errors` a reply."""
+        """Send commands and return a reply for each, like `Link.exchange`; retry reads.
+
+        It tries again on a new connection where an idle one has been closed, and for `patience` seconds while a
+        cluster moves the keys from one server to another. A command's error is raised, or with `errors` returned.
+        """
         until, pause = time.monotonic() + self._patience, _FIRST_PAUSE
         while True:
             replies = self._attempt(lambda link: link.exchange(commands))
@@ -169,7 +174,7 @@ class Links:
         return replies
 
     def everywhere(self, packed: bytes) -> list[tuple[Address, Reply]]:
-        """The reply of every server to a command without keys."""
+        """Send a command without keys to every server, and return the reply of each."""
         replies = self._attempt(lambda link: link.everywhere(packed))
         for server, reply in replies:
             check(reply, self._servers.where, server)
@@ -181,11 +186,12 @@ class Links:
         except IndexError:
             link = Link(self._servers)
         try:
-            idled, began = link.used, time.monotonic()
+            was_idle, began = link.used, time.monotonic()
             try:
                 replies = ask(link)
             except StateUnavailableError:
-                if not idled or time.monotonic() - began > self._patience / 2:  # what is gone fails at once, it hangs
+                # a connection that was closed fails at once; one that took long reached a server that hangs
+                if not was_idle or time.monotonic() - began > self._patience / 2:
                     raise
                 replies = ask(link)
         except BaseException:
@@ -197,16 +203,16 @@ class Links:
         return replies
 
     def check_all(self, replies: Iterable[Reply]) -> None:
-        """None of these replies may be an error."""
+        """Raise the first error among these replies."""
         check_all(replies, self._servers.where, self._servers.address)
 
     def forget(self) -> None:
-        """Who was asked is not who is to be asked: look again, and connect anew."""
+        """Ask for the servers again, and connect anew: they are not those of the address any more."""
         self._servers.forget()
         self._close_idle()
 
     def close(self) -> None:
-        """Close what is idle now, and whatever comes back later."""
+        """Close the idle connections, and those in use when they come back."""
         self._closed = True
         self._close_idle()
 

@@ -1,7 +1,7 @@
 """One connection to one server: bytes out, replies in.
 
-redis-py opens the connection (authentication, TLS) and parses replies. Its retries are off: it would send a write
-again whose reply was lost, and tell nobody.
+redis-py opens the connection (authentication, TLS) and parses replies. Its retries are off: it would silently send a
+write again whose reply was lost.
 """
 
 from collections.abc import Iterable
@@ -17,8 +17,10 @@ from trident_state.redis.wire import PACKET
 
 
 class Connection:
-    """An open connection. One thread at a time; after an error it is of no use. Raises StateUnavailableError where
-    the outcome is unknown, StateError where the server does not let us in."""
+    """An open connection. One thread at a time; it cannot be used after an error.
+
+    Raises StateUnavailableError where the outcome is unknown, StateError where the server refuses the connection.
+    """
 
     def __init__(self, server: Address, where: str) -> None:
         self.server, self._where = server, where
@@ -26,7 +28,7 @@ class Connection:
         self._size = 0
         try:
             self._raw: Any = server.connection()
-        except (TypeError, ValueError) as error:  # TypeError: an option in the url that means nothing there
+        except (TypeError, ValueError) as error:  # TypeError: an option in the url that does not apply
             raise StateError(f"{where}: {error}") from error
         try:
             self._raw.connect()
@@ -38,15 +40,17 @@ class Connection:
             raise unavailable(where, server, error) from error
 
     def add(self, packed: bytes) -> None:
-        """Send a command, together with others once they are worth a system call: the server begins while the next
-        ones are packed."""
+        """Take a command; send it with others when they are worth a system call.
+
+        So the server begins while the next commands are packed.
+        """
         self._waiting.append(packed)
         self._size += len(packed)
         if self._size >= PACKET:
             self.flush()
 
     def send(self, commands: Iterable[bytes]) -> int:
-        """Send these commands (or several as one); how many they were."""
+        """Send these commands, and return their number."""
         count = 0
         for packed in commands:
             self.add(packed)
@@ -55,7 +59,7 @@ class Connection:
         return count
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send the commands that wait."""
         if self._waiting:
             data, self._waiting, self._size = b"".join(self._waiting), [], 0
             try:
@@ -64,7 +68,7 @@ class Connection:
                 raise unavailable(self._where, self.server, error) from error
 
     def reply(self) -> Reply:
-        """The next reply. A command's error is one too (`redis.ResponseError`)."""
+        """Return the next reply. A command's error is a reply too (`redis.ResponseError`)."""
         try:
             return self._raw.read_response(disable_decoding=True)
         except redis.AuthenticationError as error:
@@ -75,10 +79,10 @@ class Connection:
             raise unavailable(self._where, self.server, error) from error
 
     def ask(self, *commands: bytes) -> list[Reply]:
-        """Send commands and read a reply for each."""
+        """Send commands and return a reply for each."""
         return [self.reply() for _ in range(self.send(commands))]
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         with suppress(redis.RedisError, OSError):  # it is broken already
             self._raw.disconnect()

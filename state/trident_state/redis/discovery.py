@@ -1,4 +1,4 @@
-"""States on a server that are found by their names, with no topology at hand: their meta hashes tell everything."""
+"""Discovery of states on a server by their names, without a topology: their meta hashes describe them in full."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,7 +23,7 @@ _SCAN_COUNT = 1000
 
 @dataclass(frozen=True)
 class FoundState:
-    """A state as its first meta hash tells of it."""
+    """A state as one of its meta hashes describes it."""
 
     address: Address
     prefix: str
@@ -37,20 +37,22 @@ class FoundState:
     epoch: int
 
     def open(self, combine: Combine) -> RedisStore:
-        """Its store. `combine` is for who writes; readers may give anything."""
-        told = read_fingerprint(self.fingerprint)
+        """Return its store. Only writers use `combine`; a reader may pass any."""
+        fingerprint = read_fingerprint(self.fingerprint)
         layout = Layout(self.prefix, self.identity, self.buckets, self.groups)
-        shape = StateShape(told.keys, told.value, combine)
+        shape = StateShape(fingerprint.keys, fingerprint.value, combine)
         return RedisStore(self.identity, shape, self.kind, self.address, layout, self.form)
 
 
 def find_state(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
-    """The state of this name, None where there is none. Raises StateError and its kinds."""
+    """Return the state of this name, None where there is none; raises StateError and its subclasses."""
     where = f"state {state!r}"
     servers = Servers(address, where)
     failed: StateUnavailableError | None = None
     with closing(Links(servers, address.socket_timeout)) as links:
-        for groups in (1, 2):  # one by one: a cluster may keep them on two servers, and it is needed in one place only
+        # with one group the first meta hash has another name than with several; a cluster may keep the two names on
+        # two servers, of which only the one that holds the state is needed: so they are asked one after the other
+        for groups in (1, 2):
             name = Layout(prefix, StateIdentity(topology, state, ""), 2, groups).meta(0)
             try:
                 meta = parse_meta(links.exchange([read_meta(bulks([name]))])[0])
@@ -60,35 +62,37 @@ def find_state(address: Address, prefix: str, topology: str, state: str) -> Foun
                 failed = failed or error
                 continue
             if not meta.absent:
-                return _read(address, prefix, name, meta)
+                return _found_state(address, prefix, name, meta)
     if failed is not None:
         raise failed
     return None
 
 
 def find_rest(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
-    """The same of a state whose first group is gone: any other one tells as much. The server's user needs the right to
-    SCAN."""
+    """Return the state of this name like `find_state`, by the meta hash of any group: the first one is gone.
+
+    The server's user needs the right to SCAN.
+    """
     where = f"state {state!r}"
     with closing(Links(Servers(address, where), address.socket_timeout)) as links:
         for name in _scan(Servers(address, where), where, f"{prefix}:{{{topology}/{state}/*}}:m"):
             meta = parse_meta(links.exchange([read_meta(bulks([name]))])[0])
             if not meta.absent:
-                return _read(address, prefix, name, meta)
+                return _found_state(address, prefix, name, meta)
     return None
 
 
 def find_states(address: Address, prefix: str, topology: str | None = None) -> Iterator[FoundState]:
-    """All states under a prefix (of one topology), in no order. The server's user needs the right to SCAN."""
+    """Return all states under a prefix (of one topology), in no order. The server's user needs the right to SCAN."""
     where = f"the states under {prefix!r}"
-    Layout(prefix, StateIdentity(topology or "any", "any", ""), 1, 1)  # refuses a prefix that is none
+    Layout(prefix, StateIdentity(topology or "any", "any", ""), 1, 1)  # refuses an invalid prefix
     with closing(Links(Servers(address, where), address.socket_timeout)) as links:
         names = sorted(set(_scan(Servers(address, where), where, f"{prefix}:{{{topology or '*'}/*}}:m")))
         replies = links.exchange([read_meta(bulks([name])) for name in names])
     for name, meta in zip(names, map(parse_meta, replies), strict=True):
         first = name.endswith((b"/0}:m",)) or meta.groups == "1"
         if not meta.absent and meta.identity is not None and first:
-            yield _read(address, prefix, name, meta)
+            yield _found_state(address, prefix, name, meta)
 
 
 def _scan(servers: Servers, where: str, pattern: str) -> Iterator[bytes]:
@@ -96,14 +100,14 @@ def _scan(servers: Servers, where: str, pattern: str) -> Iterator[bytes]:
         with closing(Connection(server, where)) as connection:
             cursor = b"0"
             while True:
-                asked = command(b"SCAN", cursor, b"MATCH", pattern.encode(), b"COUNT", b"%d" % _SCAN_COUNT)
-                cursor, names = check(connection.ask(asked)[0], where, server)
+                scan = command(b"SCAN", cursor, b"MATCH", pattern.encode(), b"COUNT", b"%d" % _SCAN_COUNT)
+                cursor, names = check(connection.ask(scan)[0], where, server)
                 yield from names
                 if cursor == b"0":
                     break
 
 
-def _read(address: Address, prefix: str, name: bytes, meta: Meta) -> FoundState:
+def _found_state(address: Address, prefix: str, name: bytes, meta: Meta) -> FoundState:
     shown = repr(name.decode())
     if meta.format is None or meta.identity is None:
         raise StateOwnedError(f"the key {shown} is a hash that this library did not write")
@@ -115,7 +119,7 @@ def _read(address: Address, prefix: str, name: bytes, meta: Meta) -> FoundState:
         if meta.fingerprint is None or meta.values not in ("packed", "json") or status.lease is None:
             raise ValueError
     except ValueError:
-        raise StateCorruptError(f"{where}: its meta hash {shown} lacks a part, or holds what is none") from None
+        raise StateCorruptError(f"{where}: its meta hash {shown} lacks a field, or holds an invalid one") from None
     form: ValueForm = "json" if meta.values == "json" else "packed"
     groups, buckets = meta.group_count(where), meta.bucket_count(where)
     return FoundState(

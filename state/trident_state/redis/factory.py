@@ -1,4 +1,4 @@
-"""What users write to keep a state in Redis."""
+"""RedisMapState: what users write to keep a state in Redis."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, TypedDict, Unpack
@@ -12,7 +12,7 @@ from trident_state.store import Home, StateIdentity, StateKind, StateShape
 
 
 class RedisOptions(TypedDict, total=False):
-    """What a RedisMapState takes beside its url; `RedisMapState.opaque` says what each means."""
+    """The options of a RedisMapState beside its url; `RedisMapState.opaque` explains them."""
 
     prefix: str
     buckets: int
@@ -26,9 +26,9 @@ class RedisOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, repr=False)
 class RedisMapState:
-    """A state in Redis or Valkey: it outlives the run, and others can read it.
+    """A state in Redis or Valkey: it outlives the run, and other programs can read it.
 
-    Make one by `opaque`, `transactional` or `nonTransactional`; what they take is said at `opaque`. Nothing connects
+    Make one by `opaque`, `transactional` or `nonTransactional`; `opaque` explains the parameters. Nothing connects
     before the topology starts. Meaning: ``org.apache.storm.redis.trident.state.RedisMapState``, with fencing, committed
     reads and compound keys added.
 
@@ -75,7 +75,7 @@ class RedisMapState:
 
     @classmethod
     def opaque(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
-        """Exact with transactional and opaque spouts: (txid, prev, value).
+        """Return an opaque state, which keeps (txid, prev, value) and is exact with transactional and opaque spouts.
 
         Parameters
         ----------
@@ -84,25 +84,26 @@ class RedisMapState:
         prefix
             What all keys begin with: ``prefix:{topology/state}:...``.
         buckets
-            Over how many hashes the keys are spread; fixed when the state is created (an existing state keeps its own).
+            The number of hashes that the keys are spread over; fixed when the state is created (an existing state
+            keeps its own number).
         groups
-            How many parts commit by themselves, each under a hash tag of its own (Redis Cluster); they share the
-            buckets, so of the usual 1024 it is a power of two.
+            The number of parts that commit by themselves, each under a hash tag of its own (Redis Cluster). They share
+            the buckets evenly, so with the usual 1024 buckets it is a power of two.
         layout
             ``"hash"``: buckets of many keys, fast and small.
         values
-            ``"packed"``, or ``"json"`` for readers that are not this library (slower).
+            ``"packed"``, or ``"json"`` for programs other than this library (slower).
         connectTimeout, socketTimeout
             Seconds until a server counts as unreachable.
         ttlSecs
-            Seconds that a value lives after its last update, by the times of the batches: it is nothing to the first
-            batch that was planned so much later (at most 1/64 more), and to every read as of it. None: for ever.
+            Seconds that a value lives after its last update, by the times of the batches: it has expired for the first
+            batch that was planned that much later (at most 1/64 more), and for every read as of it. None: for ever.
 
         Raises
         ------
         ValueError
-            An option that means nothing. That the server is not there, is not fit to keep a state or holds something
-            foreign in its place is told when the topology starts.
+            An invalid option. A server that cannot be reached, is not fit to keep a state or holds something foreign
+            in the state's place is reported when the topology starts.
 
         >>> RedisMapState.opaque("redis://localhost", prefix="shop", values="json")
         RedisMapState.opaque('redis://localhost', prefix='shop', values='json')
@@ -111,12 +112,15 @@ class RedisMapState:
 
     @classmethod
     def transactional(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
-        """Exact with transactional and opaque spouts (a batch is frozen before it is applied). As `opaque`."""
+        """Return a transactional state, which is exact with transactional and opaque spouts. Parameters as in `opaque`.
+
+        (A batch is frozen before it is applied.)
+        """
         return cls(StateKind.TRANSACTIONAL, url, **options)
 
     @classmethod
     def nonTransactional(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
-        """Keeps values only: no committed reads, at least once. Parameters as in `opaque`."""
+        """Return a state that keeps values only: no committed reads, at least once. Parameters as in `opaque`."""
         return cls(StateKind.NON_TRANSACTIONAL, url, **options)
 
     @property
@@ -125,7 +129,7 @@ class RedisMapState:
         return "server"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> RedisStore:
-        """The state's store. Connects when it is first used."""
+        """Return the state's store, which connects when it is first used."""
         address = Address(self.url, self.connectTimeout, self.socketTimeout)
         layout = Layout(self.prefix, identity, self.buckets, self.groups)
         return RedisStore(identity, shape, self.kind, address, layout, self.values, self.ttlSecs)

@@ -1,4 +1,4 @@
-"""What goes wrong on the way to a server, as errors of a state."""
+"""Translation of a server's failures into the errors of a state."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,20 +18,20 @@ _REFUSED = {"NOAUTH", "WRONGPASS"}
 
 
 def check(reply: Reply, where: str, address: Address) -> Reply:
-    """The reply, unless it is an error."""
+    """Return the reply; raise the error that it is, if it is one."""
     if isinstance(reply, redis.RedisError):
         raise failure(where, address, reply)
     return reply
 
 
 def check_all(replies: Iterable[Reply], where: str, address: Address) -> None:
-    """None of these replies may be an error."""
+    """Raise the first error among these replies."""
     for reply in replies:
         check(reply, where, address)
 
 
 def unavailable(where: str, address: Address, reason: object) -> StateUnavailableError:
-    """The server cannot be reached, or did not answer."""
+    """Return the error of a server that cannot be reached or did not answer."""
     return StateUnavailableError(
         f"{where}: the server at {address.shown} does not answer ({reason}); "
         f"commits wait for it. Check that it runs, and the address"
@@ -39,8 +39,11 @@ def unavailable(where: str, address: Address, reason: object) -> StateUnavailabl
 
 
 def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
-    """Whether a cluster says that keys are on another of its servers, or on their way there: by one of these replies,
-    or `inside` of one (what EXEC gives, or the values of thousands of keys). Nothing was done."""
+    """Return whether a cluster says that keys are on another of its servers, or on their way there.
+
+    One of these replies says so, or with `inside` a part of one (a reply to EXEC, or the values of many keys). Such a
+    command has done nothing.
+    """
     kinds = set(map(type, replies))
     if not _MOVING.isdisjoint(kinds):
         return True
@@ -50,8 +53,10 @@ def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
 
 
 def are_elsewhere(replies: Sequence[Reply], inside: bool) -> bool:
-    """Whether another server is to be asked from here on: keys move, or this one is no master (any more), or was cut
-    off from its cluster."""
+    """Return whether another server has to be asked from here on.
+
+    That is so where keys move, and where this server is not a master (any more) or was cut off from its cluster.
+    """
     return are_moving(replies, inside) or any(
         isinstance(reply, _DEPOSED) or "READONLY" in _words(reply)
         for reply in replies
@@ -60,17 +65,20 @@ def are_elsewhere(replies: Sequence[Reply], inside: bool) -> bool:
 
 
 def _words(error: redis.RedisError) -> set[str]:
-    """The words of an error. Its code is the first of them; where a script met it, Redis 6.2 puts it in the midst:
-    ``ERR Error running script (...): @user_script: 50: -READONLY You can't ...``."""
+    """Return the words of an error, one of which is its code.
+
+    The code is the first word, but Redis 6.2 puts that of an error in a script into the middle:
+    ``ERR Error running script (...): @user_script: 50: -READONLY You can't ...``.
+    """
     return {word.lstrip("-") for word in str(error).replace(":", " ").split()}
 
 
 def failure(where: str, address: Address, error: redis.RedisError) -> StateError:
-    """What an error reply of the server means to a state."""
+    """Return the error of a state that an error reply of the server means."""
     said, words = str(error), _words(error)
     if type(error) in _MOVING:
         return StateUnavailableError(
-            f"{where}: the cluster at {address.shown} is moving keys of ours from one server to another ({said}); "
+            f"{where}: the cluster at {address.shown} is moving keys of the state from one server to another ({said}); "
             f"commits wait until that is done"
         )
     if isinstance(error, _DEPOSED) or words & _UNAVAILABLE:
@@ -85,13 +93,13 @@ def failure(where: str, address: Address, error: redis.RedisError) -> StateError
         )
     if "WRONGTYPE" in words:
         return StateOwnedError(
-            f"{where}: a key of this state's place at {address.shown} is not ours ({said}). "
+            f"{where}: a key under this state's name at {address.shown} is not ours ({said}). "
             f"Choose another prefix, or move the foreign key away"
         )
     if "NOPERM" in words or isinstance(error, redis.exceptions.NoPermissionError):
         return StateError(
             f"{where}: the server at {address.shown} refuses us ({said}). Give the user that permission; the guide to "
-            f"state lists what a topology needs, what a reader does, and what lists states"
+            f"state lists what a topology needs, what a reader needs, and what it takes to list states"
         )
     if words & _REFUSED or isinstance(error, redis.AuthenticationError):
         return StateError(

@@ -1,11 +1,11 @@
-"""What lies in a state's place before anything is touched: ours, nothing, or something foreign."""
+"""Inspection of a state's keys before anything is touched: they are ours, absent, or foreign."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
 from trident.base.errors import StateOwnedError, StateShapeError
-from trident_state.checks import check_as_created
+from trident_state.checks import check_unchanged_option
 from trident_state.redis.command_routing import Links, Reply
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import FORMAT, Meta, parse_meta, read_meta
@@ -15,87 +15,96 @@ from trident_state.store import GroupStatus, StateIdentity, StateKind, StoreRepo
 T = TypeVar("T")
 
 
-class Findings:
-    """A look at every key of a state's place. `layout`: as it is declared, and after a report as it was created."""
+class Inspector:
+    """Inspects every key of one state. `layout` is the declared one, and after a report the one it was created with."""
 
     def __init__(self, links: Links, where: str, identity: StateIdentity, form: str, layout: Layout) -> None:
         self._links, self._where, self._identity, self._form, self.layout = links, where, identity, form, layout
 
     def report(self) -> StoreReport:
-        """What is there. Raises StateOwnedError for what is not ours, StateShapeError for another layout of ours."""
-        return _seen_whole(self._report)
+        """Return what is there.
 
-    def layouts(self) -> list[Layout]:
-        """How what is there was created, for who takes it away: that need not be as it is declared, and where a part
-        fell back it is not alike in all of them. Raises StateOwnedError for what is not ours."""
-        return _seen_whole(self._layouts)
+        Raises StateOwnedError for keys that are not ours, StateShapeError for another layout of ours.
+        """
+        return _twice_if_foreign(self._report)
+
+    def stored_layouts(self) -> list[Layout]:
+        """Return the layouts that are actually stored, for deletion.
+
+        They may differ from the declared one, and between groups where a part of the state fell back. Raises
+        StateOwnedError for keys that are not ours.
+        """
+        return _twice_if_foreign(self._stored_layouts)
 
     def _report(self) -> StoreReport:
         layout, names = self.layout, self.layout.all_metas
-        replies = self._links.exchange(looks(layout), errors=True)  # where it is no hash, its kind says it better
+        # errors as replies: for a key that is not a hash, its TYPE gives the better message
+        replies = self._links.exchange(inspection_commands(layout), errors=True)
         kinds, buckets, read = replies[: len(names)], replies[len(names) : -len(names)], replies[-len(names) :]
         metas = self._metas(names, kinds, read)
-        found = [meta for meta in metas if meta is not None]
-        for meta in found:
-            check_as_created(self._where, "values", meta.values, self._form)
-            check_as_created(self._where, "groups", meta.groups, str(layout.groups))
-        if found:
-            self.layout = layout.with_buckets(found[0].bucket_count(self._where))
+        present = [meta for meta in metas if meta is not None]
+        for meta in present:
+            check_unchanged_option(self._where, "values", meta.values, self._form)
+            check_unchanged_option(self._where, "groups", meta.groups, str(layout.groups))
+        if present:
+            self.layout = layout.with_buckets(present[0].bucket_count(self._where))
         if self.layout is not layout:
             buckets = self._links.exchange(_kinds(self.layout.all_buckets))
         filled = self._hashes(self.layout.all_buckets, buckets)
-        if not found:
+        if not present:
             self._check_empty(filled)
         nothing = GroupStatus(None, None, None)
         groups = tuple(nothing if meta is None else meta.status(self._where) for meta in metas)
-        if metas[0] is None and all(map(self._unused, found)):  # or half-founded, by a driver that died over it
+        # absent, or created in part by a driver that died: groups are created from the last to the first
+        if metas[0] is None and all(map(self._unused, present)):
             return StoreReport(None, None, None, tuple(GroupStatus(group.lease, None, None) for group in groups))
-        told = next((meta for meta in found if meta.log != self._identity.log), found[0])  # none may be another log's
-        return StoreReport(told.identity, told.fingerprint, StateKind(told.kind) if told.kind else None, groups)
+        # a group of another log comes first: the start has to refuse it
+        meta = next((meta for meta in present if meta.log != self._identity.log), present[0])
+        return StoreReport(meta.identity, meta.fingerprint, StateKind(meta.kind) if meta.kind else None, groups)
 
     def _unused(self, meta: Meta) -> bool:
-        """Whether no batch came to this group since a driver of this log founded it (of any, to who has no log)."""
+        """Return whether no batch came to this group since a driver of this log created it; without a log, of any."""
         ours = self._identity.log in ("", meta.log)
         return ours and meta.keys == "0" and meta.open is None and meta.marker == meta.birth
 
-    def _layouts(self) -> list[Layout]:
+    def _stored_layouts(self) -> list[Layout]:
         layout = self.layout
-        found = self._found(layout.all_metas) or self._found([layout.other_meta()])
-        numbers = [(meta.group_count(self._where), meta.bucket_count(self._where)) for meta in found]
-        most = max((buckets // groups for groups, buckets in numbers), default=layout.per_group)
-        told = {groups for groups, _ in numbers} or {layout.groups}
-        layouts = [replace(layout, groups=groups, buckets=groups * most) for groups in sorted(told)]
-        for each in layouts:
-            filled = self._hashes(each.all_buckets, self._links.exchange(_kinds(each.all_buckets)))
-            if not found:
+        metas = self._present_metas(layout.all_metas) or self._present_metas([layout.other_meta()])
+        counts = [(meta.group_count(self._where), meta.bucket_count(self._where)) for meta in metas]
+        per_group = max((buckets // groups for groups, buckets in counts), default=layout.per_group)
+        group_counts = {groups for groups, _ in counts} or {layout.groups}
+        layouts = [replace(layout, groups=groups, buckets=groups * per_group) for groups in sorted(group_counts)]
+        for stored in layouts:
+            filled = self._hashes(stored.all_buckets, self._links.exchange(_kinds(stored.all_buckets)))
+            if not metas:
                 self._check_empty(filled)
         return layouts
 
-    def _found(self, names: list[bytes]) -> list[Meta]:
-        """The meta hashes that are there under these names."""
-        asked = [*_kinds(names), *[read_meta(bulks([name])) for name in names]]
-        replies = self._links.exchange(asked, errors=True)
+    def _present_metas(self, names: list[bytes]) -> list[Meta]:
+        """Return the meta hashes that exist under these names."""
+        commands = [*_kinds(names), *[read_meta(bulks([name])) for name in names]]
+        replies = self._links.exchange(commands, errors=True)
         kinds, read = replies[: len(names)], replies[len(names) :]
         return [meta for meta in self._metas(names, kinds, read) if meta is not None]
 
     def _metas(self, names: list[bytes], kinds: list[Reply], read: list[Reply]) -> list[Meta | None]:
-        """Meta hashes by what was answered of each name, None where there is none."""
-        there = self._hashes(names, kinds)
-        return [self._meta(name, reply) if name in there else None for name, reply in zip(names, read, strict=True)]
+        """Return the meta hash of each name by the replies of TYPE and HMGET, None where it does not exist."""
+        present = self._hashes(names, kinds)
+        return [self._meta(name, reply) if name in present else None for name, reply in zip(names, read, strict=True)]
 
     def _hashes(self, names: list[bytes], kinds: list[Reply]) -> set[bytes]:
-        """Which of these keys are there, by what TYPE says of them; StateOwnedError if one is no hash."""
+        """Return which of these keys exist, by the replies of TYPE; raises StateOwnedError if one is not a hash."""
         self._links.check_all(kinds)
-        there = set[bytes]()
+        present = set[bytes]()
         for name, kind in zip(names, kinds, strict=True):
             if kind == b"hash":
-                there.add(name)
+                present.add(name)
             elif kind != b"none":
                 raise self._foreign(name, f"is a {kind.decode()}")
-        return there
+        return present
 
     def _meta(self, name: bytes, read: Reply) -> Meta:
-        """A meta hash that is ours."""
+        """Return a meta hash, after a check that it is ours."""
         self._links.check_all([read])
         meta = parse_meta(read)
         if meta.format is None or meta.identity is None:
@@ -109,23 +118,26 @@ class Findings:
             raise self._foreign(name, f"belongs to state {meta.state!r} of topology {meta.topology!r}")
         return meta
 
-    def _check_empty(self, there: set[bytes]) -> None:
-        """No meta hash: then no bucket either, and none of the same state in another number of groups. Nobody else is
-        to ask for that one: a cluster keeps it in another slot, which may be on its way or gone."""
-        if there:
-            raise self._foreign(min(there), "is there without the state's meta hash")
-        for other in self._found([self.layout.other_meta()]):
-            check_as_created(self._where, "groups", other.groups, str(self.layout.groups))
+    def _check_empty(self, buckets: set[bytes]) -> None:
+        """Refuse buckets without a meta hash, and the same state in another number of groups.
+
+        Only this check asks for the meta hash of another number of groups: a cluster keeps it in another slot, which
+        may be moving or without a server.
+        """
+        if buckets:
+            raise self._foreign(min(buckets), "is there without the state's meta hash")
+        for other in self._present_metas([self.layout.other_meta()]):
+            check_unchanged_option(self._where, "groups", other.groups, str(self.layout.groups))
 
     def _foreign(self, name: bytes, what: str) -> StateOwnedError:
         return StateOwnedError(
             f"{self._where}: the key {name.decode()!r} {what}; nothing was touched. "
-            f"Choose another prefix (RedisMapState...(prefix=...)), or remove that key if nobody needs it"
+            f"Choose another prefix (RedisMapState...(prefix=...)), or remove that key if it is not needed"
         )
 
 
-def looks(layout: Layout) -> list[bytes]:
-    """What asks for the kinds of the meta hashes and of the buckets; then for what the meta hashes hold."""
+def inspection_commands(layout: Layout) -> list[bytes]:
+    """Return the commands for the types of meta hashes and buckets, followed by those that read the meta hashes."""
     return [*_kinds([*layout.all_metas, *layout.all_buckets]), *map(read_meta, layout.packed_metas)]
 
 
@@ -133,9 +145,9 @@ def _kinds(names: list[bytes]) -> list[bytes]:
     return [command(b"TYPE", name) for name in names]
 
 
-def _seen_whole(look: Callable[[], T]) -> T:
-    """Looks again at what seemed foreign: another driver may have founded the state in between."""
+def _twice_if_foreign(inspect: Callable[[], T]) -> T:
+    """Inspect again where keys seem foreign: another driver may have created the state meanwhile."""
     try:
-        return look()
+        return inspect()
     except StateOwnedError:
-        return look()
+        return inspect()

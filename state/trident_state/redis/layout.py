@@ -1,4 +1,4 @@
-"""Where a state lies in the server: the names of its keys.
+"""The layout of a state in the server: the names of its keys.
 
 A group g of a state has one meta hash and its share of the buckets::
 
@@ -6,7 +6,8 @@ A group g of a state has one meta hash and its share of the buckets::
     prefix:{topology/state}:b:<i>       prefix:{topology/state/g}:b:<i>
 
 The braces are a hash tag: a cluster keeps a group on one node. User data never appears in a name. The number of
-buckets is fixed when the state is created. In a bucket each key is a field, and the empty field a legend (legend.lua).
+buckets is fixed when the state is created. Each key of the state is a field of its bucket; the empty field is the
+legend (legend.lua).
 """
 
 import re
@@ -18,7 +19,7 @@ from trident_state.redis.wire import bulks
 from trident_state.store import StateIdentity
 
 LEGEND = b""
-"""The one field of a bucket that is no key (legend.lua): no key is encoded as nothing."""
+"""The one field of a bucket that is not a key (legend.lua): no key is encoded as the empty string."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
@@ -42,21 +43,21 @@ class Layout:
             )
 
     def base(self, group: int) -> str:
-        """What all keys of a group begin with."""
+        """Return the text with which all keys of a group begin."""
         tag = f"{self.identity.topology}/{self.identity.name}{'' if self.groups == 1 else f'/{group}'}"
         return f"{self.prefix}:{{{tag}}}"
 
     def meta(self, group: int) -> bytes:
-        """The meta hash of a group."""
+        """Return the name of the meta hash of a group."""
         return f"{self.base(group)}:m".encode()
 
     def bucket(self, bucket: int) -> bytes:
-        """The hash of a bucket; its group is `bucket // per_group`."""
+        """Return the name of the hash of a bucket; its group is `bucket // per_group`."""
         group, number = divmod(bucket, self.per_group)
         return f"{self.base(group)}:b:{number}".encode()
 
     def buckets_of(self, group: int) -> range:
-        """The buckets of a group."""
+        """Return the numbers of the buckets of a group."""
         return range(group * self.per_group, (group + 1) * self.per_group)
 
     @property
@@ -75,18 +76,18 @@ class Layout:
 
     @cached_property
     def packed_metas(self) -> list[bytes]:
-        """The same of the meta hashes, as arguments."""
+        """The names of the meta hashes, packed as arguments."""
         return [bulks([name]) for name in self.all_metas]
 
     @cached_property
     def packed_buckets(self) -> list[bytes]:
-        """The same of the buckets, as arguments."""
+        """The names of the buckets, packed as arguments."""
         return [bulks([name]) for name in self.all_buckets]
 
     def other_meta(self) -> bytes:
-        """Where the first meta hash would be if the state had been created in one group, or in several."""
+        """Return the name of the first meta hash in a state of one group, if this has several, or of several."""
         return replace(self, groups=2 if self.groups == 1 else 1).meta(0)
 
     def with_buckets(self, buckets: int) -> "Layout":
-        """The same state with another number of buckets."""
+        """Return the layout of the same state with this number of buckets."""
         return self if buckets == self.buckets else replace(self, buckets=buckets)

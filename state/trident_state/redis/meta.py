@@ -1,4 +1,4 @@
-"""The meta hash of a group, read: whose it is, how it is laid out, and where it stands."""
+"""The meta hash of a group: whose state it is, its layout, and its fence, marker and open record."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ NOTHING_FORGOTTEN = Expiry()
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """What stands in a meta hash. Every field is None where the hash is not there."""
+    """The fields of a meta hash; each is None where the hash does not exist."""
 
     format: str | None
     topology: str | None
@@ -46,34 +46,34 @@ class Meta(msgspec.Struct, frozen=True):
         return StateIdentity(self.topology, self.state, self.log, self.batchGroup or "")
 
     def bucket_count(self, where: str) -> int:
-        """How many buckets the state was created with."""
+        """Return the number of buckets that the state was created with."""
         return _count(self.buckets, where, "buckets")
 
     def group_count(self, where: str) -> int:
-        """In how many groups."""
+        """Return the number of groups that the state was created with."""
         return _count(self.groups, where, "groups")
 
-    def forgotten(self, where: str) -> Expiry:
-        """What has passed away."""
+    def parsed_expiry(self, where: str) -> Expiry:
+        """Return the expiry of the state."""
         if self.expiry is None:
             return NOTHING_FORGOTTEN
         try:
             return msgspec.json.decode(self.expiry, type=Expiry)
         except msgspec.DecodeError:
-            raise StateCorruptError(f"{where}: its meta hash does not tell what has passed away") from None
+            raise StateCorruptError(f"{where}: the expiry in its meta hash cannot be read") from None
 
     @property
     def _begun(self) -> int | None:
-        """The txid that is open, or that keys were moved to before its open record was erased."""
+        """The txid that is open, or to which keys were moved before its open record was erased."""
         return _number(self.moving if self.open is None and self.moved not in (None, "0") else self.open)
 
     def status(self, where: str) -> GroupStatus:
-        """Fence, marker and open record."""
+        """Return fence, marker and open record."""
         try:
             lease = None if self.epoch is None or self.token is None else Lease(int(self.epoch), self.token)
             return GroupStatus(lease, _number(self.marker), self._begun)
         except ValueError:
-            raise StateCorruptError(f"{where}: its meta hash holds no numbers where txids belong") from None
+            raise StateCorruptError(f"{where}: its meta hash holds something else than numbers for its txids") from None
 
 
 _FIELDS = Meta.__struct_fields__
@@ -82,19 +82,19 @@ _NAMES = bulks([field.encode() for field in _FIELDS])
 
 
 def read_meta(packed_name: bytes) -> bytes:
-    """The command that reads a meta hash (its name packed as an argument)."""
+    """Return the command that reads a meta hash, whose name is packed as an argument."""
     return b"".join([_REQUEST, packed_name, _NAMES])
 
 
 def parse_meta(reply: list[bytes | None]) -> Meta:
-    """Its reply."""
+    """Return the meta hash that is the reply to `read_meta`."""
     return Meta(*[None if value is None else value.decode("utf-8", "replace") for value in reply])
 
 
 def identity_fields(
     identity: StateIdentity, fingerprint: str, kind: StateKind, values: str, buckets: int, groups: int
 ) -> list[bytes]:
-    """The fields of a new meta hash that never change, and their values by turns."""
+    """Return the fields of a new meta hash that never change, each followed by its value."""
     owner = (FORMAT, identity.topology, identity.name, identity.log)
     fields = (*owner, fingerprint, kind.value, values, buckets, groups, identity.batchGroup)
     return [part.encode() for name, value in zip(_FIELDS, fields, strict=False) for part in (name, str(value))]
@@ -102,7 +102,7 @@ def identity_fields(
 
 def _count(text: str | None, where: str, what: str) -> int:
     if text is None or not text.isdigit() or not 0 < int(text) <= 2**20:
-        raise StateCorruptError(f"{where}: its meta hash holds no number of {what}")
+        raise StateCorruptError(f"{where}: its meta hash holds no valid number of {what}")
     return int(text)
 
 

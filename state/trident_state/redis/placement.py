@@ -1,6 +1,7 @@
-"""Keys in the order of their buckets, and cut into what one request carries.
+"""Placement of keys: sorted by bucket, and cut into the chunks that one command carries.
 
-The bucket of a key is the hash of its encoding modulo the number of buckets. A chunk of sorted keys touches few.
+The bucket of a key is the hash of its encoding modulo the number of buckets. A chunk of sorted keys touches few
+buckets.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,14 +15,14 @@ import pyarrow as pa
 
 from trident.base.errors import StateValueError
 from trident_state.binary import lengths_of
-from trident_state.checks import check_named_once
+from trident_state.checks import check_distinct_keys
 from trident_state.keys import hash_keys
 from trident_state.redis.layout import Layout
 
 PUT_KEYS = 1000
-"""Keys a script call: about 2 ms, in which the server answers nobody else."""
+"""Keys per script call, which takes about 2 ms: meanwhile the server answers no other client."""
 READ_KEYS = 10_000
-"""Keys a snapshot."""
+"""Keys that are read in one transaction."""
 _PUT_BYTES = 4 * 1024 * 1024
 _MAX_FIELD = 256 * 1024 * 1024
 
@@ -39,7 +40,7 @@ class Chunk(msgspec.Struct, frozen=True):
         return slice(self.start, self.stop)
 
     def runs(self) -> Iterator[tuple[int, slice]]:
-        """The rows of each bucket."""
+        """Return each bucket with its rows."""
         at = self.start
         for bucket, count in zip(self.buckets, self.counts, strict=True):
             yield bucket, slice(at, at + count)
@@ -47,7 +48,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class Placement:
-    """Keys in the order of their buckets, so that a chunk of them touches few."""
+    """The keys of a batch in the order of their buckets."""
 
     def __init__(self, encoded: pa.Array, hashes: npt.NDArray[np.uint64], layout: Layout) -> None:
         buckets = (hashes % np.uint64(layout.buckets)).astype(np.uint32)
@@ -69,45 +70,47 @@ class Placement:
         return len(self._order)
 
     def arranged(self, values: pa.Array) -> pa.Array:
-        """Values that come in the order of the batch, in that of the keys."""
+        """Return values that are in the order of the batch in the order of the keys."""
         if self._rows is None:
             return values if len(values) == len(self) else values.slice(0, len(self))
         return values.take(self._rows)
 
     def restored(self, values: pa.Array) -> pa.Array:
-        """Values that come in the order of the keys, in that of the batch."""
-        return values if self._places is None else values.take(self._places)
+        """Return values that are in the order of the keys in the order of the batch."""
+        return values if self._positions is None else values.take(self._positions)
 
     @cached_property
     def _rows(self) -> pa.Array | None:
-        """The row in the batch of each key; None where they are the first ones, in their order."""
+        """The row in the batch of each key; None where the keys are its first rows, in their order."""
         order = self._order
         return None if np.array_equal(order, np.arange(len(order))) else pa.array(order)
 
     @cached_property
-    def _places(self) -> pa.Array | None:
-        """Where each row of the batch went; None where it stayed."""
+    def _positions(self) -> pa.Array | None:
+        """The position of each row of the batch in the order of the keys; None where the orders are the same."""
         if self._rows is None:
             return None
-        places = np.empty(len(self), np.int64)
-        places[self._order] = np.arange(len(self))
-        return pa.array(places)
+        positions = np.empty(len(self), np.int64)
+        positions[self._order] = np.arange(len(self))
+        return pa.array(positions)
 
     def group(self, group: int) -> slice:
-        """The rows of a group."""
+        """Return the rows of a group."""
         per = self.layout.per_group
         first, last = bisect_left(self._ids, group * per), bisect_left(self._ids, (group + 1) * per)
         return slice(self._starts[first], self._starts[last])
 
-    def where(self, rows: npt.NDArray[np.bool_]) -> "Placement":
-        """Only these rows; what was the batch is then this placement."""
-        kept = object.__new__(Placement)
-        kept._arrange(self.layout, self.keys, self._buckets, np.flatnonzero(rows))
-        return kept
+    def filter(self, rows: npt.NDArray[np.bool_]) -> "Placement":
+        """Return a placement of these rows only; it takes the order of this placement for that of the batch."""
+        placement = object.__new__(Placement)
+        placement._arrange(self.layout, self.keys, self._buckets, np.flatnonzero(rows))
+        return placement
 
     def chunks(self, rows: slice, keys: int, ends: npt.NDArray[np.int64] | None = None) -> Iterator[Chunk]:
-        """Cut rows into chunks of at most `keys` rows (and 4 MB, if it is given how many bytes end with each row), at
-        the border of a bucket where that is possible."""
+        """Cut rows into chunks of at most `keys` rows, at the border of a bucket where that is possible.
+
+        `ends`: the number of bytes up to the end of each row; chunks are then cut at 4 MB too.
+        """
         starts, at = self._starts, rows.start
         while at < rows.stop:
             stop = min(at + keys, rows.stop)
@@ -122,15 +125,15 @@ class Placement:
             at = stop
 
 
-def place(encoded: pa.Array, layout: Layout) -> Placement:
-    """Put keys in the order of their buckets."""
+def place_keys(encoded: pa.Array, layout: Layout) -> Placement:
+    """Return keys in the order of their buckets."""
     return Placement(encoded, hash_keys(encoded), layout)
 
 
-def place_distinct(encoded: pa.Array, layout: Layout, where: str, txid: int) -> Placement:
-    """The same; StateValueError where a key comes twice or is too long for the server."""
+def place_distinct_keys(encoded: pa.Array, layout: Layout, where: str, txid: int) -> Placement:
+    """Return keys in the order of their buckets; raises StateValueError if one comes twice or is too long."""
     hashes = hash_keys(encoded)
-    check_named_once(where, encoded, hashes, txid)
+    check_distinct_keys(where, encoded, hashes, txid)
     if int(lengths_of(encoded).max(initial=0)) > _MAX_FIELD:
         raise StateValueError(f"{where}: a key of batch {txid} has more than {_MAX_FIELD} bytes; nothing was applied")
     return Placement(encoded, hashes, layout)

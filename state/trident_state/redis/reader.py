@@ -1,4 +1,4 @@
-"""Reads: snapshots of a state in one transaction each, checked against fence and marker. No scripts, no writes."""
+"""Reads of a state: each is one transaction per group, checked against fence and marker. No scripts, no writes."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _SCAN_BUCKETS = 1024
 
 
 class LayoutChanged(StateRecoveringError):
-    """The state was created again with another number of buckets than this reader knew, or a part of it was."""
+    """The state, or a part of it, was created again with another number of buckets than this reader knows."""
 
 
 class Reader:
@@ -37,15 +37,15 @@ class Reader:
         self._bare = kind is StateKind.NON_TRANSACTIONAL
 
     def metas(self, layout: Layout) -> list[Meta]:
-        """The meta hashes of all groups."""
+        """Return the meta hashes of all groups."""
         return [parse_meta(reply) for reply in self._links.exchange(list(map(read_meta, layout.packed_metas)))]
 
     def stored_buckets(self, layout: Layout) -> int | None:
-        """The number of buckets that the state was created with; None where it is not there."""
+        """Return the number of buckets that the state was created with; None where it does not exist."""
         return next((meta.bucket_count(self._where) for meta in self.metas(layout) if meta.buckets is not None), None)
 
     def current(self, layout: Layout) -> tuple[Layout, list[Meta]]:
-        """This layout, if it is still the state's, and the meta hashes of all groups; else LayoutChanged."""
+        """Return this layout and the meta hashes of all groups; raises LayoutChanged if the state has another."""
         metas = self.metas(layout)
         self._check_layout(layout, metas)
         return layout, metas
@@ -54,26 +54,29 @@ class Reader:
         if any(not meta.absent and meta.buckets != str(layout.buckets) for meta in metas):
             raise LayoutChanged(
                 f"{self._where}: not all of it has the {layout.buckets} buckets that it was created with: a part fell "
-                f"back to before it was dropped, and is to be healed"
+                f"back to before it was dropped, and has to be healed"
             )
 
-    def whole(self, layout: Layout) -> tuple[Layout, list[Meta]]:
-        """Like `current`. Raises StateLostError where a bucket does not hold the keys that were put into it: no batch
-        of ours takes one away without counting it, so an evicting server, a foreign command or an expiry did."""
+    def counted(self, layout: Layout) -> tuple[Layout, list[Meta]]:
+        """Return the same as `current`, after a check that the buckets hold as many keys as were put into them.
+
+        No batch removes a key without counting it. So where keys are missing (StateLostError), the server evicted or
+        expired them, or another client removed them.
+        """
         names = list(enumerate(layout.all_buckets))
         lengths = [(bucket, command(b"HLEN", name)) for bucket, name in names]
         legends = [(bucket, command(b"HMGET", name, LEGEND)) for bucket, name in names]
-        metas, found = self._snapshot(layout, lengths + legends)
+        metas, replies = self._snapshot(layout, lengths + legends)
         keys = [
             length - (legend is not None)
-            for length, (legend,) in zip(found[: layout.buckets], found[layout.buckets :], strict=True)
+            for length, (legend,) in zip(replies[: layout.buckets], replies[layout.buckets :], strict=True)
         ]
         self._check_layout(layout, metas)
         for group, meta in enumerate(metas):
-            there = sum(keys[bucket] for bucket in layout.buckets_of(group))
-            if not meta.absent and meta.keys != str(there):
+            present = sum(keys[bucket] for bucket in layout.buckets_of(group))
+            if not meta.absent and meta.keys != str(present):
                 raise StateLostError(
-                    f"{self._where}: the server holds {there} of the {meta.keys} keys that were put under "
+                    f"{self._where}: the server holds {present} of the {meta.keys} keys that were put under "
                     f"{layout.base(group)!r}: somebody removed some or put others, or the server evicted some. Restore "
                     f"the server from a copy, or give up log and states with topology.reset(name, checkpointLocation)"
                 )
@@ -82,8 +85,10 @@ class Reader:
     def read(
         self, keys: Placement, asOf: int | None, lease: Lease | None, cutoff: int | None = None
     ) -> tuple[pa.Array, int]:
-        """The values of these keys, in their order, and as of which txid. `lease`: what the fence must be, if known.
-        `cutoff`: what has passed away, if not what had as of that txid."""
+        """Return the values of these keys, in their order, and the txid that they are as of.
+
+        `lease`: what the fence must be, if it is known. `cutoff`: that of the read, if not the one as of its txid.
+        """
         fields, names = Arguments(keys.keys), keys.layout.packed_buckets
         parts, as_ofs = [pa.nulls(0, self._shape.value)], list[int]()
         for chunk in keys.chunks(slice(0, len(keys)), READ_KEYS) if len(keys) else [None]:
@@ -91,10 +96,10 @@ class Reader:
             reads = [(bucket, hmget(names[bucket], fields[rows], rows.stop - rows.start)) for bucket, rows in runs]
             metas, replies = self._snapshot(keys.layout, reads)
             as_ofs.append(self._check(keys.layout, metas, asOf, lease))
-            found = [record for reply in replies for record in reply]
+            records = [record for reply in replies for record in reply]
             sizes = [(bucket // keys.layout.per_group, rows.stop - rows.start) for bucket, rows in runs]
-            gone = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
-            parts.append(self._values(unpacked(self._records, found, self._where), asOf, gone))
+            in_force = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
+            parts.append(self._values(unpacked(self._records, records, self._where), asOf, in_force))
         return pa.concat_arrays(parts), min(as_ofs)
 
     def scan(
@@ -104,27 +109,30 @@ class Reader:
         asOf: int | None,
         lease: Lease | None,
         rows: int,
-        turns: list[int] | None = None,
+        txids: list[int] | None = None,
         cutoff: int | None = None,
     ) -> Iterator[pa.Table]:
-        """All entries, page by page. `metas`: what `current` found. With `turns` each page is as of what was
-        committed when it was read; the txid is put there before the page is given. `cutoff`: as for `read`."""
+        """Return all entries, page by page; `metas` are those that `current` returned.
+
+        With `txids` each page is as of the last committed txid when it was read, which is appended to `txids` before
+        the page is returned. `cutoff`: as for `read`.
+        """
         schema = pa.schema([*self._shape.keys, pa.field("value", self._shape.value)])
         waiting = deque((bucket, b"0") for bucket in range(layout.buckets))
         seen: dict[int, set[bytes]] = {}
         while waiting:
             stored = sum(int(meta.keys or 0) for meta in metas)
             at_once = min(len(waiting), max(1, rows * layout.buckets // max(1, stored)), _SCAN_BUCKETS)
-            turn = [waiting.popleft() for _ in range(at_once)]
-            reads = [(bucket, _hscan(layout.packed_buckets[bucket], cursor)) for bucket, cursor in turn]
+            batch = [waiting.popleft() for _ in range(at_once)]
+            reads = [(bucket, _hscan(layout.packed_buckets[bucket], cursor)) for bucket, cursor in batch]
             metas, replies = self._snapshot(layout, reads)
-            if turns is not None:
+            if txids is not None:
                 asOf = self._check(layout, metas, None, lease)
-                turns.append(asOf)
+                txids.append(asOf)
             self._check(layout, metas, asOf, lease)
             entries, sizes = list[tuple[bytes, bytes]](), list[tuple[int, int]]()
-            for (bucket, cursor), (following, found) in zip(turn, replies, strict=True):
-                pairs = [pair for pair in zip(found[::2], found[1::2], strict=True) if pair[0] != LEGEND]
+            for (bucket, cursor), (following, content) in zip(batch, replies, strict=True):
+                pairs = [pair for pair in zip(content[::2], content[1::2], strict=True) if pair[0] != LEGEND]
                 if cursor != b"0" or following != b"0":  # a hash that is scanned in pieces may show a field twice
                     before = seen.setdefault(bucket, set())
                     pairs = [pair for pair in dict(pairs).items() if pair[0] not in before]
@@ -135,8 +143,8 @@ class Reader:
                     seen.pop(bucket, None)
                 entries += pairs
                 sizes.append((bucket // layout.per_group, len(pairs)))
-            gone = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
-            page = self._page(schema, entries, asOf, gone)
+            in_force = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
+            page = self._page(schema, entries, asOf, in_force)
             for start in range(0, page.num_rows, rows):
                 yield page.slice(start, rows)
 
@@ -151,51 +159,53 @@ class Reader:
         page = pa.table([*keys.columns, values], schema=schema)
         return page.filter(values.is_valid()) if values.null_count else page
 
-    def _values(self, found: Triples, asOf: int | None, cutoff: Cutoff) -> pa.Array:
+    def _values(self, stored: Triples, asOf: int | None, cutoff: Cutoff) -> pa.Array:
         if self._bare:
-            return found.values
-        values = kept(found.values, found.txids, cutoff)
-        return values if asOf is None else as_of(asOf, found.txids, values, found.prevs, self._where)
+            return stored.values
+        values = kept(stored.values, stored.txids, cutoff)
+        return values if asOf is None else as_of(asOf, stored.txids, values, stored.prevs, self._where)
 
     def _cutoff(self, metas: list[Meta], asOf: int | None, sizes: list[tuple[int, int]]) -> Cutoff:
-        """Up to which txid everything is forgotten in this read; for each row where the groups, of which `sizes` gives
-        (group, rows) one after the other, do not agree."""
+        """Return the cutoff of a read: one for all rows, or one per row where the groups differ.
+
+        `sizes`: (group, rows) of the runs of rows, one after the other.
+        """
         if all(meta.expiry is None for meta in metas):
             return 0
-        cutoffs = [meta.forgotten(self._where).as_of(asOf, meta.status(self._where).marker) for meta in metas]
+        cutoffs = [meta.parsed_expiry(self._where).as_of(asOf, meta.status(self._where).marker) for meta in metas]
         if len(set(cutoffs)) == 1:
             return cutoffs[0]
         return np.repeat([cutoffs[group] for group, _ in sizes], [rows for _, rows in sizes]).astype(np.int64)
 
     def _snapshot(self, layout: Layout, reads: Sequence[tuple[int, bytes]]) -> tuple[list[Meta], list[Reply]]:
-        """Meta of all groups and these reads of buckets, each group as one moment saw it.
+        """Return the meta hashes of all groups and the replies of these reads of buckets, each group as of one moment.
 
-        Groups may lie on different servers; what makes one snapshot of them is that each can be read as of one txid.
+        Groups may lie on different servers. They make one snapshot because each can be read as of the same txid.
         """
         parts: dict[int, list[int]] = {group: [] for group in range(layout.groups)}
         for at, (bucket, _) in enumerate(reads):
             parts[bucket // layout.per_group].append(at)
         commands = list[bytes]()
-        for group, mine in parts.items():
-            commands += [MULTI, read_meta(layout.packed_metas[group]), *[reads[at][1] for at in mine], EXEC]
+        for group, indices in parts.items():
+            commands += [MULTI, read_meta(layout.packed_metas[group]), *[reads[at][1] for at in indices], EXEC]
         replies = self._links.exchange(commands)
-        metas, found, end = list[Meta](), list[Reply]([None] * len(reads)), -1
-        for mine in parts.values():
-            end += len(mine) + 3
+        metas, results, end = list[Meta](), list[Reply]([None] * len(reads)), -1
+        for indices in parts.values():
+            end += len(indices) + 3  # the reply of EXEC, after those of MULTI and of each queued command
             self._links.check_all(replies[end])
             metas.append(parse_meta(replies[end][0]))
-            for at, reply in zip(mine, replies[end][1:], strict=True):
-                found[at] = reply
-        return metas, found
+            for at, reply in zip(indices, replies[end][1:], strict=True):
+                results[at] = reply
+        return metas, results
 
     def _check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
-        """As of which txid this snapshot can be read; raises where it cannot."""
+        """Return the txid as of which this snapshot can be read; raises where it cannot."""
         markers = []
         self._check_layout(layout, metas)
         for meta in metas:
             status = meta.status(self._where)
             if asOf is not None and lease is not None and status.lease != lease:
-                self._other_lease(status.lease, lease)
+                raise self._other_lease(status.lease, lease)
             if asOf is None:
                 markers.append(-1 if status.marker is None else status.marker)
                 continue
@@ -205,10 +215,10 @@ class Reader:
             markers.append(status.marker if self._bare and status.marker is not None else asOf)
         return min(markers)
 
-    def _other_lease(self, found: Lease | None, ours: Lease) -> None:
-        if found is None or found.epoch < ours.epoch:
-            raise StateRecoveringError(f"{self._where}: the server has lost our fence (epoch {ours.epoch})")
-        raise SnapshotMovedError(f"{self._where}: another driver has taken it over (epoch {found.epoch})")
+    def _other_lease(self, held: Lease | None, ours: Lease) -> StateRecoveringError | SnapshotMovedError:
+        if held is None or held.epoch < ours.epoch:
+            return StateRecoveringError(f"{self._where}: the server has lost our fence (epoch {ours.epoch})")
+        return SnapshotMovedError(f"{self._where}: another driver has taken it over (epoch {held.epoch})")
 
 
 def _hscan(name: bytes, cursor: bytes) -> bytes:

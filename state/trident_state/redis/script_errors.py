@@ -1,4 +1,4 @@
-"""What a script's refusal means to the caller."""
+"""Translation of a script's refusal into the error of a state."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ from trident.base.errors import (
     StateShapeError,
     StateUnavailableError,
 )
-from trident_state.checks import fenced
+from trident_state.checks import fenced_error
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A script's answer about a group: a status, and its meta as the script found it."""
+class ScriptAnswer:
+    """The answer of a script about a group (answer.lua): a status, and the meta as the script read it."""
 
     status: str
     token: str
@@ -28,20 +28,22 @@ class Answer:
     detail: str
 
     @classmethod
-    def of(cls, reply: list[bytes]) -> "Answer":
+    def of(cls, reply: list[bytes]) -> "ScriptAnswer":
         return cls(*[part.decode("utf-8", "replace") for part in reply])
 
 
-def refusal(answer: Answer, lease: Lease, txid: int, where: str) -> StateError | FencedError | LogMismatchError:
-    """The error that a refused script call is."""
+def script_error(  # noqa: C901 (one table: a case per status)
+    answer: ScriptAnswer, lease: Lease, txid: int, where: str
+) -> StateError | FencedError | LogMismatchError:
+    """Return the error of a script call that was refused."""
     marker = int(answer.marker) if answer.marker.lstrip("-").isdigit() else -1
     match answer.status:
         case "FENCED":
-            return fenced(where, answer.epoch, lease)
+            return fenced_error(where, answer.epoch, lease)
         case "OTHER":
             return LogMismatchError(
-                f"{where}: another log (uuid {answer.detail}) has it since this driver began: the topology was reset "
-                f"meanwhile, or another one stands in its place. This driver stops; nothing was written"
+                f"{where}: another log (uuid {answer.detail}) has taken it since this driver began: the topology was "
+                f"reset meanwhile, or another one uses its name. This driver stops; nothing was written"
             )
         case "GONE":
             return StateBehindError(f"{where}: the server holds nothing of it (any more)", -1)
@@ -63,7 +65,7 @@ def refusal(answer: Answer, lease: Lease, txid: int, where: str) -> StateError |
                 f"batch {txid} cannot be applied"
             )
         case "CORRUPT":
-            return StateCorruptError(f"{where}: what is stored of a key is no record; batch {txid} cannot be applied")
+            return StateCorruptError(f"{where}: a key's stored value is not a record; batch {txid} cannot be applied")
         case "EXISTS":
             return StateOwnedError(
                 f"{where}: a state is there already (epoch {answer.epoch}, txid {answer.marker}); reset drops it"
@@ -71,7 +73,7 @@ def refusal(answer: Answer, lease: Lease, txid: int, where: str) -> StateError |
         case "COUNT":
             return StateCorruptError(
                 f"{where}: the commit of txid {txid} was refused: {answer.detail} keys were moved to it, "
-                f"the batch has another number of them: it was begun with other content"
+                f"and the batch has another number of keys: it was begun with other content"
             )
         case "CLOSED" | "CONFLICT":
             return StateUnavailableError(

@@ -1,4 +1,4 @@
-"""What a server must be to keep a state, and what it should be."""
+"""The check that a server can keep a state: its version, role and settings."""
 
 from trident.base.errors import StateError, StateUnavailableError
 
@@ -6,9 +6,9 @@ OLDEST = (6, 2)
 
 
 def parse_info(text: bytes) -> dict[str, str]:
-    """The fields of an INFO reply.
+    r"""Return the fields of an INFO reply.
 
-    >>> parse_info(b"# Server\\r\\nredis_version:7.2.4\\r\\n")["redis_version"]
+    >>> parse_info(b"# Server\r\nredis_version:7.2.4\r\n")["redis_version"]
     '7.2.4'
     """
     lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines() if line[:1] != "#")
@@ -16,9 +16,9 @@ def parse_info(text: bytes) -> dict[str, str]:
 
 
 def check_server(info: dict[str, str], where: str, server: str) -> tuple[str, ...]:
-    """Refuse a server that cannot keep a state; the warnings about one that could keep it better.
+    """Refuse a server that cannot keep a state; return warnings about settings that should be others.
 
-    `info`: what it says of itself; `where` begins each message, `server` names it there.
+    `info`: the fields of its INFO reply; `where` begins each message, `server` names the server in it.
     Raises StateUnavailableError for a replica or a server that is loading (wait, or fail over), StateError for one
     that is too old or evicts keys.
     """
@@ -46,6 +46,6 @@ def _warnings(info: dict[str, str], where: str, server: str) -> tuple[str, ...]:
     if info.get("aof_enabled") == "1":
         return ()
     return (
-        f"{where}: appendonly is off at {server}: when it crashes it loses what it did since its last snapshot. "
-        f"The state is then healed from the log as far back as that reaches; with appendonly yes the server keeps it",
+        f"{where}: appendonly is off at {server}: when it crashes it loses the writes since its last snapshot. "
+        f"The state is then healed from the log as far back as that reaches; with appendonly yes the server keeps them",
     )

@@ -1,4 +1,4 @@
-"""A state in Redis: the store behind a RedisMapState."""
+"""RedisStore: a state in Redis."""
 
 import logging
 import threading
@@ -11,22 +11,20 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateUnavailableError
 from trident_state.binary import in_halves, spread, together
-from trident_state.checks import check_fitting, encoded_keys
+from trident_state.checks import check_update_types, encoded_keys
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.address import Address
 from trident_state.redis.cluster import Servers
 from trident_state.redis.command_routing import Link, Links
-from trident_state.redis.expired_values import AT_ONCE, Sweeper
-from trident_state.redis.inspection import Findings
+from trident_state.redis.inspection import Inspector
 from trident_state.redis.layout import Layout
 from trident_state.redis.meta import Meta, identity_fields
-from trident_state.redis.placement import place, place_distinct
+from trident_state.redis.placement import place_distinct_keys, place_keys
 from trident_state.redis.reader import LayoutChanged, Reader
-from trident_state.redis.removed_values import AT_ONCE as CLEARED_AT_ONCE
-from trident_state.redis.removed_values import Clearing
-from trident_state.redis.script_errors import Answer, refusal
+from trident_state.redis.reclaim import CLEAR_KEYS, SWEEP_CALLS, ExpiredValues, RemovedKeys
+from trident_state.redis.script_errors import ScriptAnswer, script_error
 from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Script
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.wire import bulks, call, command
@@ -46,15 +44,16 @@ _log = logging.getLogger("trident.state")
 
 Result = TypeVar("Result")
 
-_CLEARED_LATER = 4 * CLEARED_AT_ONCE
-"""Removed keys that may wait for the next look at the state; beyond, a batch clears some."""
+_CLEARED_LATER = 4 * CLEAR_KEYS
+"""Removed keys that may wait for the next `groups_of`; when there are more, a batch clears some."""
 
 
 class RedisStore:
     """The store of a RedisMapState. See `trident_state.store.Store` for what each method promises.
 
     One connection writes, others read; none is opened before it is needed. Every write is a script that compares the
-    lease and the open txid with the group's meta in the same step that writes.
+    lease and the open txid with the group's meta in the same step that writes. `_writing` is held by whichever thread
+    uses the writer's connection: an `apply`, or `groups_of` while it frees memory in the server.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class RedisStore:
         self._identity, self._shape, self._kind, self._form = identity, shape, kind, form
         self._where = f"state {identity.name!r}"
         self._declared = layout
-        self._known: Layout | None = None
+        self._stored_layout: Layout | None = None
         self._lease: Lease | None = None
         self._writing = threading.RLock()
         servers = Servers(address, self._where)
@@ -80,9 +79,10 @@ class RedisStore:
         records = records_of(shape.value, form, bare=kind is StateKind.NON_TRANSACTIONAL)
         self._writer = Writer(self._link, self._where, shape, kind, records)
         self._reader = Reader(self._links, self._where, shape, kind, records)
-        self._ttl, self._sweeper = ttl, None if ttl is None else Sweeper(self._link, form, ttl)
-        self._clearing = Clearing(self._link, records, form, kind is StateKind.NON_TRANSACTIONAL)
-        self._passed: dict[int, Expiry] | None = None
+        self._ttl, self._expired = ttl, None if ttl is None else ExpiredValues(self._link, form, ttl)
+        self._removed = RemovedKeys(self._link, records, form, kind is StateKind.NON_TRANSACTIONAL)
+        self._expiries: dict[int, Expiry] | None = None
+        """The expiry as of each marker of a group, as last read or written."""
         self.warnings: tuple[str, ...] = ()
         self._checked = False
 
@@ -90,35 +90,38 @@ class RedisStore:
 
     def report(self) -> StoreReport:
         self.check_server()
-        findings = self._findings()
-        report = findings.report()
-        self._known = None if report.identity is None else findings.layout
+        inspector = self._inspector()
+        report = inspector.report()
+        self._stored_layout = None if report.identity is None else inspector.layout
         return report
 
     def create(self, lease: Lease, birth: int) -> None:
-        findings = self._findings()
-        there = findings.report().groups  # refuses what is foreign
-        layout = findings.layout
+        inspector = self._inspector()
+        groups = inspector.report().groups  # refuses foreign keys
+        layout = inspector.layout
         fields = identity_fields(
             self._identity, self._shape.fingerprint, self._kind, self._form, layout.buckets, layout.groups
         )
-        gone = [group for group in reversed(range(layout.groups)) if there[group].marker is None]
-        self._ask_groups(CREATE, layout, lease, birth, fields, gone or reversed(range(layout.groups)))
-        self._lease, self._known = lease, layout
+        # the first group comes last: as long as it is absent, a report knows that not all groups were created
+        missing = [group for group in reversed(range(layout.groups)) if groups[group].marker is None]
+        self._call_groups(CREATE, layout, lease, birth, fields, missing or reversed(range(layout.groups)))
+        self._lease, self._stored_layout = lease, layout
 
     def acquire(self, lease: Lease) -> None:
-        layout, metas = self._with_layout(self._reader.whole)
-        self._ask_groups(ACQUIRE, layout, lease, 0, [self._identity.log.encode()], range(layout.groups))
-        self._lease, self._passed = lease, self._expiries(metas)
+        layout, metas = self._with_layout(self._reader.counted)
+        self._call_groups(ACQUIRE, layout, lease, 0, [self._identity.log.encode()], range(layout.groups))
+        self._lease, self._expiries = lease, self._expiries_of(metas)
 
     def check_server(self) -> tuple[str, ...]:
-        """Refuse servers that cannot keep a state; what they could do better is in `warnings`, for whoever starts the
-        run, and logged where it changes later."""
+        """Refuse servers that cannot keep a state; return warnings about those that could keep it better.
+
+        The start of the run shows the warnings; they are logged where they change later.
+        """
         warnings: tuple[str, ...] = ()
         try:
             for server, info in self._links.everywhere(command(b"INFO")):
                 warnings += check_server(parse_info(info), self._where, server.shown)
-        except StateUnavailableError:  # such as a master that became a replica: there is another one
+        except StateUnavailableError:  # such as a master that became a replica: there is another master
             self._links.forget()
             raise
         if self._checked and warnings != self.warnings:
@@ -127,34 +130,34 @@ class RedisStore:
         self.warnings, self._checked = warnings, True
         return warnings
 
-    def _ask_groups(
-        self, script: Script, layout: Layout, lease: Lease, txid: int, more: list[bytes], groups: Iterable[int]
+    def _call_groups(
+        self, script: Script, layout: Layout, lease: Lease, txid: int, args: list[bytes], groups: Iterable[int]
     ) -> None:
-        """Run a script over these groups; the first refusal is raised after all were asked."""
+        """Run a script over these groups; the first refusal is raised after all have run."""
         metas = layout.packed_metas
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % txid)
         with self._writing:
             self._link.load()
-            replies = self._link.exchange([call(script, [metas[group]], *fence, *more) for group in groups])
+            replies = self._link.exchange([call(script, [metas[group]], *fence, *args) for group in groups])
         for reply in replies:
             self._link.check(reply)
             if reply[0] != b"OK":
-                raise refusal(Answer.of(reply), lease, txid, self._where)
+                raise script_error(ScriptAnswer.of(reply), lease, txid, self._where)
 
     # --- write -----------------------------------------------------------------------------------------------
 
     def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
-        check_fitting(self._where, self._shape, update)
+        check_update_types(self._where, self._shape, update)
         with self._writing:
-            before, expiry, life = self._expiry_at(update.txid - 1), None, update.life(self._ttl)
-            if before is not None and (life is not None or before.cutoff > 0):
-                expiry = before.after(update.txid, update.time, life, self._where)
+            before, expiry, ttl = self._expiry_at(update.txid - 1), None, update.life(self._ttl)
+            if before is not None and (ttl is not None or before.cutoff > 0):
+                expiry = before.after(update.txid, update.time, ttl, self._where)
             tasks = list[Task]()
 
             def write(rows: slice) -> Applied:
                 whole = rows == slice(0, len(update.deltas))
                 keys, deltas = update.part(rows)
-                placed = place_distinct(self._encoded(keys), self._layout(), self._where, update.txid)
+                placed = place_distinct_keys(self._encoded(keys), self._layout(), self._where, update.txid)
                 part = None if whole else rows.start
                 task = Task(lease, update.txid, placed, placed.arranged(deltas), values, expiry, part)
                 applied = self._write(task)
@@ -165,107 +168,112 @@ class RedisStore:
             if len(parts) > 1:
                 self._writer.commit(tasks)
             if before is not None:
-                self._passed = {update.txid: expiry or before}
+                self._expiries = {update.txid: expiry or before}
         written = sum(part.written for part in parts)
         after = together([part.values for part in parts]) if values else None
         return Applied(after, written, len(update.deltas) - written)
 
     def _write(self, task: Task) -> Applied:
-        """Write an update, or a part of it, and note what it removes."""
+        """Write an update, or a part of it, and queue the keys that it removes."""
         written, placed = self._writer.write(task), task.keys
         removed = written.removed
-        if self._shape.combine.native == "put" and task.deltas.null_count:  # also of a try whose reply was lost
+        # from the deltas where it is possible: `removed` lacks the keys that an earlier try wrote whose reply was lost
+        if self._shape.combine.native == "put" and task.deltas.null_count:
             removed = placed.keys.filter(task.deltas.is_null())
         if removed is not None:
-            self._clearing.note(task.txid, removed)
-            while len(self._clearing) > _CLEARED_LATER and self._clearing.clear(placed.layout, task.lease, task.txid):
+            self._removed.add(task.txid, removed)
+            while len(self._removed) > _CLEARED_LATER and self._removed.clear(placed.layout, task.lease, task.txid):
                 pass
-        found = written.values
-        if found is not None:
+        values = written.values
+        if values is not None:
             if not written.known.all():
-                late = placed.where(~written.known)
-                read, _ = self._reader.read(late, task.txid, task.lease)
-                found = pc.if_else(pa.array(written.known), found, spread(~written.known, read))
-            found = placed.restored(found)
-        return Applied(found, written.moved, len(placed) - written.moved)
+                unknown = placed.filter(~written.known)
+                read, _ = self._reader.read(unknown, task.txid, task.lease)
+                values = pc.if_else(pa.array(written.known), values, spread(~written.known, read))
+            values = placed.restored(values)
+        return Applied(values, written.moved, len(placed) - written.moved)
 
     def _expiry_at(self, txid: int) -> Expiry | None:
-        """What has passed away as of this txid; None where no group stands there, so that none takes the next batch.
+        """Return the expiry as of this txid; None where no group stands there, so that none takes the next batch.
 
-        Every group that stands at a txid stands there with the same: it follows from the batches' times.
+        All groups that stand at a txid have the same expiry there: it follows from the times of the batches.
         """
-        if self._passed is None or txid not in self._passed:
-            self._passed = self._expiries(self._reader.metas(self._layout()))
-        return self._passed.get(txid)
+        if self._expiries is None or txid not in self._expiries:
+            self._expiries = self._expiries_of(self._reader.metas(self._layout()))
+        return self._expiries.get(txid)
 
-    def _expiries(self, metas: list[Meta]) -> dict[int, Expiry]:
-        found = {meta.status(self._where).marker: meta.forgotten(self._where) for meta in metas}
-        return {marker: expiry for marker, expiry in found.items() if marker is not None}
+    def _expiries_of(self, metas: list[Meta]) -> dict[int, Expiry]:
+        """Return the expiry of each marker."""
+        expiries = {meta.status(self._where).marker: meta.parsed_expiry(self._where) for meta in metas}
+        return {marker: expiry for marker, expiry in expiries.items() if marker is not None}
 
     # --- read ------------------------------------------------------------------------------------------------
 
     def groups_of(self) -> tuple[GroupStatus, ...]:
         layout = self._layout()
         metas = self._reader.metas(layout)
-        found = tuple(meta.status(self._where) for meta in metas)
-        markers = [-1 if group.marker is None else group.marker for group in found]
+        statuses = tuple(meta.status(self._where) for meta in metas)
+        markers = [-1 if group.marker is None else group.marker for group in statuses]
         marker = min(markers) if min(markers) >= 0 else None
-        if self._sweeper is not None and self._lease is not None:
-            forgotten = min(meta.forgotten(self._where).before for meta in metas)
-            if forgotten > 0 and marker is not None:
-                left = self._sweeper.calls(layout, sum(int(meta.keys or 0) for meta in metas))
-                self._sweep(self._sweeper, layout, self._lease, marker, forgotten, left)
+        # the run calls this once a second: a good time to free some memory in the server
+        if self._expired is not None and self._lease is not None:
+            cutoff = min(meta.parsed_expiry(self._where).before for meta in metas)
+            if cutoff > 0 and marker is not None:
+                calls = self._expired.calls_due(layout, sum(int(meta.keys or 0) for meta in metas))
+                self._sweep(self._expired, layout, self._lease, marker, cutoff, calls)
         if self._lease is not None and marker is not None:
             self._clear(layout, self._lease, marker)
-        return found
+        return statuses
 
-    def _sweep(self, sweeper: Sweeper, layout: Layout, lease: Lease, marker: int, forgotten: int, left: int) -> None:
-        """Take back some room, a little at a time and not while a batch is written."""
-        while left > 0 and self._writing.acquire(blocking=False):
+    def _sweep(
+        self, expired: ExpiredValues, layout: Layout, lease: Lease, marker: int, cutoff: int, calls: int
+    ) -> None:
+        """Delete expired values, a few at a time and not while a batch is written."""
+        while calls > 0 and self._writing.acquire(blocking=False):
             try:
-                sweeper.sweep(layout, lease, marker, forgotten, left)
+                expired.sweep(layout, lease, marker, cutoff, calls)
             finally:
                 self._writing.release()
-            left -= AT_ONCE
+            calls -= SWEEP_CALLS
 
     def _clear(self, layout: Layout, lease: Lease, marker: int) -> None:
-        """The same of what was removed."""
-        more = len(self._clearing) > 0
+        """Delete removed keys, some at a time and not while a batch is written."""
+        more = len(self._removed) > 0
         while more and self._writing.acquire(blocking=False):
             try:
-                more = self._clearing.clear(layout, lease, marker)
+                more = self._removed.clear(layout, lease, marker)
             finally:
                 self._writing.release()
 
     def durable(self) -> int:
-        """The least marker: what the server answers for, as far as its own persistence goes (see `warnings`)."""
+        """Return the least marker: the server keeps it as far as its own persistence goes (see `warnings`)."""
         markers = [meta.status(self._where).marker for meta in self._reader.metas(self._layout())]
         return min(-1 if marker is None else marker for marker in markers)
 
     def snapshot(self) -> int:
-        """The server persists by its own rules: nothing is done."""
+        """Return `durable()`; there is nothing to do, because the server persists by its own rules."""
         return self.durable()
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
         encoded = self._encoded(keys)
 
         def attempt(layout: Layout) -> Found:
-            placed = place(encoded, layout)
+            placed = place_keys(encoded, layout)
             values, as_of = self._reader.read(placed, asOf, self._lease)
             return Found(placed.restored(values), as_of)
 
         return self._with_layout(attempt)
 
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
-        placed, cutoff = place(self._encoded(keys), self._layout()), self._found_by(txid, time)
+        placed, cutoff = place_keys(self._encoded(keys), self._layout()), self._cutoff_for(txid, time)
         values, _ = self._reader.read(placed, txid - 1, self._lease, cutoff)
         return placed.restored(values)
 
     def scan_for(self, txid: int, time: float) -> Iterator[pa.Table]:
-        return self.scan(txid - 1, cutoff=self._found_by(txid, time))
+        return self.scan(txid - 1, cutoff=self._cutoff_for(txid, time))
 
-    def _found_by(self, txid: int, time: float) -> int | None:
-        """Up to which txid everything is nothing to a batch that is about to be made."""
+    def _cutoff_for(self, txid: int, time: float) -> int | None:
+        """Return the cutoff that batch `txid`, planned at `time`, will set; None if it is not known."""
         with self._writing:
             before = self._expiry_at(txid - 1)
         return None if before is None else before.after(txid, time, self._ttl, self._where).cutoff
@@ -274,39 +282,42 @@ class RedisStore:
         yield from self._pages(asOf, self._lease, pageRows, cutoff=cutoff)
 
     def scan_by_page(self, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
-        """Like `scan`, for readers who cannot hold commits back: each page is as of the last txid that all groups had
-        committed when it was read, and that comes with it."""
-        turns = list[int]()
-        for page in self._pages(None, None, pageRows, turns):
-            yield turns[-1], page
+        """Return all entries page by page, each page with the txid that it is as of.
+
+        It is for readers that cannot hold commits back: each page is as of the last txid that all groups had committed
+        when it was read.
+        """
+        txids = list[int]()
+        for page in self._pages(None, None, pageRows, txids):
+            yield txids[-1], page
 
     def _pages(
         self,
         asOf: int | None,
         lease: Lease | None,
         rows: int,
-        turns: list[int] | None = None,
+        txids: list[int] | None = None,
         cutoff: int | None = None,
     ) -> Iterator[pa.Table]:
-        """See `Reader.scan`."""
+        """Return all entries as `Reader.scan` does."""
         layout, metas = self._with_layout(self._reader.current)
         try:
-            yield from self._reader.scan(layout, metas, asOf, lease, rows, turns, cutoff)
+            yield from self._reader.scan(layout, metas, asOf, lease, rows, txids, cutoff)
         except LayoutChanged:
-            self._known = None
+            self._stored_layout = None
             raise SnapshotMovedError(f"{self._where} was dropped and created again while it was scanned") from None
 
     # --- end -------------------------------------------------------------------------------------------------
 
     def drop(self, lease: Lease | None = None) -> None:
-        layouts = self._findings().layouts()  # refuses what is foreign
+        layouts = self._inspector().stored_layouts()  # refuses foreign keys
         with self._writing:
             self._link.load()
             for layout in layouts:
                 for group in reversed(range(layout.groups)):
                     self._drop_group([layout.meta(group), *map(layout.bucket, layout.buckets_of(group))], lease)
-            self._clearing.forget()
-            self._known, self._lease, self._passed = None, None, None
+            self._removed.forget()
+            self._stored_layout, self._lease, self._expiries = None, None, None
 
     def _drop_group(self, names: list[bytes], lease: Lease | None) -> None:
         if lease is None:
@@ -316,7 +327,7 @@ class RedisStore:
         (reply,) = self._link.exchange([call(DROP, [bulks([name]) for name in names], *fence)])
         self._link.check(reply)
         if reply[0] != b"OK":
-            raise refusal(Answer.of(reply), lease, 0, self._where)
+            raise script_error(ScriptAnswer.of(reply), lease, 0, self._where)
 
     def close(self) -> None:
         self._links.close()
@@ -325,24 +336,25 @@ class RedisStore:
 
     # --- layout ----------------------------------------------------------------------------------------------
 
-    def _findings(self) -> Findings:
-        return Findings(self._links, self._where, self._identity, self._form, self._declared)
+    def _inspector(self) -> Inspector:
+        return Inspector(self._links, self._where, self._identity, self._form, self._declared)
 
     def _layout(self) -> Layout:
-        """How the state is laid out: as it was created, else as declared."""
-        known = self._known  # another thread may forget it
-        if known is None:
-            found = self._reader.stored_buckets(self._declared)
-            if found is None:
+        """Return the layout with which the state was created, or the declared one if it does not exist."""
+        layout = self._stored_layout  # a local, because another thread may set the attribute to None
+        if layout is None:
+            buckets = self._reader.stored_buckets(self._declared)
+            if buckets is None:
                 return self._declared
-            known = self._known = self._declared.with_buckets(found)
-        return known
+            layout = self._stored_layout = self._declared.with_buckets(buckets)
+        return layout
 
     def _with_layout(self, attempt: Callable[[Layout], Result]) -> Result:
+        """Call `attempt` with the layout; once more with a fresh one if the state was dropped and created again."""
         try:
             return attempt(self._layout())
-        except LayoutChanged:  # dropped and created again since we looked
-            self._known = None
+        except LayoutChanged:
+            self._stored_layout = None
         return attempt(self._layout())
 
     def _encoded(self, keys: pa.Table) -> pa.Array:

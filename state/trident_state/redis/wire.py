@@ -1,4 +1,4 @@
-"""Commands as the bytes that go to the server (RESP), packed by hand: redis-py takes 5 to 10 us for each."""
+"""Packing of commands into the bytes that go to the server (RESP); redis-py would take 5 to 10 us for each."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -9,16 +9,16 @@ from trident_state.binary import Offsets, buffers_of, joined, lengths_of
 from trident_state.redis.scripts import Script
 
 PACKET = 65536
-"""Bytes that are worth a system call."""
+"""The number of bytes that are worth a system call."""
 
 
 def command(*parts: bytes) -> bytes:
-    """One command."""
+    """Return a packed command."""
     return b"*%d\r\n" % len(parts) + bulks(parts)
 
 
 def bulks(parts: Iterable[bytes]) -> bytes:
-    """The arguments of a command, without its head."""
+    """Return the arguments of a command, without its head."""
     return b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])
 
 
@@ -26,24 +26,27 @@ MULTI, EXEC = command(b"MULTI"), command(b"EXEC")
 
 
 @cache
-def loads(scripts: tuple[Script, ...]) -> bytes:
-    """The commands that tell a server these scripts."""
+def load_commands(scripts: tuple[Script, ...]) -> bytes:
+    """Return the commands that load these scripts into a server."""
     return b"".join([command(b"SCRIPT", b"LOAD", script.source) for script in scripts])
 
 
 def call(script: Script, keys: Sequence[bytes], *args: bytes) -> bytes:
-    """A call of a script; `keys` are packed already (`bulks`), one a key."""
+    """Return a call of a script; each of the `keys` is packed already (`bulks`)."""
     head = b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n" % (3 + len(keys) + len(args), script.sha)
     return b"".join([head, bulks([b"%d" % len(keys)]), *keys, bulks(args)])
 
 
 def hmget(name: bytes, fields: bytes, count: int) -> bytes:
-    """Read so many fields of a hash; name and fields are packed already."""
+    """Return the command that reads `count` fields of a hash; name and fields are packed already."""
     return b"".join([b"*%d\r\n$5\r\nHMGET\r\n" % (2 + count), name, fields])
 
 
 class Blob:
-    """A column of values as scripts read many at once, each with its length before it; slices of it are arguments."""
+    """A column of values in the form in which scripts read many at once: each follows its length.
+
+    Slices of it are arguments of script calls.
+    """
 
     def __init__(self, framed: pa.Array) -> None:
         data, self._cuts = buffers_of(framed)
@@ -51,7 +54,7 @@ class Blob:
 
     @property
     def ends(self) -> Offsets:
-        """How many bytes end with each value."""
+        """The number of bytes up to the end of each value."""
         return self._cuts[1:]
 
     def __getitem__(self, rows: slice) -> bytes:
@@ -59,7 +62,7 @@ class Blob:
 
 
 class Arguments(Blob):
-    """A column of arguments, packed once, of which commands take slices."""
+    """A column of arguments that is packed once; commands take slices of it."""
 
     def __init__(self, values: pa.Array) -> None:
         lengths = pa.array(lengths_of(values)).cast(pa.string()).cast(pa.binary())

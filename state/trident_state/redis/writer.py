@@ -1,8 +1,8 @@
-"""One batch's update of a state: open, put every key, commit, group by group.
+"""Writing of one update: open the txid, put every key, commit, group by group.
 
-Two ways. Sums, minima and maxima of 64-bit numbers are combined by the server: everything goes in one pipeline, one
-round trip. Any other combiner is Python's: open and read in one round trip, combine, put and commit in a second; a
-put names the txid that was read for each key and is refused where another one stands.
+There are two ways. The server combines sums, minima and maxima of 64-bit numbers: everything goes in one pipeline, one
+round trip. Python combines everything else: open and read in one round trip, combine, put and commit in a second; a
+put carries the txid that was read for each key and is refused where the key has another one by now.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ from trident_state.records.forms import FixedRecords, Records, nulls_of, unpacke
 from trident_state.records.triples import Triples
 from trident_state.redis.command_routing import Link, Reply
 from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
-from trident_state.redis.script_errors import Answer, refusal
+from trident_state.redis.script_errors import ScriptAnswer, script_error
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
 from trident_state.redis.wire import Arguments, Blob, call, hmget
 from trident_state.rules import NO_ROOM, NO_ROOM_HERE, combined
@@ -39,9 +39,12 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One update, its keys placed; `deltas` in the order of the placement. `wanted`: the values after it.
-    `expiry`: what has passed away as of it; None in a state that never forgot anything.
-    `part`: of an update that is too long for one; the first of them opens the txid, and `Writer.commit` ends it."""
+    """One update with its keys placed, and `deltas` in the order of the placement.
+
+    `wanted`: the values after the update are asked for. `expiry`: that of the state as of this batch, None in a state
+    in which nothing has ever expired. `part`: the first row of a part, where the update is too long for one array; the
+    first part opens the txid, and `Writer.commit` commits all of them.
+    """
 
     lease: Lease
     txid: int
@@ -53,7 +56,7 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def fence(self) -> tuple[bytes, bytes, bytes]:
-        """What every script demands to be in the group's meta."""
+        """The token, epoch and txid that every script compares with the group's meta."""
         return self.lease.token.encode(), b"%d" % self.lease.epoch, b"%d" % self.txid
 
     @property
@@ -62,14 +65,16 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> list[int]:
-        """How many keys each group has."""
+        """The number of keys of each group."""
         return [rows.stop - rows.start for rows in map(self.keys.group, self.groups)]
 
 
-class Written(msgspec.Struct, frozen=True):
-    """How many keys moved, and the values after the update where they were wanted, in the order of the placement;
-    `known`: all but those of groups that were at or past the txid before; `removed`: the encoded keys that hold nothing
-    after it, as far as that is known here."""
+class WriteResult(msgspec.Struct, frozen=True):
+    """The number of keys that moved to the txid, and the values after the update, if wanted, in the placement's order.
+
+    `known`: the rows whose values these are, which are all but those of groups that were at or past the txid before.
+    `removed`: the encoded keys that this call left without a value, as far as it knows them.
+    """
 
     moved: int
     known: Flags
@@ -84,8 +89,8 @@ class Writer:
         self._link, self._where, self._shape, self._records = link, where, shape, records
         self._bare = kind is StateKind.NON_TRANSACTIONAL
 
-    def write(self, task: Task) -> Written:
-        """Apply one update."""
+    def write(self, task: Task) -> WriteResult:
+        """Apply one update; load the scripts first if the server has forgotten them."""
         try:
             return self._write(task)
         except _ScriptsGone:
@@ -94,19 +99,19 @@ class Writer:
 
     def commit(self, parts: list[Task]) -> None:
         """Commit an update that was written in parts."""
-        counts = [sum(each) for each in zip(*(task.counts for task in parts), strict=True)]
+        counts = [sum(group) for group in zip(*(task.counts for task in parts), strict=True)]
         self._check_committed(parts[0], self._commits(parts[0], parts[0].groups, counts))
 
-    def _write(self, task: Task) -> Written:
+    def _write(self, task: Task) -> WriteResult:
         if self._merges():
             return self._merge(task)
         for _ in range(_MAX_CONFLICTS):
             if (written := self._combine(task)) is not None:
                 return written
-        raise StateUnavailableError(f"{self._where}: somebody else keeps changing the keys of txid {task.txid}")
+        raise StateUnavailableError(f"{self._where}: another client keeps changing the keys of txid {task.txid}")
 
     def _merges(self) -> bool:
-        """Whether the server combines: sums of longs and doubles, minima and maxima of everything of eight bytes."""
+        """Return whether the server combines: sums of longs and doubles, minima and maxima of all 8-byte types."""
         native = self._shape.combine.native
         if self._records.number is None or native in (None, "put"):
             return False
@@ -114,7 +119,7 @@ class Writer:
 
     # --- combined by the server ----------------------------------------------------------------------------------
 
-    def _merge(self, task: Task) -> Written:
+    def _merge(self, task: Task) -> WriteResult:
         assert isinstance(self._records, FixedRecords) and self._records.number is not None
         fields = Blob(with_lengths(task.keys.keys))
         slots = self._records.slots(task.deltas).tobytes()
@@ -133,7 +138,9 @@ class Writer:
                     counts = np.array(chunk.counts, "<u4").tobytes()
                     parts = (counts, fields[a:b], slots[8 * a : 8 * b], nulls[a:b])
                     yield call(MERGE, _names(task, group, chunk), *task.fence, *parts, *how)
-            if len(task.groups) == 1 and task.part is None:  # one round trip; several groups commit when all have put
+            # one group commits in the same round trip; several commit only when all have put: a put
+            # that is refused must leave no group committed
+            if len(task.groups) == 1 and task.part is None:
                 yield self._commit(task, 0, task.counts[0])
 
         replies = iter(self._link.exchange(commands()))
@@ -154,7 +161,7 @@ class Writer:
         values = None
         if task.wanted:
             values = spread(known, self._records.unpack_rows(b"".join(rows)).values)
-        return Written(moved, known, values)
+        return WriteResult(moved, known, values)
 
     def _merged(self, task: Task, chunk: Chunk, reply: Reply) -> list[bytes]:
         if isinstance(reply, list) and reply[0] == b"OVERFLOW":
@@ -166,10 +173,10 @@ class Writer:
             )
         return self._accepted(task, reply)
 
-    # --- combined here -------------------------------------------------------------------------------------------
+    # --- combined in Python --------------------------------------------------------------------------------------
 
-    def _combine(self, task: Task) -> Written | None:
-        """None where a put was refused because another txid stood there than was read."""
+    def _combine(self, task: Task) -> WriteResult | None:
+        """Read, combine and put; return None where a put was refused because the txid of a key has changed."""
         stored, groups = self._read(task)
         live = np.zeros(len(task.keys), np.bool_)
         for group in groups:
@@ -179,7 +186,7 @@ class Writer:
         keys, before, deltas = task.keys, stored, task.deltas
         if not (whole := bool(moving.all())):
             rows = np.flatnonzero(moving)
-            keys, before, deltas = keys.where(moving), before.take(rows), deltas.take(pa.array(rows))
+            keys, before, deltas = keys.filter(moving), before.take(rows), deltas.take(pa.array(rows))
         expiry = task.expiry or Expiry()
         base = kept(before.values, before.txids, expiry.cutoff)
         after = combined(self._shape.combine, base, deltas, self._where)
@@ -197,10 +204,10 @@ class Writer:
         values = after if task.wanted else None
         if task.wanted and not whole:
             values = pc.if_else(pa.array(moving), spread(moving, after), stored.values)
-        return Written(moved, live, values, keys.keys.filter(after.is_null()) if after.null_count else None)
+        return WriteResult(moved, live, values, keys.keys.filter(after.is_null()) if after.null_count else None)
 
     def _read(self, task: Task) -> tuple[Triples, list[int]]:
-        """Open every group and read what is stored; which groups are open now."""
+        """Open every group and read the triples of the keys; return them and the groups that are open now."""
         fields, names = Arguments(task.keys.keys), task.keys.layout.packed_buckets
         runs = [
             [run for chunk in task.keys.chunks(task.keys.group(group), PUT_KEYS) for run in chunk.runs()]
@@ -214,18 +221,21 @@ class Writer:
                     yield hmget(names[bucket], fields[rows], rows.stop - rows.start)
 
         replies = iter(self._link.exchange(commands()))
-        found, opened = list[bytes | None](), list[int]()
+        records, opened = list[bytes | None](), list[int]()
         for group in task.groups:
             if self._opened(task, next(replies)):
                 opened.append(group)
             for _ in runs[group]:
-                found += self._link.check(next(replies))
-        return unpacked(self._records, found, self._where), opened
+                records += self._link.check(next(replies))
+        return unpacked(self._records, records, self._where), opened
 
     def _put(
         self, task: Task, groups: list[int], keys: Placement, txids: npt.NDArray[np.int64], records: pa.Array
     ) -> int | None:
-        """Put these records where these txids stand, and commit. How many keys moved; None where another one stood."""
+        """Put these records over those with these txids, and commit; return the number of keys that moved.
+
+        None where a key has another txid by now.
+        """
         fields, packed = Blob(with_lengths(keys.keys)), Blob(with_lengths(records))
         ends = fields.ends + packed.ends
         read = b"" if self._bare else txids.astype("<i8").tobytes()
@@ -254,22 +264,22 @@ class Writer:
 
     def _open(self, task: Task, group: int) -> bytes:
         layout = task.keys.layout
-        anew = self._bare and not task.part
-        return call(OPEN, [layout.packed_metas[group]], *task.fence, b"%d" % layout.buckets, b"%d" % anew)
+        count_anew = self._bare and not task.part
+        return call(OPEN, [layout.packed_metas[group]], *task.fence, b"%d" % layout.buckets, b"%d" % count_anew)
 
     def _commit(self, task: Task, group: int, keys: int) -> bytes:
-        forgotten = () if task.expiry is None else (msgspec.json.encode(task.expiry),)
-        return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % keys, *forgotten)
+        expiry = () if task.expiry is None else (msgspec.json.encode(task.expiry),)
+        return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % keys, *expiry)
 
     def _opened(self, task: Task, reply: Reply) -> bool:
-        """Whether the txid is open now; False where the group is at or past it."""
+        """Return whether the txid is open now; it is not where the group is at or past it."""
         if isinstance(reply, list) and reply[0] == b"DONE":
             return False
         self._accepted(task, reply)
         return True
 
     def _commit_groups(self, task: Task, groups: list[int], replies: Iterator[Reply]) -> None:
-        """Commit the groups that put; the reply of a single one may be there already."""
+        """Commit the groups that put; that of a single group is under way already, and its reply is in `replies`."""
         if groups and task.part is None:
             self._check_committed(task, list(replies) or self._commits(task, groups, task.counts))
 
@@ -278,22 +288,22 @@ class Writer:
 
     def _check_committed(self, task: Task, replies: list[Reply]) -> None:
         for reply in replies:
-            if not (isinstance(reply, list) and reply[0] == b"DONE"):  # a try whose reply was lost may have done it
+            if not (isinstance(reply, list) and reply[0] == b"DONE"):  # a try whose reply was lost has committed it
                 self._accepted(task, reply)
 
     def _accepted(self, task: Task, reply: Reply) -> list[bytes]:
-        """The reply, if it is a script's consent."""
+        """Return the reply, after a check that the script has done its work."""
         if isinstance(reply, redis.exceptions.NoScriptError):
             raise _ScriptsGone
         self._link.check(reply)
         if reply[0] != b"OK":
-            raise refusal(Answer.of(reply), task.lease, task.txid, self._where)
-        found: list[bytes] = reply
-        return found
+            raise script_error(ScriptAnswer.of(reply), task.lease, task.txid, self._where)
+        parts: list[bytes] = reply
+        return parts
 
 
 class _ScriptsGone(Exception):
-    """The server does not know our scripts: it was restarted, or somebody flushed them."""
+    """The server does not know our scripts: it was restarted, or its scripts were flushed."""
 
 
 def _names(task: Task, group: int, chunk: Chunk) -> list[bytes]:

@@ -122,7 +122,7 @@ def test_options_that_mean_nothing_are_refused(options: Any, message: str) -> No
 
 
 def test_a_map_in_the_place_of_its_maker_is_refused() -> None:
-    with pytest.raises(TypeError, match="LeastMap.*expected what makes a map when the topology starts"):
+    with pytest.raises(TypeError, match="LeastMap.*expected a class or function that makes a map"):
         BackingMapState.opaque(LeastMap({}))  # type: ignore[arg-type]
 
 
@@ -150,8 +150,8 @@ def test_two_methods_are_enough_for_all_but_scans_and_drops() -> None:
     ("gives", "message"),
     [
         ([b"x", None], r"gave 2 values for 1 keys; a list of as many is asked"),
-        (None, r"gave a NoneType for 1 keys"),
-        (["text"], r"gave a str among its values; bytes or None are"),
+        (None, r"returned a NoneType for 1 keys"),
+        (["text"], r"returned a str among its values; expected bytes or None"),
     ],
 )
 def test_answers_that_are_none_are_refused_and_name_the_method(gives: Any, message: str) -> None:
@@ -168,7 +168,9 @@ def test_a_conditional_put_that_answers_nothing_is_refused() -> None:
         def multiPutIf(self, keys: Any, values: Any, guard: Any, expected: Any) -> Any:
             self.multiPut(keys, values)
 
-    with pytest.raises(UserFunctionError, match=r"multiPutIf \(test_maps\.py:\d+\) gave a NoneType; True or False is"):
+    with pytest.raises(
+        UserFunctionError, match=r"multiPutIf \(test_maps\.py:\d+\) returned a NoneType; expected True or False"
+    ):
         over(Wrong({})).create(FIRST, 0)
 
 
@@ -182,7 +184,9 @@ def test_a_mistake_in_a_map_stops_and_is_not_repeated() -> None:
 
 
 def test_what_is_no_map_is_refused_when_it_is_made() -> None:
-    with pytest.raises(UserFunctionError, match=r"<lambda> \(test_maps\.py:\d+\) gave a dict, which has no multiGet"):
+    with pytest.raises(
+        UserFunctionError, match=r"<lambda> \(test_maps\.py:\d+\) returned a dict, which has no multiGet"
+    ):
         over({}).report()
 
 

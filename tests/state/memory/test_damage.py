@@ -125,7 +125,7 @@ def test_a_manifest_leads_to_no_other_file(setting: Setting, home: Line, name: s
     assert text is not None
     (first, *rest) = json.loads(text)["segments"]
     rewrite(home, segments=[{**first, "name": name}, *rest])
-    with pytest.raises(StateCorruptError, match="no segment"):
+    with pytest.raises(StateCorruptError, match="which is not a segment"):
         opened(setting, home).acquire(SECOND)
 
 

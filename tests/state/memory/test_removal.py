@@ -66,7 +66,7 @@ _deltas = st.dictionaries(st.integers(0, 6), st.sampled_from([None, None, 1, 2, 
 def test_whatever_is_removed_collected_saved_and_loaded_the_state_is_what_its_batches_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[dict[int, Any], str]]
 ) -> None:
-    monkeypatch.setattr(memory, "_FROM", 1)
+    monkeypatch.setattr(memory, "_COLLECT_FROM", 1)
     shutil.rmtree(tmp_path / "counts", ignore_errors=True)
     (tmp_path / "counts.manifest").unlink(missing_ok=True)
     home = Line(tmp_path / "counts")
@@ -101,7 +101,7 @@ def test_what_an_older_file_still_holds_does_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removed: int
 ) -> None:
     """Some keys are removed: the file stays, and so must what tells that they are gone. All: no file may stay."""
-    monkeypatch.setattr(memory, "_FROM", 1)
+    monkeypatch.setattr(memory, "_COLLECT_FROM", 1)
     home = Line(tmp_path / "counts")
     setting, store = started(home)
     setting.apply(store, 1, {n: n for n in range(10)})

@@ -64,7 +64,7 @@ def test_an_overflow_names_the_two_values_that_made_it() -> None:
         combined(TOTAL, stored, deltas, "state 'counts'")
     assert str(caught.value) == (
         "state 'counts': Sum of the stored 120 and the batch's 100 does not fit its type tinyint; nothing of the batch "
-        "was applied. It stays frozen: let this one state begin anew behind it (dropState), or give up log and all "
+        "was applied. It stays frozen: let this one state begin anew after it (dropState), or give up log and all "
         "states (topology.reset); and declare a wider type for the aggregator's output, or keep such values out"
     )
 

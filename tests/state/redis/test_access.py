@@ -12,7 +12,7 @@ from tests.support.cluster import RedisCluster
 from tests.support.server import RedisServer
 from trident.base.errors import StateError, StateUnavailableError
 from trident.log import RedisLog
-from trident_state.redis.address import Address, redacted, url_at
+from trident_state.redis.address import Address, read_url, redacted
 from trident_state.redis.server import check_server
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "state.md").read_text(encoding="utf-8")
@@ -154,7 +154,7 @@ def test_a_url_from_a_file_or_the_environment_is_read_when_it_is_needed(
         with pytest.raises(StateError, match=message):
             store.report()
         put("hunter2 no url")
-        with pytest.raises(StateError, match="what stands there is no url") as caught:
+        with pytest.raises(StateError, match="does not hold a url") as caught:
             store.report()
         assert "hunter2" not in str(caught.value)
         grant(server, "app", WRITER)
@@ -176,7 +176,7 @@ def test_several_servers_in_one_url_are_tried_in_turn() -> None:
     assert [seed.url for seed in seeds] == [f"rediss://me:pw@{at}/0?ssl_cert_reqs=none" for at in ("a:1", "b:2")]
     assert redacted("redis://me:pw@a:1,b:2/0") == "redis://me:***@a:1,b:2/0"
     other = seeds[0].at("c", 3)
-    assert other.shown == "c:3" and url_at(other.url) == seeds[0].url
+    assert other.shown == "c:3" and read_url(other.url) == seeds[0].url
 
 
 # --- what a server must be ------------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def test_a_slot_that_moved_is_followed(cluster: RedisCluster, combined: str) -> 
         cluster.begin_moving(tag(group), cluster.servers[1])
         cluster.move_keys(tag(group), cluster.servers[1])
         cluster.end_moving(tag(group), cluster.servers[1])
-        with pytest.raises(StateUnavailableError, match="the cluster at .* is moving keys of ours"):
+        with pytest.raises(StateUnavailableError, match="the cluster at .* is moving keys of the state"):
             store.apply(LEASE, update(2, given[1]))
         store.apply(LEASE, update(2, given[1]))
         assert contents(store, 2) == sums(given[:2])
@@ -228,12 +228,12 @@ def test_while_a_slot_moves_commits_and_reads_wait_and_then_count_once(cluster: 
         store.apply(LEASE, update(2, given[1]))
         for _ in range(2):
             assert cluster.move_keys(tag(group), cluster.servers[2], 2) == 2
-            with pytest.raises(StateUnavailableError, match="moving keys of ours"):
+            with pytest.raises(StateUnavailableError, match="moving keys of the state"):
                 store.apply(LEASE, update(3, given[2]))
-            with pytest.raises(StateUnavailableError, match="moving keys of ours"):
+            with pytest.raises(StateUnavailableError, match="moving keys of the state"):
                 contents(hasty, 2)
         assert cluster.move_keys(tag(group), cluster.servers[2]) == 1
-        with pytest.raises(StateUnavailableError, match="moving keys of ours"):
+        with pytest.raises(StateUnavailableError, match="moving keys of the state"):
             store.apply(LEASE, update(3, given[2]))
         ender = threading.Timer(0.2, lambda: cluster.end_moving(tag(group), cluster.servers[2]))
         ender.start()

@@ -66,10 +66,10 @@ MORE = "+hget +hgetall +hexists"
     ("change", "error", "message"),
     [
         ({"format": "9"}, StateShapeError, "has format 9, this version reads format 1"),
-        ({"kind": "odd"}, StateCorruptError, "lacks a part, or holds what is none"),
-        ({"values": "pickle"}, StateCorruptError, "lacks a part, or holds what is none"),
-        ({"buckets": "-1"}, StateCorruptError, "holds no number of buckets"),
-        ({"marker": "x"}, StateCorruptError, "no numbers where txids belong"),
+        ({"kind": "odd"}, StateCorruptError, "lacks a field, or holds an invalid one"),
+        ({"values": "pickle"}, StateCorruptError, "lacks a field, or holds an invalid one"),
+        ({"buckets": "-1"}, StateCorruptError, "holds no valid number of buckets"),
+        ({"marker": "x"}, StateCorruptError, "something else than numbers for its txids"),
         ({"fingerprint": "__import__('os')"}, StateShapeError, "cannot be read from character 0 on"),
     ],
 )

@@ -13,8 +13,8 @@ from tests.support.request_proxy import Cut, RequestProxy
 from tests.support.server import RedisServer
 from trident.base.errors import StateUnavailableError
 from trident_state.redis import RedisMapState, RedisStore
-from trident_state.redis.expired_values import Sweeper
 from trident_state.redis.layout import Layout
+from trident_state.redis.reclaim import ExpiredValues
 from trident_state.store import StateIdentity, StateKind, Update
 
 SHAPES = {"server": SHAPE, "python": PYTHON}
@@ -110,11 +110,11 @@ def test_a_driver_that_was_taken_over_takes_nothing_away(shared_redis: RedisServ
 
 def test_a_sweep_visits_every_bucket_and_never_more_than_a_second_allows() -> None:
     state = RedisMapState(StateKind.OPAQUE, "redis://localhost", buckets=1024, ttlSecs=3600)
-    sweeper = Sweeper(None, "packed", 3600.0)  # type: ignore[arg-type]
+    expired = ExpiredValues(None, "packed", 3600.0)  # type: ignore[arg-type]
     layout = Layout(state.prefix, StateIdentity("t", "s", "log"), 1024, 1)
-    assert {sweeper._next(layout) for _ in range(1024)} == set(range(1024))
-    assert sweeper.calls(layout, 1_000_000) == 3, "four times in an hour: 2,000 calls in 900 seconds"
-    assert sweeper.calls(layout, 10**9) == 256
+    assert {expired._next_bucket(layout) for _ in range(1024)} == set(range(1024))
+    assert expired.calls_due(layout, 1_000_000) == 3, "four times in an hour: 2,000 calls in 900 seconds"
+    assert expired.calls_due(layout, 10**9) == 256
 
 
 def test_a_reader_from_outside_sees_what_passed_away_as_the_driver_does(shared_redis: RedisServer) -> None:
@@ -146,10 +146,10 @@ def test_a_server_that_fell_back_loses_nothing_to_a_look_that_was_made_before(sh
         store.apply(LEASE, at(1001.0, update(2, {2: 2})))
         fallen = store.groups_of()[0].marker
         assert fallen == 2
-        layout, sweeper = store._layout(), Sweeper(store._link, "packed", TTL)
+        layout, expired = store._layout(), ExpiredValues(store._link, "packed", TTL)
         for _ in range(layout.buckets):  # as if this had been told at batch 4, when what batch 1 wrote was gone
-            sweeper.sweep(layout, LEASE, 4, 1, 1)
+            expired.sweep(layout, LEASE, 4, 1, 1)
         assert stored_keys(shared_redis) == 2
         for _ in range(layout.buckets):
-            sweeper.sweep(layout, LEASE, 2, 1, 1)
+            expired.sweep(layout, LEASE, 2, 1, 1)
         assert stored_keys(shared_redis) == 1

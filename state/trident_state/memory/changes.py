@@ -1,0 +1,75 @@
+"""The changes that one update makes to the entries of a memory store, computed before anything is written."""
+
+from functools import partial
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from trident_state.binary import in_halves, replaced
+from trident_state.checks import check_distinct_keys, check_none_later, check_update_types, encoded_keys
+from trident_state.expiry import Expiry, kept
+from trident_state.keys import hash_keys
+from trident_state.memory.entries import Entries
+from trident_state.memory.key_index import Hashes
+from trident_state.memory.triples import Triples
+from trident_state.memory.value_columns import Cells, Slots
+from trident_state.rules import combined
+from trident_state.store import StateShape, Update
+
+
+class Change(msgspec.Struct, frozen=True):
+    """The entries to write for an update or a part of it; `values` are those of all its keys after it."""
+
+    encoded: pa.Array
+    hashes: Hashes
+    slots: Slots
+    before: Triples
+    after: Triples
+    values: pa.Array
+
+
+def changes_of(
+    update: Update, entries: Entries, shape: StateShape, expiry: Expiry, marker: int, where: str
+) -> list[Change]:
+    """Return the changes of an update, which is cut into parts where one array cannot hold it."""
+    check_update_types(where, shape, update)
+    return list(in_halves(partial(_change, update, entries, shape, expiry, marker, where), 0, len(update.deltas)))
+
+
+def encode_and_hash(where: str, shape: StateShape, keys: pa.Table) -> tuple[pa.Array, Hashes]:
+    """Return the encoded keys and their hashes."""
+    encoded = encoded_keys(where, shape, keys)
+    return encoded, hash_keys(encoded)
+
+
+def _change(
+    update: Update, entries: Entries, shape: StateShape, expiry: Expiry, marker: int, where: str, part: slice
+) -> Change:
+    keys, deltas = update.part(part)
+    encoded, hashes = encode_and_hash(where, shape, keys)
+    check_distinct_keys(where, encoded, hashes, update.txid)
+    slots = entries.index.keys.find(encoded, hashes)
+    before = entries.take(slots)
+    check_none_later(where, before.txids, marker, update.txid)
+    stored = kept(entries.value.unpack(before.values), before.txids, expiry.cutoff)
+    rows = np.flatnonzero(before.txids != update.txid)
+    if len(rows) == len(slots):
+        values = combined(shape.combine, stored, deltas, where)
+        after = _triples_after(entries, before, values, update.txid, expiry.before)
+        return Change(encoded, hashes, slots, before, after, values)
+    # a commit of this very batch was interrupted: the entries that it wrote stay, the others follow
+    indices = pa.array(rows)
+    values = combined(shape.combine, stored.take(indices), deltas.take(indices), where)
+    all_values = replaced(stored, rows, values)
+    before = before[rows]
+    after = _triples_after(entries, before, values, update.txid, expiry.before)
+    return Change(encoded.take(indices), hashes[rows], slots[rows], before, after, all_values)
+
+
+def _triples_after(entries: Entries, before: Triples, values: pa.Array, txid: int, expired: int) -> Triples:
+    """Return the triples after batch `txid` gave these values; a value that has expired is not kept as prev."""
+    prevs = before.values if entries.versioned else None
+    if prevs is not None and expired > 0:
+        prevs = Cells(prevs.data, prevs.valid & (before.txids > expired))
+    return Triples(np.full(len(values), txid, np.int64), entries.value.pack(values), prevs)
