@@ -47,12 +47,12 @@ def columns_of(*numbers: npt.NDArray[Any]) -> Bytes:
     return parts[0] if len(parts) == 1 else np.hstack(parts)
 
 
-def repeated(value: bytes, count: int) -> pa.Array:
+def repeat_value(value: bytes, count: int) -> pa.Array:
     """Return a binary array that holds `value` `count` times."""
     return pa.repeat(pa.scalar(value, pa.binary()), count)
 
 
-def joined(*parts: pa.Array | bytes) -> pa.Array:
+def join_columns(*parts: pa.Array | bytes) -> pa.Array:
     """Concatenate the parts of each row; a part that is given as bytes stands in every row."""
     as_arrow = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
     if (size := sum(part.nbytes for part in parts if isinstance(part, pa.Array))) > MAX_BYTES:
@@ -62,7 +62,7 @@ def joined(*parts: pa.Array | bytes) -> pa.Array:
 
 def with_lengths(values: pa.Array) -> pa.Array:
     """Put its length before each value, as 4 bytes, little endian."""
-    return joined(rows_of(columns_of(lengths_of(values).astype(np.uint32))), values)
+    return join_columns(rows_of(columns_of(lengths_of(values).astype(np.uint32))), values)
 
 
 def lengths_of(values: pa.Array) -> Offsets:
@@ -71,7 +71,7 @@ def lengths_of(values: pa.Array) -> Offsets:
     return offsets[1:] - offsets[:-1]
 
 
-def gathered(data: Bytes, at: Offsets, lengths: Offsets) -> pa.Array:
+def gather_slices(data: Bytes, at: Offsets, lengths: Offsets) -> pa.Array:
     """Return the `lengths` bytes that begin at each `at`, as a binary array."""
     cuts = np.concatenate([[0], np.cumsum(lengths)])
     return binary_of(data[np.arange(cuts[-1]) + np.repeat(at - cuts[:-1], lengths)], cuts)
@@ -122,24 +122,24 @@ def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
     yield from in_halves(work, middle, stop)
 
 
-def known_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
+def valid_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
     """Return which rows are not null."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
-def spread(rows: npt.NDArray[np.bool_], values: pa.Array) -> pa.Array:
+def spread_rows(rows: npt.NDArray[np.bool_], values: pa.Array) -> pa.Array:
     """Return the values at the marked rows, with nulls in between."""
     return values if rows.all() else values.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
 
 
-def replaced(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
+def replace_rows(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
     """Return the values, with others in these rows.
 
     Arrow's `replace_with_mask` takes no lists, maps and structs.
 
-    >>> replaced(pa.array(["a", "b", "c"]), np.array([2, 0]), pa.array(["z", "x"])).to_pylist()
+    >>> replace_rows(pa.array(["a", "b", "c"]), np.array([2, 0]), pa.array(["z", "x"])).to_pylist()
     ['x', 'b', 'z']
     """
     sources = np.arange(len(values))
@@ -147,6 +147,6 @@ def replaced(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
     return pa.concat_arrays([values, others]).take(pa.array(sources))
 
 
-def together(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
+def concatenate(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
     """Return arrays of one type one after the other; nothing is copied."""
     return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays)

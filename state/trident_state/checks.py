@@ -84,7 +84,7 @@ def duplicate_key_error(where: str, txid: int) -> StateValueError:
     return StateValueError(f"{where}: batch {txid} names a key twice; nothing of it was applied")
 
 
-def encoded_keys(where: str, shape: StateShape, keys: pa.Table) -> pa.Array:
+def encode_checked_keys(where: str, shape: StateShape, keys: pa.Table) -> pa.Array:
     """Return the keys as bytes; raises StateValueError where they are not of the state's types."""
     if not same_types(keys.schema, shape.keys):
         raise StateValueError(

@@ -41,11 +41,11 @@ from trident_state.binary import (
     binary_of,
     buffers_of,
     columns_of,
-    gathered,
-    joined,
-    repeated,
+    gather_slices,
+    join_columns,
+    repeat_value,
     rows_of,
-    spread,
+    spread_rows,
 )
 
 _NULL = b"N"
@@ -61,12 +61,12 @@ def encode_column(column: pa.Array, alone: bool = False, grouped: bool = False) 
     if kinds.is_dictionary(kind):
         return encode_column(column.dictionary_decode(), alone, grouped)
     if kinds.is_null(kind):
-        return repeated(_NULL, len(column))
+        return repeat_value(_NULL, len(column))
     if is_text(kind) or is_bytes(kind):
         body = _encode_bytes(column, b"s" if is_text(kind) else b"x", alone)
     elif kinds.is_struct(kind):
         parts = [encode_column(part, grouped=grouped) for part in column.flatten()]
-        body = joined(repeated(b"{", len(column)), *parts)
+        body = join_columns(repeat_value(b"{", len(column)), *parts)
     elif is_list(kind) or kinds.is_map(kind):
         body = _encode_list(column, grouped)
     else:
@@ -127,7 +127,9 @@ def is_fixed(kind: pa.DataType) -> bool:
 
 def _encode_bytes(column: pa.Array, tag: bytes, alone: bool) -> pa.Array:
     values = column.cast(pa.binary()).fill_null(b"")
-    return joined(tag, values) if alone else joined(_counted(tag.upper(), pc.binary_length(values)), values)
+    return (
+        join_columns(tag, values) if alone else join_columns(_with_count(tag.upper(), pc.binary_length(values)), values)
+    )
 
 
 def _encode_list(column: pa.Array, grouped: bool) -> pa.Array:
@@ -138,12 +140,12 @@ def _encode_list(column: pa.Array, grouped: bool) -> pa.Array:
     counts = pc.list_value_length(column).fill_null(0)
     flat = column.flatten()
     if tag == b"<":
-        items = joined(*[encode_column(part, grouped=grouped) for part in flat.flatten()])
+        items = join_columns(*[encode_column(part, grouped=grouped) for part in flat.flatten()])
     else:
         items = encode_column(flat, grouped=grouped)
     data, cuts = buffers_of(items)
     ends = np.concatenate([[0], np.cumsum(counts.to_numpy(zero_copy_only=False))])
-    return joined(_counted(tag, counts), binary_of(data, cuts[ends]))
+    return join_columns(_with_count(tag, counts), binary_of(data, cuts[ends]))
 
 
 def _encode_fixed(column: pa.Array, grouped: bool) -> Bytes:
@@ -155,12 +157,12 @@ def _encode_fixed(column: pa.Array, grouped: bool) -> Bytes:
         unscaled = np.frombuffer(wide.buffers()[1], np.uint8, 16 * len(wide), 16 * wide.offset).reshape(-1, 16)
         return np.hstack([columns_of(tag, np.full(len(wide), kind.scale, np.uint8)), unscaled])
     if kinds.is_floating(kind):
-        numbers = numbers_of(column.cast(pa.float64()), np.float64)
+        numbers = to_numbers(column.cast(pa.float64()), np.float64)
         return columns_of(tag, np.where(np.isnan(numbers), np.nan, numbers + 0.0) if grouped else numbers)
-    return columns_of(tag, integers_of(column).astype(f"<i{_width_of(kind)}", copy=False))
+    return columns_of(tag, to_integers(column).astype(f"<i{_width_of(kind)}", copy=False))
 
 
-def integers_of(column: pa.Array) -> npt.NDArray[np.int64]:
+def to_integers(column: pa.Array) -> npt.NDArray[np.int64]:
     """Return integers, booleans, dates (days), timestamps and intervals (microseconds) as 64-bit numbers, null as 0."""
     kind = column.type
     if kinds.is_boolean(kind):
@@ -169,17 +171,17 @@ def integers_of(column: pa.Array) -> npt.NDArray[np.int64]:
         column = column.cast(pa.date32()).cast(pa.int32())
     else:
         column = _in_microseconds(column, kind)
-    return numbers_of(column if kinds.is_int64(kind) else column.cast(pa.int64()), np.int64)
+    return to_numbers(column if kinds.is_int64(kind) else column.cast(pa.int64()), np.int64)
 
 
-def numbers_of(column: pa.Array, kind: type[np.generic]) -> npt.NDArray[Any]:
+def to_numbers(column: pa.Array, kind: type[np.generic]) -> npt.NDArray[Any]:
     """Return a numeric column as NumPy numbers, null as 0."""
     full = column.fill_null(0) if column.null_count else column
     return np.ascontiguousarray(full.to_numpy(zero_copy_only=False), kind)
 
 
-def _counted(tag: bytes, counts: pa.Array) -> pa.Array:
-    numbers = numbers_of(counts, np.uint32)
+def _with_count(tag: bytes, counts: pa.Array) -> pa.Array:
+    numbers = to_numbers(counts, np.uint32)
     return rows_of(columns_of(np.full(len(numbers), tag[0], np.uint8), numbers))
 
 
@@ -199,7 +201,7 @@ def _decode(
     kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alone: bool = False
 ) -> tuple[pa.Array, Offsets]:
     """Return the values that begin at `at`, and where they end."""
-    tags = _taken(data, at, ends, 1)[:, 0]
+    tags = _read_bytes(data, at, ends, 1)[:, 0]
     full = tags != _NULL[0]
     at = at + 1
     if kinds.is_null(kind):
@@ -210,7 +212,7 @@ def _decode(
         raise _corrupt(str(kind))
     values, after = _decode_body(kind, data, at[full], ends[full], alone)
     at[full] = after
-    return spread(full, values), at
+    return spread_rows(full, values), at
 
 
 def _decode_body(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alone: bool) -> tuple[pa.Array, Offsets]:
@@ -225,9 +227,9 @@ def _decode_body(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alo
             lengths, at = _read_count(data, at, ends)
         if np.any(at + lengths > ends):
             raise _corrupt(str(kind))
-        return cast_or_corrupt(gathered(data, at, lengths), kind), at + lengths
+        return cast_or_corrupt(gather_slices(data, at, lengths), kind), at + lengths
     width = _width_of(kind)
-    return _decode_fixed(kind, _taken(data, at, ends, width)), at + width
+    return _decode_fixed(kind, _read_bytes(data, at, ends, width)), at + width
 
 
 def _decode_each(
@@ -279,17 +281,17 @@ def _decode_fixed(kind: pa.DataType, raw: Bytes) -> pa.Array:
     if kinds.is_floating(kind):
         return pa.array(raw.view("<f8")[:, 0]).cast(kind)
     if not kinds.is_decimal(kind):
-        return of_integers(raw.view(f"<i{raw.shape[1]}")[:, 0], kind)
+        return from_integers(raw.view(f"<i{raw.shape[1]}")[:, 0], kind)
     if np.any(raw[:, 0] != kind.scale):
         raise _corrupt(str(kind))
     unscaled = pa.py_buffer(np.ascontiguousarray(raw[:, 1:]))
     return cast_or_corrupt(pa.Array.from_buffers(pa.decimal128(38, kind.scale), len(raw), [None, unscaled]), kind)
 
 
-def of_integers(
+def from_integers(
     numbers: npt.NDArray[np.signedinteger[Any]], kind: pa.DataType, null: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Return the column that `integers_of` turned into numbers, null where `null` says so.
+    """Return the column that `to_integers` turned into numbers, null where `null` says so.
 
     Raises StateCorruptError where a number does not fit the type.
     """
@@ -320,10 +322,10 @@ def cast_or_corrupt(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _read_count(data: Bytes, at: Offsets, ends: Offsets) -> tuple[Offsets, Offsets]:
-    return _taken(data, at, ends, 4).view("<u4")[:, 0].astype(np.int64), at + 4
+    return _read_bytes(data, at, ends, 4).view("<u4")[:, 0].astype(np.int64), at + 4
 
 
-def _taken(data: Bytes, at: Offsets, ends: Offsets, width: int) -> Bytes:
+def _read_bytes(data: Bytes, at: Offsets, ends: Offsets, width: int) -> Bytes:
     """Return the `width` bytes that begin at each `at`, as rows."""
     if np.any(at + width > ends):
         raise _corrupt("a value")

@@ -73,10 +73,10 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return self.cutoff if asOf is None or marker is None or asOf >= marker else self.before
 
 
-def kept(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cutoff) -> pa.Array:
+def without_expired(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cutoff) -> pa.Array:
     """Return the values, null where one has expired: its txid is at or before the cutoff.
 
-    >>> kept(pa.array([10, 20, 30]), np.array([4, 5, 6]), 4).to_pylist()
+    >>> without_expired(pa.array([10, 20, 30]), np.array([4, 5, 6]), 4).to_pylist()
     [None, 20, 30]
     """
     no_cutoff = cutoff <= 0 if isinstance(cutoff, int) else np.max(cutoff, initial=0) <= 0

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.errors import StateCorruptError, TypeDeclarationError
-from trident_state.binary import Bytes, Offsets, buffers_of, joined, one_chunk
+from trident_state.binary import Bytes, Offsets, buffers_of, join_columns, one_chunk
 from trident_state.encoding import decode_column, decode_row, encode_column, unencodable
 
 GLOBAL = b"*"
@@ -37,7 +37,7 @@ def encode_keys(keys: pa.Table) -> pa.Array:
         return pa.array([GLOBAL] * keys.num_rows, pa.binary())
     alone = keys.num_columns == 1
     columns = [encode_column(one_chunk(column), alone, grouped=True) for column in keys.columns]
-    return columns[0] if alone else joined(*columns)
+    return columns[0] if alone else join_columns(*columns)
 
 
 def decode_keys(encoded: pa.Array, schema: pa.Schema) -> pa.Table:

@@ -19,13 +19,13 @@ from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident_state.binary import one_chunk
 from trident_state.store import Combine
 
-NO_ROOM = (
+OVERFLOW_HINT = (
     "It stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
     "(topology.reset); and declare a wider type for the aggregator's output, or keep such values out"
 )
 """The way out for a batch that can never be applied because a value does not fit its type."""
 
-NO_ROOM_HERE = (
+TOO_LONG_HINT = (
     "The batch stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
     "(topology.reset); and keep such values out, or cut them into several keys"
 )
@@ -61,7 +61,7 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
         raise StateValueError(
             f"{where}: {combine.name} of the stored {stored[row].as_py()!r} and the batch's {deltas[row].as_py()!r} "
             f"does not fit its type {type_name(deltas.type)}; nothing of the batch was applied. "
-            f"{NO_ROOM}"
+            f"{OVERFLOW_HINT}"
         ) from None
 
 
@@ -154,19 +154,20 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
         a, b = before[len(results)], after[len(results)]
         raise UserFunctionError(
             f"{where}: combine of {combine.name}, {site_of(function)}, raised {type(error).__name__}: {error}; "
-            f"it was called with the stored {_kind(a)} and the batch's {_kind(b)}; nothing of the batch was applied"
+            f"it was called with the stored {_describe(a)} and the batch's {_describe(b)}; "
+            f"nothing of the batch was applied"
         ) from error
     try:
         return one_chunk(to_arrow(results, deltas.type))
     except NotAccepted as error:
         raise StateValueError(
-            f"{where}: combine of {combine.name}, {site_of(function)}, returned {_kind(error.value)}, "
+            f"{where}: combine of {combine.name}, {site_of(function)}, returned {_describe(error.value)}, "
             f"the state holds {type_name(deltas.type)}{f' ({error.why})' if error.why else ''}; "
             f"nothing of the batch was applied"
         ) from error
 
 
-def _kind(value: object) -> str:
+def _describe(value: object) -> str:
     """Return a value's type, and the value where it is short: errors must not carry user data of any size."""
     shown = repr(value)
     return f"{type(value).__name__} {shown}" if len(shown) <= 80 else type(value).__name__

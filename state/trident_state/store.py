@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from trident.base.attempt import Lease
-from trident_state.binary import in_halves, one_chunk, together
+from trident_state.binary import concatenate, in_halves, one_chunk
 from trident_state.fingerprint import write_fingerprint
 
 
@@ -158,7 +158,7 @@ def read_again(store: "Store", update: Update) -> pa.Array | pa.ChunkedArray:
     def read(rows: slice) -> pa.Array:
         return store.read(update.part(rows)[0], update.txid).values
 
-    return together(list(in_halves(read, 0, len(update.deltas))))
+    return concatenate(list(in_halves(read, 0, len(update.deltas))))
 
 
 class Found(msgspec.Struct, frozen=True):

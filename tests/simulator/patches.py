@@ -29,7 +29,7 @@ from trident_state.memory import changes, key_index, key_storage, segments, snap
 from trident_state.memory import entries as memory_entries
 from trident_state.memory import store as memory_store
 from trident_state.memory.segments import Segment
-from trident_state.records.forms import records_of, unpacked
+from trident_state.records.forms import records_of, unpack_records
 from trident_state.redis import cluster, inspection, placement, reader, writer
 from trident_state.redis import store as redis_store
 from trident_state.redis.inspection import inspection_commands
@@ -268,7 +268,7 @@ def _all() -> list[tuple[Any, str, Any]]:
     hashed = remembered(hash_keys, content)
     decode = remembered(decode_keys, lambda encoded, schema: (content(encoded), schema.names[0]))
     arguments = remembered(Arguments, content)
-    unpack = remembered(unpacked, lambda form, records, where: (type(form), *records))  # values are all longs
+    unpack = remembered(unpack_records, lambda form, records, where: (type(form), *records))  # values are all longs
     packed = lru_cache(MOST)(command)
     return [
         (committer, "freeze", lambda result, beside=None: Kept(result)),
@@ -295,7 +295,7 @@ def _all() -> list[tuple[Any, str, Any]]:
         *((module, "parse_info", cache(parse_info)) for module in (redis_store, cluster)),  # equal ones are one
         *((module, "parse_meta", remembered(parse_meta, tuple)) for module in (reader, inspection)),
         *((module, "Arguments", arguments) for module in (reader, writer)),
-        *((module, "unpacked", unpack) for module in (reader, writer)),
+        *((module, "unpack_records", unpack) for module in (reader, writer)),
         *((module, "decode_keys", decode) for module in (reader, memory_store)),
         (writer, "with_lengths", remembered(lambda values: kept(with_lengths(values)), content)),
         (writer, "Blob", remembered(Blob, content)),

@@ -21,7 +21,7 @@ from trident_state.backing.calls import MapCalls
 from trident_state.backing.maps import RULES
 from trident_state.backing.meta import Meta, read_meta
 from trident_state.backing.protocol import META, BackingMap
-from trident_state.binary import in_halves, replaced, together
+from trident_state.binary import concatenate, in_halves, replace_rows
 from trident_state.checks import (
     check_newest,
     check_next_batch,
@@ -31,10 +31,10 @@ from trident_state.checks import (
     check_unchanged_option,
     check_update_types,
     duplicate_key_error,
-    encoded_keys,
+    encode_checked_keys,
 )
 from trident_state.keys import check_key_types, decode_keys
-from trident_state.records.forms import ValueForm, records_of, unpacked
+from trident_state.records.forms import ValueForm, records_of, unpack_records
 from trident_state.rules import as_of, combined
 from trident_state.store import (
     Applied,
@@ -132,19 +132,19 @@ class BackingStore:
             parts = list(in_halves(partial(self._change, update, meta, records), 0, len(keys)))
             written = [keys[row] for part in parts for row in part.rows]
             self._write(text, meta, update.txid, written, [record for part in parts for record in part.records])
-        after = together([part.values for part in parts]) if values else None
+        after = concatenate([part.values for part in parts]) if values else None
         return Applied(after, len(written), len(keys) - len(written))
 
     def _change(self, update: Update, meta: Meta, records: list[bytes | None], part: slice) -> _Change:
         """Return the change of some keys of an update; `records` are the stored ones of all its keys."""
-        stored = unpacked(self._records, records[part], self._where)
+        stored = unpack_records(self._records, records[part], self._where)
         check_none_later(self._where, stored.txids, meta.marker, update.txid)
         effect = self._rule.turn(stored, update.txid)
         rows = np.flatnonzero(effect.rows)
         indices = pa.array(rows)
         base = effect.base.take(indices)
         after = combined(self._shape.combine, base, update.part(part)[1].take(indices), self._where)
-        values = replaced(stored.values, rows, after)
+        values = replace_rows(stored.values, rows, after)
         new_records = self._records.pack(update.txid, after, base).to_pylist()
         return _Change((part.start + rows).tolist(), new_records, values)
 
@@ -217,7 +217,7 @@ class BackingStore:
         The caller has checked the marker before. It is checked again after the values were read, because a map cannot
         be read as of one moment.
         """
-        stored = unpacked(self._records, self._calls.get(keys), self._where)
+        stored = unpack_records(self._records, self._calls.get(keys), self._where)
         if asOf is None or self._bare:
             return stored.values
         self._check_readable(asOf)
@@ -293,4 +293,4 @@ class BackingStore:
         return keys
 
     def _encoded(self, keys: pa.Table) -> pa.Array:
-        return encoded_keys(self._where, self._shape, keys)
+        return encode_checked_keys(self._where, self._shape, keys)

@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from trident_state.binary import in_halves, replaced
-from trident_state.checks import check_distinct_keys, check_none_later, check_update_types, encoded_keys
-from trident_state.expiry import Expiry, kept
+from trident_state.binary import in_halves, replace_rows
+from trident_state.checks import check_distinct_keys, check_none_later, check_update_types, encode_checked_keys
+from trident_state.expiry import Expiry, without_expired
 from trident_state.keys import hash_keys
 from trident_state.memory.entries import Entries
 from trident_state.memory.key_index import Hashes
@@ -39,7 +39,7 @@ def changes_of(
 
 def encode_and_hash(where: str, shape: StateShape, keys: pa.Table) -> tuple[pa.Array, Hashes]:
     """Return the encoded keys and their hashes."""
-    encoded = encoded_keys(where, shape, keys)
+    encoded = encode_checked_keys(where, shape, keys)
     return encoded, hash_keys(encoded)
 
 
@@ -52,7 +52,7 @@ def _change(
     slots = entries.index.keys.find(encoded, hashes)
     before = entries.take(slots)
     check_none_later(where, before.txids, marker, update.txid)
-    stored = kept(entries.value.unpack(before.values), before.txids, expiry.cutoff)
+    stored = without_expired(entries.value.unpack(before.values), before.txids, expiry.cutoff)
     rows = np.flatnonzero(before.txids != update.txid)
     if len(rows) == len(slots):
         values = combined(shape.combine, stored, deltas, where)
@@ -61,7 +61,7 @@ def _change(
     # a commit of this very batch was interrupted: the entries that it wrote stay, the others follow
     indices = pa.array(rows)
     values = combined(shape.combine, stored.take(indices), deltas.take(indices), where)
-    all_values = replaced(stored, rows, values)
+    all_values = replace_rows(stored, rows, values)
     before = before[rows]
     after = _triples_after(entries, before, values, update.txid, expiry.before)
     return Change(encoded.take(indices), hashes[rows], slots[rows], before, after, all_values)

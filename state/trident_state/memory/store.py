@@ -10,14 +10,14 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
 from trident.base.errors import FencedError, StateFullError, StateOwnedError
-from trident_state.binary import in_halves, together
+from trident_state.binary import concatenate, in_halves
 from trident_state.checks import (
     check_newest,
     check_next_batch,
     check_not_beyond,
     check_reached,
 )
-from trident_state.expiry import Expiry, kept
+from trident_state.expiry import Expiry, without_expired
 from trident_state.keys import decode_keys
 from trident_state.memory.changes import Change, changes_of, encode_and_hash
 from trident_state.memory.entries import Entries
@@ -181,7 +181,7 @@ class MemoryStore:
             if len(entries) >= self._collect_at:
                 self._collect()
             self._snapshot_if_due()
-        after = together([change.values for change in changes]) if values else None
+        after = concatenate([change.values for change in changes]) if values else None
         return Applied(after, written, len(update.deltas) - written)
 
     def _check_next_batch(self, lease: Lease, txid: int) -> int:
@@ -289,7 +289,7 @@ class MemoryStore:
         cutoff = expiry.as_of(asOf, marker)
         if time is not None and asOf is not None and asOf == marker:
             cutoff = expiry.after(asOf + 1, time, self._ttl, self._where).cutoff
-        values = kept(entries.value.unpack(triples.values), triples.txids, cutoff)
+        values = without_expired(entries.value.unpack(triples.values), triples.txids, cutoff)
         if asOf is None or triples.prevs is None:
             return values
         check_not_beyond(self._where, marker, asOf)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident_state.binary import known_rows, one_chunk
+from trident_state.binary import one_chunk, valid_rows
 
 Slots = npt.NDArray[np.int64]
 _Bits = npt.NDArray[Any]
@@ -52,7 +52,7 @@ class Column:
 
     def pack(self, array: pa.Array) -> Cells:
         """Return an Arrow array of this type as cells."""
-        valid = known_rows(array)
+        valid = valid_rows(array)
         if not self.fixed:
             return Cells(np.fromiter(array.to_pylist(), np.object_, len(array)), valid)
         if self._boolean:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.errors import StateCorruptError, StateValueError
-from trident_state.binary import joined, known_rows
+from trident_state.binary import join_columns, valid_rows
 from trident_state.encoding import is_bytes, is_list, is_text
 from trident_state.records.triples import Triples
 
@@ -44,11 +44,11 @@ class Documents:
         texts = self._texts(values)
         if self.bare:
             return texts
-        return joined(b'{"txid":%d,"value":' % txid, texts, b',"prev":', self._texts(prevs), b"}")
+        return join_columns(b'{"txid":%d,"value":' % txid, texts, b',"prev":', self._texts(prevs), b"}")
 
     def unpack(self, records: pa.Array) -> Triples:
         """Return the triples of these texts; a null text is a key that is not there."""
-        present = known_rows(records)
+        present = valid_rows(records)
         try:
             decoded = [self._decoder.decode(text) for text in records.to_pylist() if text is not None]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

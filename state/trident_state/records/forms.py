@@ -27,20 +27,20 @@ from trident_state.binary import (
     Offsets,
     buffers_of,
     columns_of,
-    gathered,
-    joined,
-    known_rows,
+    gather_slices,
+    join_columns,
     lengths_of,
     one_chunk,
     rows_of,
+    valid_rows,
 )
 from trident_state.encoding import (
     decode_column,
     encode_column,
-    integers_of,
+    from_integers,
     is_fixed,
-    numbers_of,
-    of_integers,
+    to_integers,
+    to_numbers,
     unencodable,
 )
 from trident_state.records.documents import Documents
@@ -96,14 +96,14 @@ class FixedRecords:
         return 9 if self.bare else 25
 
     def pack(self, txid: int, values: pa.Array, prevs: pa.Array) -> pa.Array:
-        value_null = 2 * nulls_of(values)
+        value_null = 2 * null_flags(values)
         if self.bare:
             return rows_of(columns_of(value_null, self.slots(values)))
-        flags, txids = value_null + nulls_of(prevs), np.full(len(values), txid, "<i8")
+        flags, txids = value_null + null_flags(prevs), np.full(len(values), txid, "<i8")
         return rows_of(columns_of(flags, txids, self.slots(prevs), self.slots(values)))
 
     def unpack(self, records: pa.Array) -> Triples:
-        present = known_rows(records)
+        present = valid_rows(records)
         data, offsets = buffers_of(records)
         if (offsets[1:] - offsets[:-1] != self.width * present).any():  # a null has no bytes
             raise StateCorruptError(f"a record is not {self.width} bytes long")
@@ -130,14 +130,14 @@ class FixedRecords:
     def slots(self, column: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.float64]:
         """Return the values as 8-byte numbers, null as 0."""
         if kinds.is_floating(self.kind):
-            return np.asarray(numbers_of(column.cast(pa.float64()), np.float64))
-        return integers_of(column)
+            return np.asarray(to_numbers(column.cast(pa.float64()), np.float64))
+        return to_integers(column)
 
     def _column(self, slots: Bytes, null: npt.NDArray[np.bool_]) -> pa.Array:
         slots = np.ascontiguousarray(slots)
         if kinds.is_floating(self.kind):
             return pa.array(slots.view("<f8")[:, 0], mask=null).cast(self.kind, safe=False)
-        return of_integers(slots.view("<i8")[:, 0], self.kind, null)
+        return from_integers(slots.view("<i8")[:, 0], self.kind, null)
 
 
 @dataclass(frozen=True)
@@ -154,11 +154,11 @@ class PackedRecords:
             return packed
         before = encode_column(prevs, alone=True)
         zeros, txids = np.zeros(len(values), np.uint8), np.full(len(values), txid, "<i8")
-        return joined(rows_of(columns_of(zeros, txids, lengths_of(before).astype("<u4"))), before, packed)
+        return join_columns(rows_of(columns_of(zeros, txids, lengths_of(before).astype("<u4"))), before, packed)
 
     def unpack(self, records: pa.Array) -> Triples:
         triples = self._triples(records.drop_null() if records.null_count else records)
-        return triples.spread(known_rows(records)) if records.null_count else triples
+        return triples.spread(valid_rows(records)) if records.null_count else triples
 
     def _triples(self, records: pa.Array) -> Triples:
         if self.bare:
@@ -175,15 +175,15 @@ class PackedRecords:
         return Triples(txids, self._column(data, cuts, ends), self._column(data, starts + 13, cuts))
 
     def _column(self, data: Bytes, starts: Offsets, ends: Offsets) -> pa.Array:
-        return decode_column(gathered(data, starts, ends - starts), self.kind, alone=True)
+        return decode_column(gather_slices(data, starts, ends - starts), self.kind, alone=True)
 
 
-def nulls_of(column: pa.Array) -> npt.NDArray[np.uint8]:
+def null_flags(column: pa.Array) -> npt.NDArray[np.uint8]:
     """Return 1 for each null and 0 for each value."""
-    return (~known_rows(column)).view(np.uint8)
+    return (~valid_rows(column)).view(np.uint8)
 
 
-def unpacked(form: Records, records: Sequence[bytes | None], where: str) -> Triples:
+def unpack_records(form: Records, records: Sequence[bytes | None], where: str) -> Triples:
     """Return the records that a server answered as triples; the StateCorruptError of a wrong one names the state."""
     try:
         return form.unpack(one_chunk(pa.array(records, pa.binary())))

@@ -5,7 +5,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trident_state.binary import spread
+from trident_state.binary import spread_rows
 
 NOTHING = -1
 """The txid of a key that is not there."""
@@ -27,7 +27,7 @@ class Triples(msgspec.Struct, frozen=True):
         """Return these triples at the rows that are present, and nothing in between."""
         txids = np.full(len(present), NOTHING, np.int64)
         txids[present] = self.txids
-        return Triples(txids, spread(present, self.values), spread(present, self.prevs))
+        return Triples(txids, spread_rows(present, self.values), spread_rows(present, self.prevs))
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Triples":
         """Return these rows, in this order."""

@@ -9,9 +9,9 @@ import pyarrow as pa
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateCorruptError, StateLostError, StateRecoveringError
 from trident_state.checks import check_not_beyond, check_reached
-from trident_state.expiry import Cutoff, kept
+from trident_state.expiry import Cutoff, without_expired
 from trident_state.keys import decode_keys
-from trident_state.records.forms import Records, unpacked
+from trident_state.records.forms import Records, unpack_records
 from trident_state.records.triples import Triples
 from trident_state.redis.command_routing import Links, Reply
 from trident_state.redis.layout import LEGEND, Layout
@@ -99,7 +99,7 @@ class Reader:
             records = [record for reply in replies for record in reply]
             sizes = [(bucket // keys.layout.per_group, rows.stop - rows.start) for bucket, rows in runs]
             in_force = self._cutoff(metas, asOf, sizes) if cutoff is None else cutoff
-            parts.append(self._values(unpacked(self._records, records, self._where), asOf, in_force))
+            parts.append(self._values(unpack_records(self._records, records, self._where), asOf, in_force))
         return pa.concat_arrays(parts), min(as_ofs)
 
     def scan(
@@ -151,7 +151,9 @@ class Reader:
     def _page(
         self, schema: pa.Schema, entries: list[tuple[bytes, bytes]], asOf: int | None, cutoff: Cutoff
     ) -> pa.Table:
-        values = self._values(unpacked(self._records, [record for _, record in entries], self._where), asOf, cutoff)
+        values = self._values(
+            unpack_records(self._records, [record for _, record in entries], self._where), asOf, cutoff
+        )
         try:
             keys = decode_keys(pa.array([field for field, _ in entries], pa.binary()), self._shape.keys)
         except StateCorruptError as error:
@@ -162,7 +164,7 @@ class Reader:
     def _values(self, stored: Triples, asOf: int | None, cutoff: Cutoff) -> pa.Array:
         if self._bare:
             return stored.values
-        values = kept(stored.values, stored.txids, cutoff)
+        values = without_expired(stored.values, stored.txids, cutoff)
         return values if asOf is None else as_of(asOf, stored.txids, values, stored.prevs, self._where)
 
     def _cutoff(self, metas: list[Meta], asOf: int | None, sizes: list[tuple[int, int]]) -> Cutoff:

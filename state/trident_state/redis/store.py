@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateUnavailableError
-from trident_state.binary import in_halves, spread, together
-from trident_state.checks import check_update_types, encoded_keys
+from trident_state.binary import concatenate, in_halves, spread_rows
+from trident_state.checks import check_update_types, encode_checked_keys
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types
 from trident_state.records.forms import ValueForm, records_of
@@ -170,7 +170,7 @@ class RedisStore:
             if before is not None:
                 self._expiries = {update.txid: expiry or before}
         written = sum(part.written for part in parts)
-        after = together([part.values for part in parts]) if values else None
+        after = concatenate([part.values for part in parts]) if values else None
         return Applied(after, written, len(update.deltas) - written)
 
     def _write(self, task: Task) -> Applied:
@@ -189,7 +189,7 @@ class RedisStore:
             if not written.known.all():
                 unknown = placed.filter(~written.known)
                 read, _ = self._reader.read(unknown, task.txid, task.lease)
-                values = pc.if_else(pa.array(written.known), values, spread(~written.known, read))
+                values = pc.if_else(pa.array(written.known), values, spread_rows(~written.known, read))
             values = placed.restored(values)
         return Applied(values, written.moved, len(placed) - written.moved)
 
@@ -358,4 +358,4 @@ class RedisStore:
         return attempt(self._layout())
 
     def _encoded(self, keys: pa.Table) -> pa.Array:
-        return encoded_keys(self._where, self._shape, keys)
+        return encode_checked_keys(self._where, self._shape, keys)

@@ -5,7 +5,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from trident_state.binary import Offsets, buffers_of, joined, lengths_of
+from trident_state.binary import Offsets, buffers_of, join_columns, lengths_of
 from trident_state.redis.scripts import Script
 
 PACKET = 65536
@@ -66,4 +66,4 @@ class Arguments(Blob):
 
     def __init__(self, values: pa.Array) -> None:
         lengths = pa.array(lengths_of(values)).cast(pa.string()).cast(pa.binary())
-        super().__init__(joined(b"$", lengths, b"\r\n", values, b"\r\n"))
+        super().__init__(join_columns(b"$", lengths, b"\r\n", values, b"\r\n"))

@@ -17,19 +17,19 @@ import redis
 from trident.base.attempt import Lease
 from trident.base.errors import StateUnavailableError, StateValueError
 from trident.base.values import type_name
-from trident_state.binary import lengths_of, spread, with_lengths
+from trident_state.binary import lengths_of, spread_rows, with_lengths
 from trident_state.checks import check_none_later
-from trident_state.expiry import Expiry, kept
+from trident_state.expiry import Expiry, without_expired
 from trident_state.keys import decode_keys
 from trident_state.records.documents import Documents
-from trident_state.records.forms import FixedRecords, Records, nulls_of, unpacked
+from trident_state.records.forms import FixedRecords, Records, null_flags, unpack_records
 from trident_state.records.triples import Triples
 from trident_state.redis.command_routing import Link, Reply
 from trident_state.redis.placement import PUT_KEYS, Chunk, Placement
 from trident_state.redis.script_errors import ScriptAnswer, script_error
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
 from trident_state.redis.wire import Arguments, Blob, call, hmget
-from trident_state.rules import NO_ROOM, NO_ROOM_HERE, combined
+from trident_state.rules import OVERFLOW_HINT, TOO_LONG_HINT, combined
 from trident_state.store import StateKind, StateShape
 
 _MAX_RECORD = 256 * 1024 * 1024
@@ -123,7 +123,7 @@ class Writer:
         assert isinstance(self._records, FixedRecords) and self._records.number is not None
         fields = Blob(with_lengths(task.keys.keys))
         slots = self._records.slots(task.deltas).tobytes()
-        nulls = nulls_of(task.deltas).tobytes() if task.deltas.null_count else b""
+        nulls = null_flags(task.deltas).tobytes() if task.deltas.null_count else b""
         native = str(self._shape.combine.native).encode()
         how: tuple[bytes, ...] = (native, self._records.number, b"%d" % task.wanted, b"%d" % self._bare)
         if task.expiry is not None and task.expiry.cutoff > 0:
@@ -160,7 +160,7 @@ class Writer:
         self._commit_groups(task, opened, replies)
         values = None
         if task.wanted:
-            values = spread(known, self._records.unpack_rows(b"".join(rows)).values)
+            values = spread_rows(known, self._records.unpack_rows(b"".join(rows)).values)
         return WriteResult(moved, known, values)
 
     def _merged(self, task: Task, chunk: Chunk, reply: Reply) -> list[bytes]:
@@ -169,7 +169,7 @@ class Writer:
             raise StateValueError(
                 f"{self._where}: {self._shape.combine.name} of the stored value and the batch's {delta!r} does not fit "
                 f"its type {type_name(self._shape.value)}; the batch is not committed. "
-                f"{NO_ROOM}"
+                f"{OVERFLOW_HINT}"
             )
         return self._accepted(task, reply)
 
@@ -188,22 +188,22 @@ class Writer:
             rows = np.flatnonzero(moving)
             keys, before, deltas = keys.filter(moving), before.take(rows), deltas.take(pa.array(rows))
         expiry = task.expiry or Expiry()
-        base = kept(before.values, before.txids, expiry.cutoff)
+        base = without_expired(before.values, before.txids, expiry.cutoff)
         after = combined(self._shape.combine, base, deltas, self._where)
-        records = self._records.pack(task.txid, after, kept(before.values, before.txids, expiry.before))
+        records = self._records.pack(task.txid, after, without_expired(before.values, before.txids, expiry.before))
         lengths = lengths_of(records)
         if (longest := int(lengths.max(initial=0))) > _MAX_RECORD:
             key = decode_keys(keys.keys.slice(int(lengths.argmax()), 1), self._shape.keys).to_pylist()[0]
             raise StateValueError(
                 f"{self._where}: batch {task.txid} makes a value of {longest} bytes under the key {key!r:.200}, with "
-                f"the one before it; at most {_MAX_RECORD} are stored. Nothing was written. {NO_ROOM_HERE}"
+                f"the one before it; at most {_MAX_RECORD} are stored. Nothing was written. {TOO_LONG_HINT}"
             )
         moved = self._put(task, groups, keys, before.txids, records)
         if moved is None:
             return None
         values = after if task.wanted else None
         if task.wanted and not whole:
-            values = pc.if_else(pa.array(moving), spread(moving, after), stored.values)
+            values = pc.if_else(pa.array(moving), spread_rows(moving, after), stored.values)
         return WriteResult(moved, live, values, keys.keys.filter(after.is_null()) if after.null_count else None)
 
     def _read(self, task: Task) -> tuple[Triples, list[int]]:
@@ -227,7 +227,7 @@ class Writer:
                 opened.append(group)
             for _ in runs[group]:
                 records += self._link.check(next(replies))
-        return unpacked(self._records, records, self._where), opened
+        return unpack_records(self._records, records, self._where), opened
 
     def _put(
         self, task: Task, groups: list[int], keys: Placement, txids: npt.NDArray[np.int64], records: pa.Array

@@ -1,4 +1,5 @@
--- Set the fence and erase the open record. ARGV: token, epoch, txid (unused), the uuid of the driver's log ('': any).
+-- Set the fence of a group and erase its open record.
+-- ARGV: token, epoch, txid (unused), the uuid of the driver's log ('': any).
 if not epoch then return answer('GONE') end
 local refused = newer_or_other(ARGV[4])
 if refused then return refused end

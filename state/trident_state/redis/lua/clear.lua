@@ -1,6 +1,7 @@
--- Delete fields that hold nothing since a batch before the marker: no read can tell them from fields that are not there.
--- KEYS: meta, buckets. ARGV: token, epoch, txid (unused), fields a bucket (4 bytes each), fields (each 4 bytes length,
--- bytes), 'fixed', 'packed' or 'json', '1' if the records are bare. Answers OK, how many went.
+-- Delete fields whose value was removed by a batch before the marker: to a read they are like fields that do not exist.
+-- KEYS: meta, buckets. ARGV: token, epoch, txid (unused), number of fields per bucket (4 bytes each), fields (each with
+-- its length before it, 4 bytes), 'fixed', 'packed' or 'json', '1' if the records are bare.
+-- Answers OK, number of deleted fields.
 local refused = fenced()
 if refused then return refused end
 local unpk, rep = struct.unpack, string.rep

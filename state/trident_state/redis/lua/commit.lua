@@ -1,5 +1,7 @@
--- Move the marker. ARGV: token, epoch, txid, how many distinct keys the batch has for this group; what has passed away
--- as of this batch, in a state that forgets.
+-- Move the marker of a group to the txid.
+-- ARGV: token, epoch, txid, the number of distinct keys of the batch in this group; in a state whose values expire also
+-- the expiry as of this batch (expiry.py).
+-- The number of keys that were moved must be that of the batch: else a chunk was refused or never arrived.
 local refused = fenced()
 if refused then return refused end
 if tonumber(marker) >= tonumber(ARGV[3]) then return answer('DONE') end

@@ -1,6 +1,6 @@
--- Found an empty group at a marker. ARGV: token, epoch, birth, then the fields of the identity and their values: the
--- fourth one is the uuid of the driver's log.
--- A group that a crash left behind half-founded (nothing in it, marker at its birth) is founded again.
+-- Create an empty group at a marker. ARGV: token, epoch, birth, then the fields of the identity, each followed by its
+-- value; that of the fourth field (ARGV[11]) is the uuid of the driver's log.
+-- A group that a crash left without a key and with its marker at its birth is created again.
 if epoch then
   if epoch == ARGV[2] and token == ARGV[1] then return answer('OK') end
   local refused = newer_or_other(ARGV[11])

@@ -1,9 +1,10 @@
--- Combine deltas with what is stored: sum, min or max of 64-bit integers or doubles, in records of fixed width
--- (records/forms.py). KEYS: meta, buckets. ARGV: token, epoch, txid, fields a bucket (4 bytes each), fields (each 4 bytes
--- length, bytes), deltas (8 bytes each), which deltas are null (a byte each; '' for none), operation, '<i8' or '<d',
--- '1' if the records are wanted, '1' if the records are bare (no txid, no prev: applied each time); in a state that
--- forgets: the txids up to which everything is nothing to this batch, and to the one before it.
--- A key that stands at txid is left as it is. Answers OK, moved, records; else nothing was written.
+-- Combine deltas with stored values: sum, min or max of 64-bit integers or doubles, in records of fixed width
+-- (records/forms.py). KEYS: meta, buckets. ARGV: token, epoch, txid, number of fields per bucket (4 bytes each), fields
+-- (each with its length before it, 4 bytes), deltas (8 bytes each), which deltas are null (a byte each; '' for none),
+-- operation, '<i8' or '<d', '1' if the records are wanted, '1' if the records are bare (no txid, no prev: applied each
+-- time); where values have expired also the cutoffs as of this batch and as of the one before it.
+-- A key that has this txid already stays as it is. Answers OK, number of moved keys, records; any other answer means
+-- that nothing was written.
 local refused = closed()
 if refused then return refused end
 local pack, unpk, rep, sub, byte = struct.pack, struct.unpack, string.rep, string.sub, string.byte
@@ -15,7 +16,7 @@ local width = bare and 9 or 25
 local record = bare and '<B' .. sub(number, 2) or '<BI8' .. sub(number, 2) .. sub(number, 2)
 local EXACT = 9007199254740992 -- 2^53: below it a double is the integer
 
--- Two 64-bit integers, as bytes, in halves that doubles hold exactly; nil where the sum has no 64 bits.
+-- Combine two 64-bit integers, given as bytes, in halves that doubles hold exactly; nil where the sum exceeds 64 bits.
 local function wide(a, b)
   local low, high = unpk('<I4i4', a)
   local more, above = unpk('<I4i4', b)
@@ -29,7 +30,7 @@ local function wide(a, b)
   return pack('<I4i4', low, high)
 end
 
--- A record of bytes; nil stands for null.
+-- Return the record of prev (`old`) and value (`new`), given as bytes; nil stands for null.
 local function made(old, new)
   local zero = '\0\0\0\0\0\0\0\0'
   if bare then return pack('B', new and 0 or 2) .. (new or zero) end
@@ -38,7 +39,7 @@ end
 
 local counts = {unpk(rep('<I4', #KEYS - 1), ARGV[4])}
 local deltas = {unpk(rep(number, #ARGV[6] / 8), ARGV[6])}
-local fields = {unpk(rep('<I4c0', #deltas - 1), ARGV[5])} -- what unpack says last is where it stopped
+local fields = {unpk(rep('<I4c0', #deltas - 1), ARGV[5])} -- the last result of unpack is where it stopped
 local puts, upto, fresh, answers, n, k = {}, {}, {}, {}, 0, 0
 for b = 2, #KEYS do
   local count = counts[b - 1]
@@ -58,10 +59,10 @@ for b = 2, #KEYS do
       if flags > 3 then return answer('CORRUPT') end
       if t > txid then return answer('AHEAD') end
       if t < txid then
-        if t <= cutoff then -- nothing is stored any more, but the batch before may have seen it
+        if t <= cutoff then -- the value has expired, but reads as of the batch before may still see it
           put = made(t > before and flags <= 1 and sub(stored, width - 7) or nil,
             not absent and sub(ARGV[6], 8 * j - 7, 8 * j) or nil)
-        elseif absent or flags > 1 then -- a null on one side: the other side it is
+        elseif absent or flags > 1 then -- one side is null: the result is the other side
           local old = flags <= 1 and sub(stored, width - 7) or nil
           put = made(old, absent and old or not absent and sub(ARGV[6], 8 * j - 7, 8 * j) or nil)
         else

@@ -1,5 +1,6 @@
--- Open a txid. ARGV: token, epoch, txid, buckets, '1' if puts are counted anew (a non-transactional state applies them
--- again). Else the count of moved keys belongs to the txid and not to its opening.
+-- Open a txid in a group. ARGV: token, epoch, txid, number of buckets, '1' if the count of moved keys begins anew (a
+-- non-transactional state puts them again). Else the count goes on when the same txid is opened again, because keys
+-- that have the txid already are not put again.
 local refused = fenced()
 if refused then return refused end
 local txid, done = tonumber(ARGV[3]), tonumber(marker)

@@ -1,7 +1,9 @@
--- Put whole records, each where the t stands that its writer has read. KEYS: meta, buckets. ARGV: token, epoch, txid,
--- fields a bucket (4 bytes each), fields (each 4 bytes length, bytes), the t read for each (8 bytes, -1 for nothing;
--- '' writes without asking), records (like fields), 'json' or 'packed'.
--- A key that stands at txid is left as it is. Answers OK, moved; else nothing was written.
+-- Put whole records, each only if its key still has the txid (t) that the writer has read. KEYS: meta, buckets. ARGV:
+-- token, epoch, txid, number of fields per bucket (4 bytes each), fields (each with its length before it, 4 bytes), the
+-- t that was read for each (8 bytes, -1 for no record; '' puts all without a check), records (like fields), 'json' or
+-- 'packed'.
+-- A key that has this txid already stays as it is. Answers OK, number of moved keys; any other answer means that
+-- nothing was written.
 local refused = closed()
 if refused then return refused end
 local unpk, rep = struct.unpack, string.rep

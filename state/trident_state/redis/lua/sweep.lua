@@ -1,7 +1,7 @@
--- Delete what has passed away from a part of a bucket: no read can see it any more, and an update would begin anew.
--- KEYS: meta, bucket. ARGV: token, epoch, the marker that the cutoff was told at (a server that has fallen back since
--- then forgot less), cutoff, cursor, fields to look at, 'json' or 'packed'.
--- Answers OK, the next cursor, how many went.
+-- Delete expired values from a part of a bucket: no read can see them any more, and no update would combine with them.
+-- KEYS: meta, bucket. ARGV: token, epoch, the marker that the cutoff was read with (on a server that has fallen back
+-- since, values up to the cutoff are needed again), cutoff, cursor, number of fields to look at, 'json' or 'packed'.
+-- Answers OK, the next cursor, number of deleted fields.
 local refused = fenced()
 if refused then return refused end
 if tonumber(marker) < tonumber(ARGV[3]) then return answer('BEHIND') end
