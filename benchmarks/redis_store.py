@@ -22,8 +22,9 @@ from benchmarks.row import Row
 from benchmarks.timing import Timed, median, percentile
 from tests.support.server import RedisServer
 from trident.base.attempt import Lease
+from trident_state.messages import Update
 from trident_state.redis import RedisMapState, RedisStore
-from trident_state.store import Combine, StateIdentity, StateShape, Update
+from trident_state.state_shape import Combine, StateIdentity, StateShape
 
 LEASE = Lease(1, "bench")
 NATIVE = Combine("Count", lambda stored, delta: stored + delta, "sum")

@@ -31,7 +31,9 @@ from trident.run.running import RunningTopology
 from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState, StateFactory
 from trident.testing.local import start_local
-from trident_state.store import Combine, StateIdentity, StateKind, StateShape, Store, Update
+from trident_state.messages import Update
+from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
+from trident_state.store import Store
 
 LEASE, LATER = Lease(1, "bench"), Lease(2, "later")
 COUNT = Combine("Count", lambda stored, delta: stored + delta, "sum")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TransactionalMap,
     )
     from trident_state.memory import MemoryMapState
+    from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
     from trident_state.protocols import (
         CombinerValueUpdater,
         MapState,
@@ -43,27 +44,20 @@ if TYPE_CHECKING:
     )
     from trident_state.redis import RedisMapState
     from trident_state.snapshottable import SnapshottableMap
+    from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
     from trident_state.static import StaticMapState
-    from trident_state.store import (
-        Applied,
-        Combine,
-        Found,
-        GroupStatus,
-        Home,
-        StateFactory,
-        StateIdentity,
-        StateKind,
-        StateShape,
-        Store,
-        StoreReport,
-        Update,
-    )
+    from trident_state.store import Home, StateFactory, Store
 
 _HOMES = {
+    "Applied": "trident_state.messages",
     "BackingMap": "trident_state.backing",
     "BackingMapState": "trident_state.backing",
+    "Combine": "trident_state.state_shape",
     "CombinerValueUpdater": "trident_state.protocols",
     "FencedBackingMap": "trident_state.backing",
+    "Found": "trident_state.messages",
+    "GroupStatus": "trident_state.messages",
+    "Home": "trident_state.store",
     "ListedBackingMap": "trident_state.backing",
     "MapState": "trident_state.protocols",
     "MemoryMapState": "trident_state.memory",
@@ -77,9 +71,16 @@ _HOMES = {
     "Snapshottable": "trident_state.protocols",
     "SnapshottableMap": "trident_state.snapshottable",
     "State": "trident_state.protocols",
+    "StateFactory": "trident_state.store",
+    "StateIdentity": "trident_state.state_shape",
+    "StateKind": "trident_state.state_shape",
+    "StateShape": "trident_state.state_shape",
     "StaticMapState": "trident_state.static",
+    "Store": "trident_state.store",
+    "StoreReport": "trident_state.messages",
     "TransactionalMap": "trident_state.backing",
     "TupleCollection": "trident_state.protocols",
+    "Update": "trident_state.messages",
     "ValueUpdater": "trident_state.protocols",
 }
 

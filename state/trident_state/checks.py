@@ -20,7 +20,8 @@ from trident.base.errors import (
 )
 from trident.base.types import same_types
 from trident_state.keys import encode_keys
-from trident_state.store import StateShape, Update
+from trident_state.messages import Update
+from trident_state.state_shape import StateShape
 
 
 def check_newest(where: str, held: Lease | None, lease: Lease) -> None:

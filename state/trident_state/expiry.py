@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.base.errors import StateValueError
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 _MARKS = 64
 """Marks per time to live: a value stays for at most 1/64 of it longer than the user asked for."""

@@ -3,7 +3,7 @@
 import msgspec
 
 from trident.base.attempt import Lease
-from trident_state.store import StateIdentity, StateKind
+from trident_state.state_shape import StateIdentity, StateKind
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

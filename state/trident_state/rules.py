@@ -17,7 +17,7 @@ from trident.base.callsite import site_of
 from trident.base.errors import SnapshotMovedError, StateValueError, TridentError, UserFunctionError
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident_state.binary import one_chunk
-from trident_state.store import Combine
+from trident_state.state_shape import Combine
 
 OVERFLOW_HINT = (
     "It stays frozen: let this one state begin anew after it (dropState), or give up log and all states "

@@ -9,7 +9,9 @@ import pyarrow as pa
 from trident.base.errors import StateError, StateKeyError, StateValueError
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident_state.keys import encode_keys
-from trident_state.store import Found, Home, StateIdentity, StateKind, StateShape
+from trident_state.messages import Found
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home
 
 
 @dataclass(frozen=True, repr=False)

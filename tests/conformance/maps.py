@@ -16,8 +16,9 @@ from trident_state.backing import BackingMapState, BackingStore
 from trident_state.backing.meta import read_meta
 from trident_state.backing.protocol import META
 from trident_state.keys import decode_keys, encode_keys
+from trident_state.messages import Applied, Update
 from trident_state.records.forms import records_of
-from trident_state.store import Applied, Combine, StateIdentity, StateKind, StateShape, Update, replacing
+from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape, replacing
 
 SUM = Combine("Sum", lambda stored, delta: stored + delta, "sum")
 PUT = replacing()

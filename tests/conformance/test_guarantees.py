@@ -19,7 +19,7 @@ from tests.support.spouts import ReplayingSpout
 from trident import Sum, TridentTopology
 from trident.plan.guarantee import Promise, guarantees
 from trident.spouts import BatchSpout, FixedBatchSpout
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 KINDS = {"nontx": StateKind.NON_TRANSACTIONAL, "tx": StateKind.TRANSACTIONAL, "opaque": StateKind.OPAQUE}
 

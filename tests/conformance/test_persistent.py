@@ -12,7 +12,7 @@ from trident import Count, FailedException, MapGet, Sum, TridentTopology
 from trident.base.errors import TopologyError
 from trident.spouts import FixedBatchSpout
 from trident.state import MapState, MemoryMapState
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 class Appended:

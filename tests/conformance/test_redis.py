@@ -14,7 +14,7 @@ from trident.base.errors import StateOwnedError
 from trident.spouts import FixedBatchSpout
 from trident.state import MapState, RedisMapState
 from trident.testing.local import start_local
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 def summing(fields: str, batches: list[Any], state: Any, keys: str = "k", name: str = "sums") -> TridentTopology:

@@ -21,7 +21,7 @@ from trident.state import CombinerValueUpdater, MemoryMapState, NonTransactional
 from trident.testing.local import start_local
 from trident_state.backing.protocol import META
 from trident_state.records.triples import Triples
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 OPAQUE, TRANSACTIONAL, PLAIN = StateKind.OPAQUE, StateKind.TRANSACTIONAL, StateKind.NON_TRANSACTIONAL
 

@@ -19,7 +19,7 @@ from trident.spouts import FixedBatchSpout
 from trident.state import MemoryMapState
 from trident.testing.local import start_local
 from trident_spouts.executor import SpoutKind
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 MEMORY = MemoryMapState.opaque()
 

@@ -24,7 +24,7 @@ from trident.base.errors import (
 )
 from trident.compiler.arrow.requests import compile_request
 from trident.drpc.local import LocalDRPC, _apart
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 COUNTS = state_node("counts")
 

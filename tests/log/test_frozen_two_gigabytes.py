@@ -13,7 +13,8 @@ from trident.log.frozen_batches import FrozenBatches, keys_and_values
 from trident.log.frozen_results import freeze, thaw
 from trident.log.sqlite_log import SqliteLog
 from trident_state.memory import MemoryStore
-from trident_state.store import Combine, Update
+from trident_state.messages import Update
+from trident_state.state_shape import Combine
 
 ROWS, BYTES = 2_200, 2**20
 """2.15 GB."""

@@ -3,7 +3,7 @@
 from tests.support.topologies import DeclaredSpout, DeclaredState, split
 from trident import Count, Debug, FilterNull, MapGet, Max, Sum, TridentTopology, expr
 from trident_spouts.executor import SpoutKind
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 def starts(name: str) -> bool:

@@ -7,7 +7,7 @@ from trident import Count, TridentTopology
 from trident.errors import GuaranteeError
 from trident.plan.guarantee import Promise, check_exactly_once, guarantee_of, guarantees
 from trident_spouts.executor import SpoutKind
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 TX, OPAQUE, PLAIN = SpoutKind.TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.NON_TRANSACTIONAL
 

@@ -15,7 +15,9 @@ from trident.operations.builtin_aggregators import Sum
 from trident.plan.nodes import PersistentAggregate, SpoutSource, StateSpec
 from trident.reads.committed_reads import CommitGate
 from trident_state.memory.store import MemoryStore
-from trident_state.store import Combine, StateFactory, StateIdentity, StateKind, StateShape, Store, Update
+from trident_state.messages import Update
+from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
+from trident_state.store import StateFactory, Store
 
 SITE = CallSite("test", "test.py", 1)
 LEASE = Lease(1, "mine")

@@ -16,7 +16,8 @@ from trident.base.errors import FencedError, SnapshotMovedError, StateRecovering
 from trident.reads import committed_reads
 from trident.reads.committed_reads import CommitGate, Snapshot, consistently, read_committed
 from trident.state import RedisMapState
-from trident_state.store import Found, StateKind, Update
+from trident_state.messages import Found, Update
+from trident_state.state_shape import StateKind
 
 KEYS = ["cat", "dog"]
 

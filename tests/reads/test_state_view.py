@@ -16,7 +16,7 @@ from trident.base.errors import (
 from trident.operations.builtin_aggregators import Sum
 from trident.plan.nodes import PersistentAggregate
 from trident.reads.state_view import Described, StateView
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 def view_of(node: PersistentAggregate, *batches: dict[Any, Any], isolation: str = "committed") -> StateView:

@@ -13,7 +13,8 @@ from trident import Count, MapGet, Sum, TridentTopology
 from trident.compiler.program import Program, Stage
 from trident.compiler.stages import cut
 from trident.plan.nodes import Node
-from trident_state.store import Home, StateIdentity, StateKind, StateShape, Store
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home, Store
 
 Values = dict[str, dict[str, int]]
 """State, key, value."""

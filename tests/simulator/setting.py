@@ -13,7 +13,8 @@ from trident_state.memory.store import MemoryStore, Pace
 from trident_state.records.forms import ValueForm
 from trident_state.redis.layout import Layout
 from trident_state.redis.store import RedisStore
-from trident_state.store import Home, StateIdentity, StateKind, StateShape, Store
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home, Store
 
 KEYS = ("apple", "avocado", "banana", "blueberry")
 

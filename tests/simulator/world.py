@@ -21,7 +21,8 @@ from trident.base.attempt import TransactionAttempt
 from trident.recovery.settings import Settings
 from trident.run import events as on
 from trident_state.redis import writer
-from trident_state.store import Home, StateIdentity, StateKind, StateShape, Store
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home, Store
 
 _LOOKED = 8
 """Turns after which we look whether everything is there."""

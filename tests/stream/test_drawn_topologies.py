@@ -13,7 +13,7 @@ from trident import Count, Debug, MapGet, Stream, Sum, TridentState, TridentTopo
 from trident.compiler.stages import cut
 from trident.plan.nodes import sources_of, walk
 from trident_spouts.executor import SpoutKind
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 class Builder:

@@ -17,7 +17,7 @@ from trident.base.errors import (
 from trident.base.types import ddl
 from trident.plan import nodes
 from trident.state import MemoryMapState
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 STATE = DeclaredState()
 

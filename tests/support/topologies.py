@@ -10,7 +10,8 @@ from trident import Stream, TridentTopology
 from trident.base.types import parse_schema
 from trident.spouts import FixedBatchSpout
 from trident_spouts.executor import SpoutExecutor, SpoutKind
-from trident_state.store import Home, StateIdentity, StateKind, StateShape, Store
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home, Store
 
 
 @dataclass(frozen=True)

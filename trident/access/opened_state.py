@@ -11,7 +11,8 @@ from trident.base.errors import SnapshotMovedError, StateClosedError, StateError
 from trident.reads.committed_reads import FREE_ROWS
 from trident.reads.state_view import Described, StateView
 from trident.reads.static_states import Readable
-from trident_state.store import StateKind, Store
+from trident_state.state_shape import StateKind
+from trident_state.store import Store
 
 _T = TypeVar("_T")
 

@@ -19,7 +19,8 @@ from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import Described
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.redis.discovery import FoundState, find_state
-from trident_state.store import Combine, StateFactory, StateIdentity, StateKind, StateShape, replacing
+from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape, replacing
+from trident_state.store import StateFactory
 
 if TYPE_CHECKING:
     from trident.log import RedisLog

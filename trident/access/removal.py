@@ -24,7 +24,8 @@ from trident.log.snapshot_home import NoHome
 from trident.run import registry
 from trident.run.reset import drop_store
 from trident_state.redis.discovery import find_rest, find_state
-from trident_state.store import StateFactory, StateIdentity, StateShape, Store, replacing
+from trident_state.state_shape import StateIdentity, StateShape, replacing
+from trident_state.store import StateFactory, Store
 
 if TYPE_CHECKING:
     from trident.log import RedisLog

@@ -16,7 +16,8 @@ from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.store import Pace
-from trident_state.store import Combine, Found, StateShape
+from trident_state.messages import Found
+from trident_state.state_shape import Combine, StateShape
 
 
 class _Incarnation(NamedTuple):

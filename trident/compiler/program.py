@@ -24,7 +24,7 @@ from trident.plan.nodes import (
     StaticState,
     walk,
 )
-from trident_state.store import StateShape
+from trident_state.state_shape import StateShape
 
 
 @dataclass(frozen=True, slots=True, eq=False)

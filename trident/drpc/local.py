@@ -28,7 +28,7 @@ from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.sites import sites_in
 from trident.reads.committed_reads import Commits, Snapshot, consistently
 from trident.user_calls.watched_calls import Subject, place_in
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 Compile = Callable[[RequestPlan], Answer]
 """Makes the function that answers a plan's requests, many at once."""

@@ -12,7 +12,7 @@ from trident.compiler.spark.frozen_files import read_whole
 from trident.log.frozen_results import life_of, thaw
 from trident.log.protocol import LogReading
 from trident_state.binary import TooLong, one_chunk
-from trident_state.store import Update
+from trident_state.messages import Update
 
 
 @dataclass(frozen=True, slots=True)

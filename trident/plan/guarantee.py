@@ -11,7 +11,7 @@ from trident.base.errors import GuaranteeError
 from trident.plan.nodes import Node, SpoutSource, StateWriter, WindowUpdate, WriteParquet, walk
 from trident.plan.topology_plan import TopologyPlan
 from trident_spouts.executor import SpoutKind
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 class Promise(enum.Enum):

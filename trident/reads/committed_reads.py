@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from trident.base.errors import SnapshotMovedError
 from trident.reads.static_states import Readable
-from trident_state.store import Found, StateKind
+from trident_state.messages import Found
+from trident_state.state_shape import StateKind
 
 _T = TypeVar("_T")
 

@@ -14,7 +14,7 @@ from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import present_of, value_of
 from trident.reads.committed_reads import Commits, Isolation, Snapshot, consistently
-from trident_state.store import StateKind, StateShape
+from trident_state.state_shape import StateKind, StateShape
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,9 @@ from trident.compiler.program import Program
 from trident.compiler.states.shapes import shape_of
 from trident.log.snapshot_home import NoHome
 from trident.plan.nodes import StaticState
-from trident_state.store import Found, StateIdentity, StateKind, StateShape, Store
+from trident_state.messages import Found
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Store
 
 _T = TypeVar("_T")
 

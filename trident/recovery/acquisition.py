@@ -37,7 +37,9 @@ from trident.recovery.state_compatibility import check_same_shape
 from trident.recovery.takeover import explaining
 from trident.user_calls.watched_calls import WatchedCalls
 from trident.user_calls.watched_store import watched
-from trident_state.store import StateFactory, StateIdentity, Store, StoreReport
+from trident_state.messages import StoreReport
+from trident_state.state_shape import StateIdentity
+from trident_state.store import StateFactory, Store
 
 
 @dataclass(frozen=True, slots=True)

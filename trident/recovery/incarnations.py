@@ -4,7 +4,7 @@ a store can fall back to before a drop or a reset."""
 from trident.base.errors import LogMismatchError, StateLostError
 from trident.log.protocol import Birth
 from trident.recovery.settings import Settings
-from trident_state.store import StoreReport
+from trident_state.messages import StoreReport
 
 
 def of_another_life(report: StoreReport, birth: Birth) -> bool:

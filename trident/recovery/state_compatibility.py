@@ -5,7 +5,9 @@ from trident.compiler.states.shapes import WindowMeaning, window_of
 from trident.log.protocol import LogReading
 from trident.recovery.settings import Settings
 from trident_state.fingerprint import Fingerprint, read_fingerprint
-from trident_state.store import StateFactory, StateShape, StoreReport
+from trident_state.messages import StoreReport
+from trident_state.state_shape import StateShape
+from trident_state.store import StateFactory
 
 
 def check_same_shape(

@@ -48,7 +48,8 @@ from trident.recovery.incarnations import check_this_log, of_another_life
 from trident.recovery.program_compatibility import Names
 from trident.run.skew import Hottest, hottest_of
 from trident.run.user_code import UserCode
-from trident_state.store import Applied, Store
+from trident_state.messages import Applied
+from trident_state.store import Store
 
 T = TypeVar("T")
 

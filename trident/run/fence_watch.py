@@ -13,7 +13,8 @@ from trident.run import events as on
 from trident.run.group_run import GroupRun
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_store import WatchedStore
-from trident_state.store import GroupStatus, Store
+from trident_state.messages import GroupStatus
+from trident_state.store import Store
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ from contextlib import AbstractContextManager
 
 from trident.reads.static_states import Readable
 from trident.run.group_run import GroupRun
-from trident_state.store import StateKind, Store
+from trident_state.state_shape import StateKind
+from trident_state.store import Store
 
 
 class RunCommits:

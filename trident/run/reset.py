@@ -30,7 +30,8 @@ from trident.plan.topology_plan import TopologyPlan
 from trident.recovery.folder_owner import owner_of
 from trident.run import options, registry
 from trident.run.start import LOG_FILE
-from trident_state.store import StateIdentity, Store
+from trident_state.state_shape import StateIdentity
+from trident_state.store import Store
 
 if TYPE_CHECKING:
     from trident.log import RedisLog

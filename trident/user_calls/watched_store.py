@@ -15,7 +15,8 @@ from trident.base.attempt import Lease
 from trident.base.callsite import site_of
 from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import Subject, WatchedCalls
-from trident_state.store import Applied, Found, GroupStatus, StateFactory, Store, StoreReport, Update
+from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
+from trident_state.store import StateFactory, Store
 
 T = TypeVar("T")
 

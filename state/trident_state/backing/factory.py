@@ -11,7 +11,8 @@ from trident.base.names import brief
 from trident_state.backing.protocol import BackingMap
 from trident_state.backing.store import BackingStore
 from trident_state.records.forms import ValueForm
-from trident_state.store import Home, StateIdentity, StateKind, StateShape
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home
 
 MakeMap = Callable[[StateIdentity], BackingMap]
 

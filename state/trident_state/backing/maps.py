@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident_state.records.triples import Triples
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ import msgspec
 from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError
 from trident_state.header import Header
-from trident_state.store import GroupStatus, StateIdentity, StateKind, StateShape, StoreReport
+from trident_state.messages import GroupStatus, StoreReport
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 FORMAT = 1
 

@@ -34,19 +34,11 @@ from trident_state.checks import (
     encode_checked_keys,
 )
 from trident_state.keys import check_key_types, decode_keys
+from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of, unpack_records
 from trident_state.rules import as_of, combined
-from trident_state.store import (
-    Applied,
-    Found,
-    GroupStatus,
-    StateIdentity,
-    StateKind,
-    StateShape,
-    StoreReport,
-    Update,
-    read_again,
-)
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import read_again
 
 
 class _Change(NamedTuple):

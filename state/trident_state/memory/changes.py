@@ -14,8 +14,9 @@ from trident_state.memory.entries import Entries
 from trident_state.memory.key_index import Hashes
 from trident_state.memory.triples import Triples
 from trident_state.memory.value_columns import Cells, Slots
+from trident_state.messages import Update
 from trident_state.rules import combined
-from trident_state.store import StateShape, Update
+from trident_state.state_shape import StateShape
 
 
 class Change(msgspec.Struct, frozen=True):

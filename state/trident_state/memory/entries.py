@@ -8,7 +8,7 @@ from trident_state.memory.key_index import Hashes, KeyIndex
 from trident_state.memory.key_storage import HEAD_BYTES, heap_bytes_of
 from trident_state.memory.triples import Rows, Triples
 from trident_state.memory.value_columns import Column, Slots
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 NOTHING = -1
 """The txid of a key that has no slot. (A slot that was assigned and not yet written has txid 0, and nulls.)"""

@@ -5,7 +5,8 @@ from typing import Literal
 
 from trident_state.expiry import check_ttl
 from trident_state.memory.store import MemoryStore
-from trident_state.store import Home, StateIdentity, StateKind, StateShape
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ from trident_state.memory.segments import (
 )
 from trident_state.memory.triples import Triples
 from trident_state.memory.value_columns import Cells, Column, Slots
-from trident_state.store import Home, StateIdentity, StateKind, StateShape
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home
 
 _log = logging.getLogger("trident.state")
 

@@ -23,19 +23,10 @@ from trident_state.memory.changes import Change, changes_of, encode_and_hash
 from trident_state.memory.entries import Entries
 from trident_state.memory.snapshots import Cut, Snapshots
 from trident_state.memory.value_columns import Slots
+from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.rules import as_of
-from trident_state.store import (
-    Applied,
-    Found,
-    GroupStatus,
-    Home,
-    StateIdentity,
-    StateKind,
-    StateShape,
-    StoreReport,
-    Update,
-    read_again,
-)
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home, read_again
 
 _log = logging.getLogger("trident.state")
 

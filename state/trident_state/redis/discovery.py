@@ -16,7 +16,7 @@ from trident_state.redis.layout import Layout
 from trident_state.redis.meta import FORMAT, Meta, parse_meta, read_meta
 from trident_state.redis.store import RedisStore
 from trident_state.redis.wire import bulks, command
-from trident_state.store import Combine, StateIdentity, StateKind, StateShape
+from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
 
 _SCAN_COUNT = 1000
 

@@ -8,7 +8,8 @@ from trident_state.records.forms import ValueForm
 from trident_state.redis.address import Address, check_url, redacted
 from trident_state.redis.layout import PREFIX, Layout
 from trident_state.redis.store import RedisStore
-from trident_state.store import Home, StateIdentity, StateKind, StateShape
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Home
 
 
 class RedisOptions(TypedDict, total=False):

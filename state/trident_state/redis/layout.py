@@ -16,7 +16,7 @@ from functools import cached_property
 
 from trident.base.errors import TopologyError
 from trident_state.redis.wire import bulks
-from trident_state.store import StateIdentity
+from trident_state.state_shape import StateIdentity
 
 LEGEND = b""
 """The one field of a bucket that is not a key (legend.lua): no key is encoded as the empty string."""

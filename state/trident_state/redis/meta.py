@@ -5,8 +5,9 @@ import msgspec
 from trident.base.attempt import Lease
 from trident.base.errors import StateCorruptError
 from trident_state.expiry import Expiry
+from trident_state.messages import GroupStatus
 from trident_state.redis.wire import bulks
-from trident_state.store import GroupStatus, StateIdentity, StateKind
+from trident_state.state_shape import StateIdentity, StateKind
 
 FORMAT = "1"
 NOTHING_FORGOTTEN = Expiry()

@@ -19,7 +19,7 @@ from trident_state.redis.meta import Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
 from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, command, hmget
 from trident_state.rules import as_of
-from trident_state.store import StateKind, StateShape
+from trident_state.state_shape import StateKind, StateShape
 
 _SCAN_COUNT = 1000
 _SCAN_BUCKETS = 1024

@@ -14,6 +14,7 @@ from trident_state.binary import concatenate, in_halves, spread_rows
 from trident_state.checks import check_update_types, encode_checked_keys
 from trident_state.expiry import Expiry
 from trident_state.keys import check_key_types
+from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.address import Address
 from trident_state.redis.cluster import Servers
@@ -29,16 +30,7 @@ from trident_state.redis.scripts import ACQUIRE, ALL, CREATE, DROP, SWEEP, Scrip
 from trident_state.redis.server import check_server, parse_info
 from trident_state.redis.wire import bulks, call, command
 from trident_state.redis.writer import Task, Writer
-from trident_state.store import (
-    Applied,
-    Found,
-    GroupStatus,
-    StateIdentity,
-    StateKind,
-    StateShape,
-    StoreReport,
-    Update,
-)
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 _log = logging.getLogger("trident.state")
 

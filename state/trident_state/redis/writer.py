@@ -30,7 +30,7 @@ from trident_state.redis.script_errors import ScriptAnswer, script_error
 from trident_state.redis.scripts import COMMIT, MERGE, OPEN, PUT
 from trident_state.redis.wire import Arguments, Blob, call, hmget
 from trident_state.rules import OVERFLOW_HINT, TOO_LONG_HINT, combined
-from trident_state.store import StateKind, StateShape
+from trident_state.state_shape import StateKind, StateShape
 
 _MAX_RECORD = 256 * 1024 * 1024
 _MAX_CONFLICTS = 10

@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.support.pages import blocks_of
 from trident_state.backing import BackingMap, BackingMapState, BackingStore
-from trident_state.store import StateIdentity, StateKind, StateShape, Store
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Store
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "state.md"
 SHOWN = next(block for block in blocks_of(GUIDE) if "class SqliteMap" in block)

@@ -16,7 +16,7 @@ from trident.spouts import FixedBatchSpout
 from trident.state import BackingMapState, StateIdentity
 from trident.testing.local import start_local
 from trident_state.backing import BackingStore
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 SETTING = Setting(place=None)  # type: ignore[arg-type]
 

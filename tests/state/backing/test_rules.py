@@ -12,7 +12,7 @@ from trident.base.errors import StateCorruptError, StateUnavailableError
 from trident_state.backing import BackingMap, BackingStore
 from trident_state.keys import encode_keys
 from trident_state.records.forms import records_of
-from trident_state.store import Combine, StateKind
+from trident_state.state_shape import Combine, StateKind
 
 HALF = {n: 1 for n in range(10)}
 

@@ -21,7 +21,8 @@ from tests.state.contract.place import (
     marker,
 )
 from trident.base.errors import StateValueError
-from trident_state.store import Combine, StateKind, Store
+from trident_state.state_shape import Combine, StateKind
+from trident_state.store import Store
 
 TTL = 64.0
 """Seconds; batches lie whole seconds apart, a 64th of it, so that a value lives exactly so long."""

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.state.contract.place import Place, Setting, entries, every_versioned_kind, marker
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError
-from trident_state.store import StateKind, Store
+from trident_state.state_shape import StateKind
+from trident_state.store import Store
 
 _batch = st.dictionaries(st.integers(0, 12), st.integers(-1000, 1000), max_size=8)
 _step: st.SearchStrategy[tuple[str, dict[int, int]]] = st.one_of(

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from trident.base.attempt import Lease
-from trident_state.store import Applied, Combine, StateIdentity, StateKind, StateShape, Store, Update
+from trident_state.messages import Applied, Update
+from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
+from trident_state.store import Store
 
 FIRST = Lease(1, "first")
 SECOND = Lease(2, "second")

@@ -17,7 +17,7 @@ from tests.state.contract.place import (
     marker,
 )
 from trident.base.errors import SnapshotMovedError, StateRecoveringError
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 class ReadContract:

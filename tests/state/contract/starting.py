@@ -8,7 +8,7 @@ import pytest
 from tests.state.contract.place import FIRST, SECOND, Place, Setting, entries, every_kind, marker, opened
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, StateBehindError
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 class StartContract:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.state.contract.place import LAST, SECOND, VERSIONED, Place, Setting, entries, every_kind
-from trident_state.store import Combine, StateKind
+from trident_state.state_shape import Combine, StateKind
 
 _NOON = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456)
 _NOON_UTC = _NOON.replace(tzinfo=datetime.UTC)

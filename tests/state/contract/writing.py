@@ -23,7 +23,8 @@ from tests.state.contract.place import (
 )
 from trident.base.errors import StateBehindError, StateError, StateValueError, UserFunctionError
 from trident_state import binary
-from trident_state.store import Applied, Combine, StateKind, Update
+from trident_state.messages import Applied, Update
+from trident_state.state_shape import Combine, StateKind
 
 MANY = 2_500
 """More than one chunk of any store."""

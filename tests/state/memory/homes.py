@@ -7,7 +7,8 @@ from trident.base.attempt import Lease
 from trident.base.errors import FencedError
 from trident_state.memory import MemoryStore
 from trident_state.memory.store import Pace
-from trident_state.store import StateIdentity, StateKind, StateShape, Store
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Store
 
 NEVER = Pace(bytes=2**62, seconds=1e9)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tests.state.contract import FIRST, Setting
 from tests.state.memory.homes import NEVER, Line, MemoryPlace
 from trident_state.memory import MemoryStore
-from trident_state.store import Update
+from trident_state.messages import Update
 
 BATCH = 10_000
 

@@ -13,7 +13,7 @@ from tests.state.contract import FIRST, SECOND, Setting
 from tests.state.memory.homes import NEVER, Line, MemoryPlace
 from trident.base.errors import StateCorruptError, StateLostError, StateOwnedError, StateShapeError
 from trident_state.memory import MemoryStore
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 @pytest.fixture

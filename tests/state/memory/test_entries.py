@@ -10,7 +10,7 @@ from tests.state.contract import FIRST, Setting
 from tests.state.memory.homes import NEVER, Line, MemoryPlace
 from trident_state.memory import MemoryStore
 from trident_state.memory.entries import NOTHING, Entries
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 @pytest.mark.parametrize("size", [1, 1_023, 1_024, 1_025, 2_048])

@@ -16,7 +16,8 @@ from trident.base.errors import StateFullError
 from trident_state.memory import MemoryStore
 from trident_state.memory import store as module
 from trident_state.memory.entries import Entries
-from trident_state.store import StateKind, Update
+from trident_state.messages import Update
+from trident_state.state_shape import StateKind
 
 BEFORE = {n: 1 for n in range(100)}
 BATCH = {n: n for n in range(50, 150)}

@@ -11,7 +11,7 @@ from tests.state.memory.homes import MemoryPlace
 from trident_state.memory import MemoryStore
 from trident_state.memory import store as module
 from trident_state.memory.entries import Entries
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 BEFORE = {n: 1 for n in range(100)}
 BATCH = {n: n for n in range(50, 150)}

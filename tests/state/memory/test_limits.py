@@ -11,7 +11,7 @@ from tests.state.contract.place import LAST, entries, every_kind, marker
 from tests.state.memory.homes import NEVER, Line, MemoryPlace
 from trident.base.errors import StateFullError
 from trident_state.memory import MemoryStore
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 def limited(setting: Setting, folder: Path | None, limit: int) -> MemoryStore:

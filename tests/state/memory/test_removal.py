@@ -13,7 +13,7 @@ from tests.state.contract.place import entries, every_kind
 from tests.state.memory.homes import NEVER, Line, MemoryPlace
 from trident_state.memory import MemoryStore
 from trident_state.memory import store as memory
-from trident_state.store import StateKind, replacing
+from trident_state.state_shape import StateKind, replacing
 
 PUT = replacing()
 

@@ -11,7 +11,7 @@ import pytest
 
 from trident.base.errors import BatchFailedError, SnapshotMovedError, StateValueError, UserFunctionError
 from trident_state.rules import as_of, combined
-from trident_state.store import Combine
+from trident_state.state_shape import Combine
 
 LEAST, MOST = Combine("Min", min, "min"), Combine("Max", max, "max")
 TOTAL = Combine("Sum", lambda a, b: a + b, "sum")

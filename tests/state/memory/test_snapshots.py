@@ -18,7 +18,7 @@ from trident.base.errors import FencedError, StateLostError
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.store import Pace
-from trident_state.store import StateKind
+from trident_state.state_shape import StateKind
 
 
 @pytest.fixture

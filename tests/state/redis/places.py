@@ -6,7 +6,8 @@ from typing import Any
 
 from trident.base.attempt import Lease
 from trident_state.redis import RedisMapState, RedisStore
-from trident_state.store import StateIdentity, StateKind, StateShape, Store
+from trident_state.state_shape import StateIdentity, StateKind, StateShape
+from trident_state.store import Store
 
 
 class NoHome:

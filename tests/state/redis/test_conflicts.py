@@ -12,7 +12,7 @@ from trident.base.errors import StateUnavailableError, UserFunctionError
 from trident_state.records.forms import records_of
 from trident_state.redis.command_routing import Link
 from trident_state.redis.scripts import COMMIT
-from trident_state.store import Combine, StateShape
+from trident_state.state_shape import Combine, StateShape
 
 
 class Meddling:

@@ -10,7 +10,7 @@ from tests.state.contract.place import COUNT, every_kind, marker
 from tests.state.redis.places import RedisPlace
 from tests.support.server import RedisServer
 from trident.base.errors import StateValueError
-from trident_state.store import Combine, StateKind
+from trident_state.state_shape import Combine, StateKind
 
 
 class TestPacked(StoreContract, ExpiryContract):

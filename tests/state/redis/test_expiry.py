@@ -12,10 +12,11 @@ from tests.support.buckets import stored_keys
 from tests.support.request_proxy import Cut, RequestProxy
 from tests.support.server import RedisServer
 from trident.base.errors import StateUnavailableError
+from trident_state.messages import Update
 from trident_state.redis import RedisMapState, RedisStore
 from trident_state.redis.layout import Layout
 from trident_state.redis.reclaim import ExpiredValues
-from trident_state.store import StateIdentity, StateKind, Update
+from trident_state.state_shape import StateIdentity, StateKind
 
 SHAPES = {"server": SHAPE, "python": PYTHON}
 OPTIONS: dict[str, dict[str, Any]] = {"hash": {}, "groups": {"groups": 4, "buckets": 64}, "json": {"values": "json"}}

@@ -10,7 +10,8 @@ from tests.state.redis.states import IDENTITY, SHAPE
 from trident_state.memory import MemoryMapState
 from trident_state.redis import RedisMapState
 from trident_state.redis.address import redacted
-from trident_state.store import StateFactory, StateKind
+from trident_state.state_shape import StateKind
+from trident_state.store import StateFactory
 
 URL = "rediss://me:secret@example.org:6380/2?ssl_cert_reqs=required&ssl_password=hidden"
 

@@ -17,10 +17,11 @@ from trident.base.errors import (
     StateUnavailableError,
     StateValueError,
 )
+from trident_state.messages import Update
 from trident_state.redis import writer
 from trident_state.redis.address import Address
 from trident_state.redis.failures import are_elsewhere, failure
-from trident_state.store import Combine, StateShape, Update
+from trident_state.state_shape import Combine, StateShape
 
 META = "trident:{wordcount/counts}:m"
 

@@ -11,7 +11,7 @@ from tests.state.redis.states import LEASE, PYTHON, SECOND, SHAPE, contents, ope
 from tests.support.server import RedisServer
 from trident.base.errors import StateLostError
 from trident_state.redis.layout import LEGEND
-from trident_state.store import replacing
+from trident_state.state_shape import replacing
 
 SHAPES = {"server": SHAPE, "python": PYTHON}
 OPTIONS: dict[str, dict[str, Any]] = {"packed": {}, "json": {"values": "json"}, "groups": {"groups": 2}}

@@ -10,7 +10,7 @@ from tests.state.redis.places import RedisPlace
 from tests.support.buckets import stored_keys
 from tests.support.server import RedisServer
 from trident_state.redis import store as module
-from trident_state.store import StateKind, replacing
+from trident_state.state_shape import StateKind, replacing
 
 OPTIONS: dict[str, dict[str, Any]] = {"packed": {}, "groups": {"groups": 4, "buckets": 64}, "json": {"values": "json"}}
 VALUES: dict[str, tuple[pa.DataType, Any]] = {"number": (pa.int64(), 7), "text": (pa.string(), "N")}

@@ -20,7 +20,7 @@ from trident.compiler.columns.failures import Where, short
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.columns.user_keys import key_columns
 from trident_state.protocols import ValueUpdater
-from trident_state.store import StateShape
+from trident_state.state_shape import StateShape
 
 Updates = Sequence[ValueUpdater | Callable[[Any], Any]]
 

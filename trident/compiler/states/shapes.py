@@ -13,7 +13,7 @@ from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce, Watermark, Window
 from trident.plan.state_schema import keys_of, value_of
-from trident_state.store import Combine, StateShape, replacing
+from trident_state.state_shape import Combine, StateShape, replacing
 
 
 @dataclass(frozen=True)
