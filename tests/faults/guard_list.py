@@ -1196,7 +1196,7 @@ GUARDS = [
         "files of another log (snapshots)",
         "a driver that slept through a reset deletes the files that the next log's drivers are about to name",
         "state/trident_state/memory/segments.py",
-        '        and (log == "" or found[3] in (None, log))\n',
+        '        and (log == "" or match[3] in (None, log))\n',
         "",
         "tests/state/memory/test_snapshots.py -k half_written",
     ),
