@@ -141,7 +141,7 @@ def test_a_server_that_does_not_tell_its_configuration_is_refused_unless_one_say
 ) -> None:
     redis_server.client.execute_command("ACL", "SETUSER", "w", "on", ">s", "~trident:*", "+@all", "-config")
     url = redis_server.url.replace("redis://", "redis://w:s@")
-    with pytest.raises(LogError, match=r"does not tell whether.*Grant its user \+config\|get.*requireDurable=False"):
+    with pytest.raises(LogError, match=r"does not say whether.*Grant its user \+config\|get.*requireDurable=False"):
         opened(url)
     upto(opened(url, requireDurable=False), 1)
     redis_server.client.execute_command("ACL", "SETUSER", "w", "+config|get")
@@ -339,7 +339,7 @@ def fallen_back(folder: Path, opened: Any) -> Iterator[tuple[Any, Lease]]:
 
 def test_a_log_that_lost_batches_under_its_own_lease_stops_its_driver(tmp_path: Path, opened: Any) -> None:
     with fallen_back(tmp_path, opened) as (log, lease):
-        with pytest.raises(LogError, match="the server lost its last writes .'frozen' is not what it was"):
+        with pytest.raises(LogError, match="the server lost its last writes .'frozen' has another value"):
             log.freeze(lease, "g", 4, record(4), {}, {"counts": freeze(TABLE)})
         assert log.history("g").committed == 2
         with pytest.raises(LogError, match="batch 4 cannot freeze"):
@@ -375,7 +375,7 @@ def test_topologies_and_prefixes_have_logs_of_their_own(shared_redis: RedisServe
 
 def test_something_foreign_in_its_place_is_refused_and_not_touched(shared_redis: RedisServer, opened: Any) -> None:
     shared_redis.client.hset("trident:{topology}:log:m", "mine", 1)
-    with pytest.raises(LogCorruptError, match="is damaged.*is not its beginning"):
+    with pytest.raises(LogCorruptError, match="is damaged.*does not identify it"):
         opened(shared_redis.url, requireDurable=False)
     assert shared_redis.client.hgetall("trident:{topology}:log:m") == {b"mine": b"1"}
     shared_redis.client.delete("trident:{topology}:log:m")
@@ -393,20 +393,20 @@ def test_damage_is_found_where_it_is_read(shared_redis: RedisServer, opened: Any
     assert isinstance(body, bytes)
     client.hset("trident:{topology}:log:f:g:1", "1/counts", body[:-1] + b"\x7f")
     held = log.frozen("g", 1, 1)
-    with pytest.raises(LogCorruptError, match="batch 1: the checksum of a frozen result does not fit"):
+    with pytest.raises(LogCorruptError, match="batch 1: the checksum of a frozen result does not match"):
         thaw(held["counts"], "batch 1")
     client.hdel("trident:{topology}:log:f:g:1", "1/counts")
     with pytest.raises(LogCorruptError, match="a part of what batch 1 froze is missing"):
         log.frozen("g", 1, 1)
     for text in ('["{\\"s\\":2}", 0.5, "", 1]', "[]", "no"):
         client.hset("trident:{topology}:log:g:g", "b:1", text)
-        with pytest.raises(LogCorruptError, match="checksum of the plan of batch 1|is no plan|is not JSON"):
+        with pytest.raises(LogCorruptError, match="checksum of the plan of batch 1|is invalid|is not JSON"):
             log.batch("g", 1)
     client.delete("trident:{topology}:log:f:g:2")
     with pytest.raises(LogCorruptError, match="lacks the frozen content of batch 2.*topology.reset"):
         log.history("g")
     client.hset("trident:{topology}:log:g:g", "frozen", "soon")
-    with pytest.raises(LogCorruptError, match="frozen is no number"):
+    with pytest.raises(LogCorruptError, match="frozen is not a number"):
         log.history("g")
 
 

@@ -42,7 +42,7 @@ def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
     db = sqlite3.connect(other / "log.sqlite")
     db.execute("CREATE TABLE mine (x)")
     db.close()
-    with pytest.raises(LogCorruptError, match="not a log of ours"):
+    with pytest.raises(LogCorruptError, match="not a transaction log"):
         opened(other)
 
 
@@ -73,9 +73,9 @@ def test_a_changed_bit_in_frozen_content_is_found_by_its_checksum(tmp_path: Path
     again = opened(tmp_path)
     found = again.frozen("g", 1, 1)
     assert found is not None
-    with pytest.raises(LogCorruptError, match="batch 1: the checksum of a frozen result does not fit"):
+    with pytest.raises(LogCorruptError, match="batch 1: the checksum of a frozen result does not match"):
         thaw(found["counts"], "batch 1")
-    with pytest.raises(LogCorruptError, match="the checksum of the plan of batch 1 does not fit"):
+    with pytest.raises(LogCorruptError, match="the checksum of the plan of batch 1 does not match"):
         again.batch("g", 1)
 
 

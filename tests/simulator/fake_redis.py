@@ -312,7 +312,7 @@ class FakeRedis:
 
     # --- of a log
 
-    def _log_found(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
+    def _log_create(self, undo: list[Undo], keys: list[bytes], argv: list[bytes]) -> Reply:
         if keys[0] not in self.data:
             fields = dict(zip((b"format", b"topology", b"uuid"), argv, strict=True))
             self._set(undo, keys[0], {**fields, b"epoch": b"0", b"token": b"", b"last": b""})
@@ -443,7 +443,7 @@ _SCRIPTS: dict[bytes, Callable[[FakeRedis, list[Undo], list[bytes], list[bytes]]
     MERGE.sha: FakeRedis._merge,
     COMMIT.sha: FakeRedis._commit,
     CLEAR.sha: FakeRedis._clear,
-    redis_server.FOUND.sha: FakeRedis._log_found,
+    redis_server.CREATE.sha: FakeRedis._log_create,
     redis_server.TAKE.sha: FakeRedis._log_take,
     redis_server.WRITE.sha: FakeRedis._log_write,
 }

@@ -1,4 +1,4 @@
-"""What the log in a file and the log in Redis do alike: what they refuse, in which words, and what a trim keeps."""
+"""The base of both logs: what they refuse, the words of their errors, and what a trim keeps."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,28 +12,28 @@ from trident_spouts.executor import Metadata
 
 
 class LogBase:
-    """Of a log. `where` begins its messages; `place` is how a reset is told where it lies."""
+    """The base of a log. `where` begins its messages; `location` is the argument by which `topology.reset` finds it."""
 
-    def __init__(self, where: str, place: str, reading: bool) -> None:
-        self._where, self._place, self._reading = where, place, reading
+    def __init__(self, where: str, location: str, reading: bool) -> None:
+        self._where, self._location, self._reading = where, location, reading
 
-    def _check_writing(self) -> None:
+    def _check_writable(self) -> None:
         if self._reading:
-            raise LogError(f"{self._where} was opened to be read, and cannot be written")
+            raise LogError(f"{self._where} was opened read-only and cannot be written")
 
-    def _check_complete(self, group: str, waiting: Sequence[int], there: Sequence[object]) -> None:
-        """Refuse a log that lacks what a waiting batch froze. `there`: whether it has it, batch by batch."""
-        for txid, found in zip(waiting, there, strict=True):
-            if not found:
+    def _check_complete(self, group: str, waiting: Sequence[int], present: Sequence[object]) -> None:
+        """Refuse a log that lacks the content of a waiting batch. `present`: true for each batch that has it."""
+        for txid, is_present in zip(waiting, present, strict=True):
+            if not is_present:
                 raise self._corrupt(f"group {group!r} lacks the frozen content of batch {txid}")
 
-    def _record(self, group: str, txid: int, plan: str, time: float, outline: str, checksum: int) -> BatchRecord:
-        """A batch, from what was stored of it."""
+    def _batch_record(self, group: str, txid: int, plan: str, time: float, outline: str, checksum: int) -> BatchRecord:
+        """Return a batch's record from its stored fields."""
         if batch_checksum(txid, plan, time, outline) != checksum:
-            raise self._corrupt(f"group {group!r}: the checksum of the plan of batch {txid} does not fit")
+            raise self._corrupt(f"group {group!r}: the checksum of the plan of batch {txid} does not match")
         return BatchRecord(self._json(plan), time, outline)
 
-    def _stream(
+    def _stream_record(
         self,
         group: str,
         position: Metadata,
@@ -43,7 +43,7 @@ class LogBase:
         feeds: Sequence[str] | None,
         parted: Mapping[str, Metadata],
     ) -> StreamRecord:
-        """A stream, from what was stored of it."""
+        """Return a stream's record from its stored fields."""
         return StreamRecord(group, position, source, active, began, None if feeds is None else tuple(feeds), parted)
 
     def _json(self, text: str | bytes) -> Any:
@@ -55,13 +55,13 @@ class LogBase:
     def _corrupt(self, what: str) -> LogCorruptError:
         return LogCorruptError(
             f"{self._where} is damaged: {what}. Nothing was written. Restore it from a copy, "
-            f"or give up log and states together with topology.reset(name, {self._place})"
+            f"or give up log and states together with topology.reset(name, {self._location})"
         )
 
-    def _former(self) -> LogError:
+    def _former_version(self) -> LogError:
         return LogError(
-            f"{self._where} was written by version {VERSION}: start its topology once with this version, which "
-            f"brings it into today's format"
+            f"{self._where} was written by version {VERSION}: start its topology once with this version, "
+            f"which migrates it to the current format"
         )
 
     def _taken_over(self, epoch: int | str, lease: Lease) -> FencedError:
@@ -72,8 +72,9 @@ class LogBase:
 
 
 def trim_until(sizes: Sequence[tuple[int, int]], needed: int, keep_batches: int, keep_bytes: int) -> int:
-    """Return the txid up to which batches may go. `sizes`: txid and bytes of what is kept of those up to `needed`, the
-    newest first.
+    """Return the txid up to which batches may be dropped.
+
+    `sizes`: txid and bytes of each kept batch up to `needed`, the newest first.
 
     >>> trim_until([(8, 10), (7, 10), (6, 10), (5, 10)], needed=8, keep_batches=3, keep_bytes=100)
     5
@@ -89,5 +90,5 @@ def trim_until(sizes: Sequence[tuple[int, int]], needed: int, keep_batches: int,
 
 
 def compact(value: object) -> str:
-    """JSON without spaces."""
+    """Return a value as JSON without spaces."""
     return json.dumps(value, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Where a topology's transaction log lives if not in its checkpoint: ``from trident.log import RedisLog``."""
+"""The option that puts a topology's transaction log into Redis: ``from trident.log import RedisLog``."""
 
 import re
 from dataclasses import dataclass, fields
@@ -26,10 +26,10 @@ class RedisLog:
         What all keys begin with: ``prefix:{topology}:log:...``.
     requireDurable : bool
         Refuse a server that may lose what it has confirmed: anything but ``appendonly yes``, ``appendfsync always`` and
-        ``no-appendfsync-on-rewrite no``, and a master of a cluster that has a replica. That a log lost its last writes
-        is noticed (the states are ahead of it), but only a copy helps then.
+        ``no-appendfsync-on-rewrite no``, and a master of a cluster that has a replica. The next start notices a log
+        that lost its last writes (the states are ahead of it), but only a copy of the log helps then.
     retrySecs : float
-        Seconds that a server which is away is waited for; then the batch group stops, and a later start goes on.
+        Seconds to wait for a server that does not answer; then the batch group stops, and a later start continues.
     connectTimeout, socketTimeout : float
         Seconds until the server counts as unreachable.
 
@@ -52,22 +52,22 @@ class RedisLog:
             raise ValueError("retrySecs, connectTimeout and socketTimeout: expected seconds")
 
     def open(self, topology: str) -> "RedisTransactionLog":
-        """A topology's log on this server, made if it is not there.
+        """Open a topology's log on this server; create it if it is missing.
 
-        Raises LogError where the server is away or not fit to keep a log.
+        Raises LogError where the server does not answer or cannot keep a log.
         """
         from trident.log.redis_log import RedisTransactionLog
 
         return RedisTransactionLog(self._address(), self.prefix, topology, self.requireDurable, self.retrySecs)
 
     def look(self, topology: str) -> "LogReading":
-        """A topology's log on this server, only to be read. Raises LogError where there is none."""
+        """Open a topology's log on this server read-only. Raises LogError where there is none."""
         from trident.log.redis_log import RedisTransactionLog
 
         return RedisTransactionLog(self._address(), self.prefix, topology, False, 0.0, reading=True)
 
     def open_to_drop(self, topology: str) -> "RedisTransactionLog | None":
-        """A topology's log on this server, of whatever version, to be taken and dropped; None where there is none."""
+        """Open a topology's log of any version, to take and drop it; return None where there is none."""
         from trident.log.redis_log import LogAbsentError, RedisTransactionLog
 
         try:

@@ -1,4 +1,4 @@
-"""A group's frozen batches, as the log and the files of large results hold them."""
+"""A group's frozen batches, read from the log and from the files of large results."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import pyarrow as pa
 from trident.base.errors import CodeChangedError, LogCorruptError
 from trident.compiler.engine import Result
 from trident.compiler.spark.frozen_files import read_whole
-from trident.log.frozen_results import life_of, thaw
+from trident.log.frozen_results import thaw, ttl_of
 from trident.log.protocol import LogReading
 from trident_state.binary import TooLong, one_chunk
 from trident_state.messages import Update
@@ -17,15 +17,17 @@ from trident_state.messages import Update
 
 @dataclass(frozen=True, slots=True)
 class FrozenBatches:
-    """Reads them. `folder`: what the files of large results are relative to. Raises LogCorruptError where content is
-    damaged or gone."""
+    """The frozen batches of one group. `folder` is the root of the paths of large results.
+
+    Raises LogCorruptError where content is damaged or gone.
+    """
 
     log: LogReading
     group: str
     folder: Path
 
     def stage(self, txid: int, number: int) -> dict[str, Result] | None:
-        """What a stage of a batch froze, by output; None where it did not yet."""
+        """Return a stage's frozen results by output; None where the stage is not frozen yet."""
         frozen = self.log.frozen(self.group, txid, number)
         if frozen is None:
             return None
@@ -33,8 +35,11 @@ class FrozenBatches:
         return {name: thaw(output, f"{where}, {name!r}") for name, output in frozen.items()}
 
     def of_state(self, txid: int, state: str) -> Result | None:
-        """What a batch did to a state, in whichever stage it was written then; None where the topology that made the
-        batch had no such state. Raises LookupError where the log does not hold the batch."""
+        """Return a batch's result for a state; None where the topology that made the batch had no such state.
+
+        The result may be in any stage: the program that froze the batch decided which one wrote the state. Raises
+        LookupError where the log does not hold the batch.
+        """
         number = 1
         while (frozen := self.log.frozen(self.group, txid, number)) is not None:
             if state in frozen:
@@ -45,24 +50,24 @@ class FrozenBatches:
         return None
 
     def update(self, txid: int, result: Result) -> Update:
-        """What a store is given of it: with the batch's own time where its values pass away."""
-        life, (keys, values) = life_of(result), keys_and_values(self.whole(result))
-        return Update(txid, keys, values, None if math.isinf(life) else self.time(txid), life)
+        """Return a result as the update of a store, with the batch's own time where its values expire."""
+        ttl, (keys, values) = ttl_of(result), keys_and_values(self.whole(result))
+        return Update(txid, keys, values, None if math.isinf(ttl) else self.time(txid), ttl)
 
     def time(self, txid: int) -> float:
-        """When a batch was planned: logged with its plan, hence the same at every replay."""
+        """Return when a batch was planned: logged with its plan, hence the same at every replay."""
         batch = self.log.batch(self.group, txid)
         if batch is None:
             raise LogCorruptError(f"group {self.group!r} lacks the plan of batch {txid}")
         return batch.time
 
     def whole(self, result: Result) -> pa.Table:
-        """All rows of a result, from its files where it has some."""
+        """Return all rows of a result, from its files where it has some."""
         return read_whole(self.folder, result)
 
 
 def missed(state: str, txid: int, group: str) -> CodeChangedError:
-    """Return the error of a state that stands before a batch which a program without it made."""
+    """Return the error of a state that lacks a batch which a program without it made."""
     return CodeChangedError(
         f"state {state!r} stands before batch {txid} of group {group!r}, which was made by a topology without it: what "
         f"it missed cannot be known. Give it another name=, let it begin anew from the next batch with "
@@ -71,7 +76,7 @@ def missed(state: str, txid: int, group: str) -> CodeChangedError:
 
 
 def keys_and_values(table: pa.Table) -> tuple[pa.Table, pa.Array | pa.ChunkedArray]:
-    """The key fields of a state's result, and its last field: in chunks where it is too long for one."""
+    """Part a state's result into its key fields and its values (in chunks where they are too long for one)."""
     last = table.num_columns - 1
     keys, values = table.select(list(range(last))), table.column(last)
     try:

@@ -1,4 +1,7 @@
-"""Frozen results as bytes: Arrow IPC with LZ4, small ones inside the log row, large ones by reference to files."""
+"""Frozen results as bytes: Arrow IPC with LZ4, small ones inside the log row, large ones by reference to files.
+
+Two facts are frozen with them: how long a state's values live, and how many tuples each step skipped.
+"""
 
 import math
 import zlib
@@ -26,7 +29,7 @@ class FrozenOutput:
 
     @property
     def size(self) -> int:
-        """Bytes that keeping it costs, files included."""
+        """The bytes that it occupies, files included."""
         return sum(f.bytes for f in _files_of(self.body).files) if self.files else len(self.body)
 
 
@@ -37,14 +40,17 @@ class _Files(msgspec.Struct):
 
 
 MOST_IN_LOG = 64 << 20
-"""Bytes of a result, not compressed, that go into the log itself; SQLite takes 1 GB in a row, a server 512 MB."""
+"""The largest result (uncompressed bytes) that goes into the log itself; SQLite takes 1 GB in a row, Redis 512 MB."""
 
 _PART_ROWS = 65_536
 
 
 def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
-    """A stage's result as the log keeps it: within it, or where it is large in a file beside it, which is durable when
-    this returns."""
+    """Return a stage's result as the log keeps it.
+
+    A large one goes to a file beside the log, which is durable when this returns: the log must never name a file that
+    a power loss can take away.
+    """
     if isinstance(result, pa.Table) and beside is not None and result.nbytes > MOST_IN_LOG:
         file = write_frozen(iter(result.to_batches(max_chunksize=_PART_ROWS)), beside.path, "driver", result.schema)
         beside.sync()
@@ -59,61 +65,67 @@ def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
     return FrozenOutput(body, False, result.num_rows, zlib.crc32(body))
 
 
-_LIFE = b"trident.ttlSecs"
-
-
-def with_life(result: Result, ttl: float | None) -> Result:
-    """A state's result with how long values live by the rule that it is frozen under (seconds; None: for ever): what a
-    batch does is the same at every replay, also under a driver with another rule."""
-    if ttl is None:
-        return result
-    told = {_LIFE: repr(float(ttl)).encode()}
-    if isinstance(result, FrozenFiles):
-        return replace(result, schema=result.schema.with_metadata(told))
-    return result.replace_schema_metadata(told)
-
-
-def life_of(result: Result) -> float:
-    """How long values live by the rule that a result was frozen under, in seconds; infinity: for ever."""
-    told = (result.schema.metadata or {}).get(_LIFE)
-    return math.inf if told is None else float(told)
-
-
-SKIPPED = "!skipped"
-"""Stands beside a stage's outputs: how many tuples each step left out. No output can be called so."""
-
-
-def with_skipped(results: Mapping[str, Result], skipped: Mapping[str, int]) -> dict[str, Result]:
-    """A stage's results with what was left out of them, which is as frozen as they are."""
-    if not skipped:
-        return dict(results)
-    told = pa.table({"step": list(skipped), "tuples": pa.array(skipped.values(), pa.int64())})
-    return {**results, SKIPPED: told}
-
-
-def without_skipped(results: Mapping[str, Result]) -> tuple[dict[str, Result], dict[str, int]]:
-    """What `with_skipped` was given."""
-    left = dict(results)
-    told = left.pop(SKIPPED, None)
-    if not isinstance(told, pa.Table):
-        return left, {}
-    return left, dict(zip(told["step"].to_pylist(), told["tuples"].to_pylist(), strict=True))
-
-
 def thaw(output: FrozenOutput, where: str) -> Result:
-    """What was frozen. Raises LogCorruptError naming `where` if a bit changed."""
+    """Return a result from its frozen bytes. Raises LogCorruptError, which names `where`, if a bit changed."""
     if zlib.crc32(output.body) != output.checksum:
-        raise LogCorruptError(f"{where}: the checksum of a frozen result does not fit; restore the log from a copy")
+        raise LogCorruptError(f"{where}: the checksum of a frozen result does not match; restore the log from a copy")
     if not output.files:
         return pa.ipc.open_stream(output.body).read_all()
     return _files_of(output.body)
 
 
 def folder_of(output: FrozenOutput) -> str:
-    """Where the files of a result by reference lie, relative to the checkpoint."""
+    """Return the folder of a result's files, relative to the checkpoint."""
     return _files_of(output.body).folder
 
 
 def _files_of(body: bytes) -> FrozenFiles:
     files = msgspec.json.decode(body, type=_Files)
     return FrozenFiles(files.folder, tuple(files.files), pa.ipc.read_schema(pa.py_buffer(files.schema)))
+
+
+# --- how long values live -------------------------------------------------------------------------------------------
+
+_TTL_KEY = b"trident.ttlSecs"
+
+
+def with_life(result: Result, ttl: float | None) -> Result:
+    """Return a state's result with the lifetime of its values in the schema's metadata (seconds; None: for ever).
+
+    The lifetime is frozen too, so that a batch does the same at every replay, also under a driver with another ttlSecs.
+    """
+    if ttl is None:
+        return result
+    metadata = {_TTL_KEY: repr(float(ttl)).encode()}
+    if isinstance(result, FrozenFiles):
+        return replace(result, schema=result.schema.with_metadata(metadata))
+    return result.replace_schema_metadata(metadata)
+
+
+def ttl_of(result: Result) -> float:
+    """Return the lifetime of values that a result was frozen with, in seconds; infinity: for ever."""
+    seconds = (result.schema.metadata or {}).get(_TTL_KEY)
+    return math.inf if seconds is None else float(seconds)
+
+
+# --- skipped tuples -------------------------------------------------------------------------------------------------
+
+SKIPPED = "!skipped"
+"""The name, beside a stage's outputs, of the table of skipped tuples by step. No output can have this name."""
+
+
+def with_skipped(results: Mapping[str, Result], skipped: Mapping[str, int]) -> dict[str, Result]:
+    """Return a stage's results with the counts of skipped tuples beside them, so that both are frozen together."""
+    if not skipped:
+        return dict(results)
+    counts = pa.table({"step": list(skipped), "tuples": pa.array(skipped.values(), pa.int64())})
+    return {**results, SKIPPED: counts}
+
+
+def without_skipped(results: Mapping[str, Result]) -> tuple[dict[str, Result], dict[str, int]]:
+    """Return the results and the counts of skipped tuples that `with_skipped` joined."""
+    outputs = dict(results)
+    counts = outputs.pop(SKIPPED, None)
+    if not isinstance(counts, pa.Table):
+        return outputs, {}
+    return outputs, dict(zip(counts["step"].to_pylist(), counts["tuples"].to_pylist(), strict=True))

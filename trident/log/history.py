@@ -1,4 +1,4 @@
-"""What the log tells of a batch group: its plans, positions and attempts, and where it stands at a start."""
+"""The records of a batch group in the log: plans, positions, attempts, and how far the group came."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,25 +8,28 @@ import msgspec
 from trident_spouts.executor import Metadata
 
 BatchPlan = dict[str, Metadata]
-"""What names a batch: each spout's metadata by its stream's name, None for a spout that has nothing in this batch."""
+"""The content of a batch: each spout's metadata by its stream's name, None for a spout with nothing in this batch."""
 
 Positions = dict[str, Metadata]
-"""Where each spout stands after a batch: what its next plan starts from."""
+"""Where each spout stands after a batch, by its stream's name: its next plan begins there."""
 
 
 def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | None = None) -> Positions:
-    """Return where the spouts stand after a batch: where `emitted` says, for those that only know it after emission,
-    else at the batch's own metadata; a spout that had nothing stays."""
-    told = emitted or {}
-    moved = {stream: metadata if told.get(stream) is None else told[stream] for stream, metadata in plan.items()}
+    """Return where the spouts stand after a batch.
+
+    A spout that knows its position only after emission stands where `emitted` says; any other one stands at the batch's
+    own metadata. A spout that had nothing stays where it was.
+    """
+    known = emitted or {}
+    moved = {stream: metadata if known.get(stream) is None else known[stream] for stream, metadata in plan.items()}
     return {**previous, **{stream: position for stream, position in moved.items() if position is not None}}
 
 
 class AttemptRecord(msgspec.Struct, frozen=True):
     """The last attempt at a batch of which nothing is frozen yet, as the log holds it.
 
-    `epoch`: of the driver that made it. `deaths`: how many drivers in a row died before it with the batch under way.
-    `digests`: what each transactional stream emitted for it (`trident.run.attempts`).
+    `epoch`: of the driver that made it. `deaths`: the number of drivers in a row that died before it with the batch
+    under way. `digests`: checksums of what each transactional stream emitted for it (`trident.run.attempts`).
     """
 
     number: int
@@ -37,11 +40,11 @@ class AttemptRecord(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the log tells at a start.
+    """How far a group came, as the log says at a start.
 
-    committed: the last committed txid. positions: where the spouts stand after the last frozen one.
-    frozen: txids that are frozen and not committed, in order.
-    attempts: the last attempt at each txid after these, where earlier runs made one.
+    committed: the last committed txid. positions: where the spouts stand after the last frozen batch.
+    frozen: the txids that are frozen and not committed, in order.
+    attempts: the last attempt at each txid after these, where an earlier run made one.
     """
 
     committed: int = 0

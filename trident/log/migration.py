@@ -1,4 +1,4 @@
-"""Logs of earlier versions, brought into today's format when they are opened to be written."""
+"""The migration of logs of earlier versions, when they are opened to be written."""
 
 import json
 import sqlite3
@@ -14,8 +14,10 @@ FORMER_SQLITE, FORMER_REDIS = "trident log 2", "trident log 1"
 
 
 def check_nothing_waits(where: str, groups: Sequence[tuple[str, int, int]]) -> None:
-    """Raise LogError where a group (name, committed, frozen) has batches that wait to be committed: the former format
-    does not tell which program froze them."""
+    """Raise LogError where a group (name, committed, frozen) has waiting batches.
+
+    The former format does not say which program froze them, so this version could not tell whether it may commit them.
+    """
     for group, committed, frozen in groups:
         if frozen > committed:
             raise LogError(
@@ -31,10 +33,10 @@ def batch_checksum(txid: int, plan: str, time: float, outline: str) -> int:
 
 
 def migrate(db: sqlite3.Connection, where: str, tables: str, format: str) -> None:
-    """Bring a SQLite log of version 0.1.0 into today's format, within the transaction that is open.
+    """Migrate a SQLite log of version 0.1.0 within the open transaction.
 
-    Positions, which stood by group, stand by stream; the plans of batches of which nothing was frozen go. Whoever holds
-    the log, a driver of that version, is fenced.
+    Positions move from groups to streams; plans of batches of which nothing was frozen are dropped. The empty token
+    fences a driver of that version that still holds the log.
     """
     groups = db.execute("SELECT name, committed, frozen, positions, kept FROM groups").fetchall()
     check_nothing_waits(where, [row[:3] for row in groups])
@@ -66,13 +68,12 @@ def _streams(groups: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, str]]:
 def migrated_group(
     group: str, fields: Mapping[str, bytes]
 ) -> tuple[dict[str, bytes | str | int], dict[str, bytes | str | int], list[str]]:
-    """Return what the hash of a group of version 0.1.0 becomes in Redis: the streams' fields, the group's new fields,
-    and those that go."""
+    """Return the migration of a group's hash of version 0.1.0: the streams' fields, new fields, and removed ones."""
     frozen = int(fields["frozen"])
     streams, new = dict[str, bytes | str | int](), dict[str, bytes | str | int]()
     for stream, position in json.loads(fields.get("positions", b"{}")).items():
-        told = json.dumps([group, "", True, None, None, {}])
-        streams |= {f"stream:{stream}": told, f"position:{stream}": json.dumps(position)}
+        record = json.dumps([group, "", True, None, None, {}])
+        streams |= {f"stream:{stream}": record, f"position:{stream}": json.dumps(position)}
     for name, text in fields.items():
         prefix, _, txid = name.partition(":")
         if prefix == "s":

@@ -1,4 +1,4 @@
-"""The transaction log as the runtime sees it: the one durable record of what each batch is and how far it came."""
+"""The protocol of a transaction log: the one durable record of what each batch is and how far it came."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,11 @@ from trident_spouts.executor import Metadata
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """When a state began: it has seen every batch of its group after `txid`. `epoch`: of the driver that wrote this
-    down; what earlier ones held under the state's name was dropped before (0: not known). `founded`: whether its store
-    was made then; until it is, no batch is written to it."""
+    """The beginning of a state: it has every batch of its group after `txid`.
+
+    `epoch`: of the driver that recorded the birth; what drivers of earlier epochs held under the state's name was
+    dropped before (0: not known). `founded`: its store was made. No batch is written to a state that is not founded.
+    """
 
     group: str
     txid: int
@@ -24,10 +26,10 @@ class Birth:
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """A stream that the log knows: the group that last had it, and its spout's position after that group's last frozen
-    batch.
+    """A stream that the log knows.
 
-    `source` names the kind of spout ("" where it is not known). `active`: the last program that started had it.
+    `group` is the one that last had it, `position` its spout's position after that group's last frozen batch. `source`
+    names the kind of spout ("" where it is not known). `active`: the last program that started had the stream.
     """
 
     group: str
@@ -35,19 +37,19 @@ class StreamRecord:
     source: str = ""
     active: bool = True
     began: Metadata = None
-    """Where the stream stood when `source` was written down: as long as it stands there, nothing was frozen of it."""
+    """The position when `source` was recorded. While the stream still stands there, nothing was frozen of it."""
     feeds: tuple[str, ...] | None = ()
-    """The states that its tuples enter in the last program that started; None where it is not known."""
+    """The states that its tuples entered in the last program that started; None where they are not known."""
     parted: Mapping[str, Metadata] = field(default_factory=dict)
-    """The states that its tuples entered before, each with where the stream stood then: what it brought since, such a
-    state lacks."""
+    """The states that its tuples entered in earlier programs, each with the stream's position at the end of that.
+    Such a state lacks what the stream brought since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Every stream and every output that the log knows, with the group that has it, and the groups that are new.
+    """Every stream and every output that the log knows, with its group, and the new groups.
 
-    `founded` are groups without a batch yet, each with the txid that its first batch follows.
+    `founded`: groups without a batch yet, each with the txid that its first batch follows.
     """
 
     streams: Mapping[str, StreamRecord] = field(default_factory=dict)
@@ -57,8 +59,10 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """What a frozen batch is, beside its content. `time`: when it was planned, in seconds since 1970. `outline`: the
-    program that froze it (`trident.compiler.outline`)."""
+    """A frozen batch without its content.
+
+    `time`: when it was planned, in seconds since 1970. `outline`: the program that froze it (`compiler.outline`).
+    """
 
     plan: BatchPlan
     time: float
@@ -66,82 +70,85 @@ class BatchRecord:
 
 
 class LogReading(Protocol):
-    """What a log tells to whoever only looks; beside a driver that writes, too."""
+    """The read-only part of a log. It may be used beside a driver that writes."""
 
     @property
     def uuid(self) -> str:
-        """This log's own identity: states remember it."""
+        """The identity of the log, which every state stores."""
         ...
 
     def lease(self) -> Lease | None:
-        """The lease in force. Without a token: it was given back, and no driver has this log."""
+        """Return the lease in force. One without a token was given back: no driver has this log."""
         ...
 
-    def gave(self, lease: Lease) -> bool:
-        """Whether this log gave out this lease: a copy that was started elsewhere gives others, of the same epochs.
-        True for those that version 0.1.0 gave, which kept none."""
+    def issued(self, lease: Lease) -> bool:
+        """Return whether this log issued this lease.
+
+        A copy of the log that was started elsewhere counts the same epochs but draws other tokens. True for the leases
+        of version 0.1.0, which kept no tokens.
+        """
         ...
 
     def groups(self) -> list[str]:
-        """The groups there are: each one a sequence of txids."""
+        """Return the names of the groups; each group is a sequence of txids."""
         ...
 
     def history(self, group: str) -> History:
-        """How far this group came."""
+        """Return how far a group came."""
         ...
 
     def members(self) -> Members:
-        """The streams and outputs that ever were started."""
+        """Return every stream and output of every program that was started on this log."""
         ...
 
     def attempts(self, group: str) -> dict[int, AttemptRecord]:
-        """The batches after the last frozen one that were attempted."""
+        """Return the last attempt at each batch after the last frozen one."""
         ...
 
     def batch(self, group: str, txid: int) -> BatchRecord | None:
-        """What a frozen batch is, while it is kept."""
+        """Return the record of a frozen batch; None where it is not kept any more."""
         ...
 
     def frozen(self, group: str, txid: int, stage: int) -> dict[str, FrozenOutput] | None:
-        """A stage's results; None where they are not there (not yet, or no longer)."""
+        """Return a stage's frozen results; None where they are not there (not yet, or no longer)."""
         ...
 
     def births(self) -> dict[str, Birth]:
-        """The states that this log knows."""
+        """Return the births of the states that this log knows."""
         ...
 
     def manifest(self, state: str) -> bytes | None:
-        """The last manifest that an embedded state published."""
+        """Return the last manifest that a memory state published."""
         ...
 
     def kept_since(self, group: str) -> int:
-        """The batches after this txid are all kept, frozen ones with their content."""
+        """Return the txid after which all batches are kept, frozen ones with their content."""
         ...
 
     def close(self) -> None: ...
 
 
 class TransactionLog(LogReading, Protocol):
-    """One topology's log. Every write is refused with FencedError unless the lease is the one last given out.
+    """One topology's log. Every write is refused with FencedError unless its lease is the last one issued.
 
-    Durable before it returns: `enroll`, `freeze`, `freeze_stage`, `born`, `founded`, `forget`, `publish`, `sync`. The
-    others survive a killed process at once, and a power loss with the next durable write.
+    These writes are durable before they return: `enroll`, `freeze`, `freeze_stage`, `born`, `founded`, `forget`,
+    `publish`, `sync`. The others survive a killed process at once, and a power loss with the next durable write.
     """
 
     def take(self) -> Lease:
-        """A new lease, one epoch later; every earlier one is void from here on."""
+        """Issue a new lease, one epoch later; every earlier one is void from here on."""
         ...
 
     def give_back(self, lease: Lease) -> None:
-        """The driver is done: nobody has this log until the next `take`."""
+        """End a lease in good order: no driver has this log until the next `take`."""
         ...
 
     def enroll(self, lease: Lease, members: Members) -> None:
-        """Make these the streams and outputs that the log knows, and found the groups that are new."""
+        """Replace the streams and outputs that the log knows, and found the new groups."""
         ...
 
     def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
-        """Record an attempt at a batch, before anything of it is emitted. Survives a killed process."""
+        """Record an attempt at a batch. The caller does so before it emits anything of the batch."""
         ...
 
     def freeze(
@@ -153,43 +160,47 @@ class TransactionLog(LogReading, Protocol):
         positions: Positions,
         outputs: Mapping[str, FrozenOutput],
     ) -> None:
-        """Record the first stage's results of the batch after the last frozen one, and where its streams stand after
-        it. Refused for any other txid. The record of its attempts goes."""
+        """Record the first stage's results of the next batch, and where its streams stand after it.
+
+        Refused for any txid but the one after the last frozen batch. The record of the batch's attempts is dropped.
+        """
         ...
 
     def freeze_stage(
         self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
     ) -> None:
-        """A later stage's results. Keeps what is already there."""
+        """Record a later stage's results, unless some are there already: the first freeze of a stage stays."""
         ...
 
     def committed(self, lease: Lease, group: str, txid: int) -> None:
-        """Every state of the group holds the batch."""
+        """Record that every state of the group holds the batch."""
         ...
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
-        """A state is about to be created. Its manifest is none, and it is not founded."""
+        """Record the birth of a state that is about to be created: not founded, and without a manifest."""
         ...
 
     def founded(self, lease: Lease, states: Collection[str]) -> None:
-        """The stores of these states were made."""
+        """Record that the stores of these states were made."""
         ...
 
     def forget(self, lease: Lease, state: str) -> None:
-        """The state was dropped: another one of its name begins anew."""
+        """Drop the record of a state that was dropped, so that another one may begin under its name."""
         ...
 
     def publish(self, lease: Lease, state: str, manifest: bytes) -> None:
-        """Make this the state's manifest."""
+        """Replace the manifest of a memory state."""
         ...
 
     def trim(self, lease: Lease, group: str, needed: int, keep_batches: int, keep_bytes: int) -> list[str]:
-        """Drop what nobody needs: batches up to `needed`, except the last `keep_batches` or `keep_bytes` of them,
-        whichever is less. Returns the folders of files that nothing refers to any more."""
+        """Drop batches that no store needs, and return the folders of files that nothing refers to any more.
+
+        Of the batches up to `needed`, the last `keep_batches` or `keep_bytes` stay, whichever is less.
+        """
         ...
 
     def folders(self, group: str) -> set[str]:
-        """The folders of files that frozen batches refer to."""
+        """Return the folders of files that frozen batches refer to."""
         ...
 
     def sync(self, lease: Lease) -> None:

@@ -1,4 +1,4 @@
-"""The server that keeps a transaction log: what it must be, and how it is asked."""
+"""The server that keeps a transaction log: the settings that it must have, and commands with retries."""
 
 import threading
 import time
@@ -17,24 +17,26 @@ from trident_state.redis.wire import command
 
 _LUA = files("trident.log") / "lua"
 
-FOUND = Script.of("log_found", _LUA / "log_found.lua")
+CREATE = Script.of("log_create", _LUA / "log_create.lua")
 TAKE = Script.of("log_take", _LUA / "log_take.lua")
 WRITE = Script.of("log_write", _LUA / "log_write.lua")
-ALL = (FOUND, TAKE, WRITE)
+ALL = (CREATE, TAKE, WRITE)
 
 _SETTINGS = ((b"appendfsync", b"always"), (b"no-appendfsync-on-rewrite", b"no"))
-"""What a server that keeps what it confirms is set to. The second one skips every fsync while a child process saves or
-rewrites, whatever the first one says. (aof-load-truncated may be either: what it cuts off was never confirmed.)"""
+"""The settings of a server that keeps what it confirms. The second one, set to yes, would skip every fsync while a
+child process saves or rewrites, whatever the first one says. (aof-load-truncated may be either: what it cuts off was
+never confirmed.)"""
 
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.5
 
 
 class LogServer:
-    """Asks one server. Any thread. `where` begins every error's message.
+    """The connection to the server of a log. Thread-safe. `where` begins every error's message.
 
-    `patience`: seconds for which a server that is away or full is asked again. Only what may be done twice is asked.
-    `reading`: no script is loaded, which needs rights that a reader lacks.
+    `patience`: seconds for which commands are repeated while the server is away or full. So every command must be safe
+    to send twice: `log_write.lua` numbers the writes for that. `reading`: load no script, since that needs rights that
+    a reader may lack.
     """
 
     def __init__(self, address: Address, where: str, reading: bool = False) -> None:
@@ -44,7 +46,7 @@ class LogServer:
         self.patience = 0.0
 
     def check(self, durable: bool) -> None:
-        """Refuse a server that may lose the log (`durable`: or any write that it has confirmed)."""
+        """Refuse a server that may evict the log (`durable`: or lose any write that it has confirmed)."""
         try:
             for server, info in self._link.everywhere(command(b"INFO")):
                 check_server(parse_info(info), self._where, server.shown)
@@ -65,12 +67,12 @@ class LogServer:
     def _check_setting(self, server: Address, setting: bytes, value: bytes, reply: Reply) -> None:
         if isinstance(reply, redis.ResponseError):
             raise LogError(
-                f"{self._where}: the server at {server.shown} does not tell whether it keeps what it confirms "
+                f"{self._where}: the server at {server.shown} does not say whether it keeps what it confirms "
                 f"(CONFIG GET {setting.decode()}: {reply}). Grant its user +config|get, or, if you know that "
-                f"{setting.decode()} is {value.decode()}, say RedisLog(..., requireDurable=False)"
+                f"{setting.decode()} is {value.decode()}, pass RedisLog(..., requireDurable=False)"
             )
         if reply[1:] != [value]:
-            raise self._forgetful(server, f"{setting.decode()} is {b''.join(reply[1:]).decode() or 'not told'}")
+            raise self._forgetful(server, f"{setting.decode()} is {b''.join(reply[1:]).decode() or 'not reported'}")
 
     def _forgetful(self, server: Address, what: str) -> LogError:
         return LogError(
@@ -80,13 +82,13 @@ class LogServer:
         )
 
     def ask(self, *commands: bytes) -> list[Reply]:
-        """The replies to commands that may be sent twice. Raises LogError."""
+        """Send commands that are safe to send twice, and return the replies. Raises LogError."""
         until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
         while True:
             try:
                 with self._lock:
                     return self._attempt(commands)
-            except (StateUnavailableError, StateFullError) as error:
+            except (StateUnavailableError, StateFullError) as error:  # these may pass; all other errors do not
                 if time.monotonic() > until:
                     raise LogError(str(error)) from error
             except StateError as error:
@@ -96,7 +98,7 @@ class LogServer:
 
     def _attempt(self, commands: tuple[bytes, ...]) -> list[Reply]:
         replies = self._link.exchange(commands)
-        if any(isinstance(reply, redis.exceptions.NoScriptError) for reply in replies):  # somebody flushed them
+        if any(isinstance(reply, redis.exceptions.NoScriptError) for reply in replies):  # SCRIPT FLUSH, or a restart
             self._link.load()
             replies = self._link.exchange(commands)
         check_all(replies, self._where, self._address)

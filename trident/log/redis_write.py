@@ -1,4 +1,4 @@
-"""One write of the log in Redis: what must be so, and what is then done, all or nothing, by one script."""
+"""One write of the log in Redis: conditions, and the changes that one script makes if all of them hold."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,40 +11,40 @@ _MOST_WORDS = 4_000
 
 
 class Write:
-    """One write while it is put together."""
+    """A write under construction. Keys are sent once and named by their number, as `log_write.lua` expects."""
 
     def __init__(self, meta: bytes) -> None:
-        self._keys, self._musts, self._deeds = [meta], list[bytes](), list[bytes]()
-        self._must_count = 0
+        self._keys, self._conditions, self._changes = [meta], list[bytes](), list[bytes]()
+        self._condition_count = 0
 
     def must(self, key: bytes, field: str, value: bytes) -> "Write":
-        """The field must be this; empty: not there."""
-        self._musts += [self._place(key), field.encode(), value]
-        self._must_count += 1
+        """Require that a field has this value; empty: that it is absent."""
+        self._conditions += [self._key_number(key), field.encode(), value]
+        self._condition_count += 1
         return self
 
     def set(self, key: bytes, fields: Mapping[str, bytes | str | int]) -> "Write":
         words = [word for name, value in fields.items() for word in (name.encode(), _bytes(value))]
-        return self._deed(b"set", key, words)
+        return self._change(b"set", key, words)
 
     def drop(self, key: bytes, fields: Iterable[str]) -> "Write":
-        return self._deed(b"drop", key, [field.encode() for field in fields])
+        return self._change(b"drop", key, [field.encode() for field in fields])
 
-    def _deed(self, verb: bytes, key: bytes, words: list[bytes]) -> "Write":
+    def _change(self, verb: bytes, key: bytes, words: list[bytes]) -> "Write":
         for at in range(0, len(words), _MOST_WORDS):
             some = words[at : at + _MOST_WORDS]
-            self._deeds += [verb, self._place(key), b"%d" % len(some), *some]
+            self._changes += [verb, self._key_number(key), b"%d" % len(some), *some]
         return self
 
     def delete(self, key: bytes) -> "Write":
-        self._deeds += [b"delete", self._place(key), b"0"]
+        self._changes += [b"delete", self._key_number(key), b"0"]
         return self
 
     def packed(self, lease: Lease, number: int) -> bytes:
-        fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % number, b"%d" % self._must_count)
-        return call(WRITE, [bulks([key]) for key in self._keys], *fence, *self._musts, *self._deeds)
+        fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % number, b"%d" % self._condition_count)
+        return call(WRITE, [bulks([key]) for key in self._keys], *fence, *self._conditions, *self._changes)
 
-    def _place(self, key: bytes) -> bytes:
+    def _key_number(self, key: bytes) -> bytes:
         if key not in self._keys:
             self._keys.append(key)
         return b"%d" % (self._keys.index(key) + 1)

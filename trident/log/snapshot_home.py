@@ -1,4 +1,4 @@
-"""Where a state that lives inside the driver keeps its snapshots: a folder, and its line in the log."""
+"""The snapshot home of a memory state: a folder for its files, and its manifest in the log."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +9,8 @@ from trident.log.protocol import TransactionLog
 
 
 @dataclass(frozen=True, slots=True)
-class LogHome:
-    """The home that a topology's log and folder give to one of its states."""
+class SnapshotHome:
+    """The home of one state's snapshots: the topology's log and folder."""
 
     log: TransactionLog
     state: str
@@ -27,7 +27,7 @@ class LogHome:
 
 @dataclass(frozen=True, slots=True)
 class NoHome:
-    """The home of a state that publishes nothing: it lives elsewhere, or is only opened to be dropped."""
+    """The home of a state without snapshots: it lives elsewhere, or is only opened to be read or dropped."""
 
     folder: Path | None = None
 
@@ -35,6 +35,6 @@ class NoHome:
         return None
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
-        if not manifest:  # that nothing is published any more, which is so
+        if not manifest:  # a drop publishes an empty manifest, which changes nothing here
             return
         raise AssertionError("a state that is only read or dropped publishes nothing")

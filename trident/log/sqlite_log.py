@@ -1,7 +1,8 @@
 """The transaction log as one SQLite file: WAL, one fsync a frozen batch.
 
-Attempts and COMMITTED are written with synchronous=NORMAL (in the operating system's hands, so a killed process loses
-nothing) and become durable with the next FROZEN, which is written with synchronous=FULL.
+Attempts and COMMITTED are written with synchronous=NORMAL: they reach the operating system, so a killed process loses
+nothing, and become durable with the next FROZEN, which is written with synchronous=FULL. A power loss can undo
+commits, which the next start repeats, and records of attempts.
 """
 
 import contextlib
@@ -25,10 +26,11 @@ from trident.log.protocol import BatchRecord, Birth, Members
 
 FORMAT = "trident log 3"
 _CHECK_UP_TO = 64 << 20
-"""A file up to this size (bytes) is checked page by page when it is opened; a larger one row by row as it is read."""
+"""The largest file (bytes) that is checked page by page when it is opened; a larger one is checked row by row as it is
+read, since a check of all of it would delay the start."""
 
 _NO_OUTPUT = ""
-"""The row of a stage that froze nothing (it only had effects), so that the batch is known to be frozen."""
+"""The output name in the row of a stage without outputs (it only had effects): the row says that it is frozen."""
 
 TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
@@ -51,9 +53,9 @@ CREATE TABLE states (name TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT
 
 
 class SqliteLog(LogBase):
-    """A topology's log in the file `path`, made if it is not there. Thread-safe.
+    """A topology's log in the file `path`, created if it is missing. Thread-safe: one connection under one lock.
 
-    `reading`: only look, beside the driver that writes, or while none does. What would write is then a LogError.
+    `reading`: open it read-only, also beside the driver that writes. A write is then a LogError.
     """
 
     def __init__(self, path: Path, topology: str, reading: bool = False) -> None:
@@ -61,7 +63,7 @@ class SqliteLog(LogBase):
         self._path = path
         self._lock = threading.RLock()
         if reading:
-            self._check(topology)
+            self._check_identity(topology)
             return
         fresh = not path.exists()
         if fresh:
@@ -69,20 +71,20 @@ class SqliteLog(LogBase):
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         with self._translated(), contextlib.ExitStack() as undo:
             self._db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
-            undo.callback(self._db.close)  # a log that is refused stays open else, as long as the error is kept
+            undo.callback(self._db.close)  # else a refused log stays open as long as somebody keeps the error
             self._db.execute("PRAGMA trusted_schema = OFF")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-            self._sync_full = True
-            self._found(topology)
+            self._sync_full = True  # the PRAGMA in force: it belongs to the connection, and `_write` sets it on change
+            self._create(topology)
             undo.pop_all()
         self._file = _file_identity(path)
-        self._taken: Lease | None = None
+        self._own_lease: Lease | None = None
 
     # --- identity and lease ------------------------------------------------------------------------------------
 
-    def _found(self, topology: str) -> None:
-        """Create the tables in an empty file, and check what is in one that is not."""
+    def _create(self, topology: str) -> None:
+        """Create the tables in an empty file; migrate and check a file that is not empty."""
         if self._path.stat().st_size <= _CHECK_UP_TO:
             verdict = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
@@ -100,16 +102,16 @@ class SqliteLog(LogBase):
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
-        self._check(topology)
+        self._check_identity(topology)
 
-    def _check(self, topology: str) -> None:
-        """It must be a log of ours, and this topology's."""
+    def _check_identity(self, topology: str) -> None:
+        """Refuse a file that is not this topology's log, and read its uuid."""
         tables = {row[0] for row in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "meta" not in tables:
-            raise self._corrupt("it is a SQLite file, but not a log of ours")
+            raise self._corrupt("it is a SQLite file, but not a transaction log")
         row = next(iter(self._rows("SELECT format, topology, uuid FROM meta")), None)
         if row is not None and row[0] == FORMER_SQLITE:
-            raise self._former()
+            raise self._former_version()
         if row is None or row[0] != FORMAT:
             raise self._corrupt(f"its format is {row and row[0]!r}, this version reads {FORMAT!r}")
         if row[1] != topology:
@@ -125,17 +127,17 @@ class SqliteLog(LogBase):
         with self._write(None, durable=True) as db:
             epoch = db.execute("UPDATE meta SET epoch = epoch + 1, token = ? RETURNING epoch", (token,)).fetchone()[0]
             db.execute("INSERT INTO leases VALUES (?, ?)", (epoch, token))
-        self._taken = Lease(epoch, token)
-        return self._taken
+        self._own_lease = Lease(epoch, token)
+        return self._own_lease
 
     def lease(self) -> Lease | None:
         epoch, token = self._rows("SELECT epoch, token FROM meta")[0]
-        found = Lease(epoch, token) if epoch else None
-        if not self._reading and found == self._taken:  # who took it over has more to say
+        lease = Lease(epoch, token) if epoch else None
+        if not self._reading and lease == self._own_lease:  # under another lease, the takeover is the better message
             self._check_file()
-        return found
+        return lease
 
-    def gave(self, lease: Lease) -> bool:
+    def issued(self, lease: Lease) -> bool:
         rows = self._rows("SELECT token FROM leases WHERE epoch = ?", lease.epoch)
         if rows:
             return bool(rows[0][0] == lease.token)
@@ -154,17 +156,17 @@ class SqliteLog(LogBase):
     def history(self, group: str) -> History:
         rows = self._rows("SELECT committed, frozen FROM groups WHERE name = ?", group)
         committed, frozen = rows[0] if rows else (0, 0)
-        kept = {row[0] for row in self._rows("SELECT txid FROM frozen WHERE grp = ? AND txid > ?", group, committed)}
+        stored = {row[0] for row in self._rows("SELECT txid FROM frozen WHERE grp = ? AND txid > ?", group, committed)}
         waiting = tuple(range(committed + 1, frozen + 1))
-        self._check_complete(group, waiting, [txid in kept for txid in waiting])
+        self._check_complete(group, waiting, [txid in stored for txid in waiting])
         rows = self._rows("SELECT name, position FROM streams WHERE grp = ? AND active", group)
         return History(committed, {name: self._json(position) for name, position in rows}, waiting)
 
     def members(self) -> Members:
         rows = self._rows("SELECT name, grp, position, source, active, began, feeds, parted FROM streams")
         streams = {
-            name: self._stream(group, self._json(position), source, bool(active), *map(self._json, more))
-            for name, group, position, source, active, *more in rows
+            name: self._stream_record(group, self._json(position), source, bool(active), *map(self._json, others))
+            for name, group, position, source, active, *others in rows
         }
         return Members(streams, dict(self._rows("SELECT name, grp FROM outputs")))
 
@@ -203,7 +205,7 @@ class SqliteLog(LogBase):
     def batch(self, group: str, txid: int) -> BatchRecord | None:
         query = "SELECT plan, time, outline, checksum FROM batches WHERE grp = ? AND txid = ?"
         rows = self._rows(query, group, txid)
-        return self._record(group, txid, *rows[0]) if rows else None
+        return self._batch_record(group, txid, *rows[0]) if rows else None
 
     def freeze(
         self,
@@ -223,18 +225,18 @@ class SqliteLog(LogBase):
             ).rowcount
             if moved != 1:
                 raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
-            at = [(compact(position), name, group) for name, position in positions.items()]
-            db.executemany("UPDATE streams SET position = ? WHERE name = ? AND grp = ?", at)
+            moves = [(compact(position), name, group) for name, position in positions.items()]
+            db.executemany("UPDATE streams SET position = ? WHERE name = ? AND grp = ?", moves)
             db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
-            self._insert(db, group, txid, 1, outputs)
+            self._insert_frozen(db, group, txid, 1, outputs)
 
     def freeze_stage(
         self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
     ) -> None:
         with self._write(lease, durable=True) as db:
-            self._insert(db, group, txid, stage, outputs)
+            self._insert_frozen(db, group, txid, stage, outputs)
 
-    def _insert(
+    def _insert_frozen(
         self, db: sqlite3.Connection, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
     ) -> None:
         rows = [
@@ -252,7 +254,7 @@ class SqliteLog(LogBase):
         )
         if not rows:
             return None
-        outputs = {name: FrozenOutput(body, bool(files), count, sum_) for name, body, files, count, sum_ in rows}
+        outputs = {name: FrozenOutput(body, bool(files), count, crc) for name, body, files, count, crc in rows}
         outputs.pop(_NO_OUTPUT, None)
         return outputs
 
@@ -293,7 +295,7 @@ class SqliteLog(LogBase):
             if db.execute("UPDATE states SET manifest = ? WHERE name = ?", (manifest, state)).rowcount != 1:
                 raise LogError(f"state {state!r} cannot publish a snapshot: this log does not know it")
 
-    # --- what may go -------------------------------------------------------------------------------------------
+    # --- retention ---------------------------------------------------------------------------------------------
 
     def trim(self, lease: Lease, group: str, needed: int, keep_batches: int, keep_bytes: int) -> list[str]:
         with self._write(lease) as db:
@@ -302,12 +304,12 @@ class SqliteLog(LogBase):
                 (group, needed),
             ).fetchall()
             until = trim_until(sizes, needed, keep_batches, keep_bytes)
-            gone = db.execute(
+            deleted = db.execute(
                 "DELETE FROM frozen WHERE grp = ? AND txid <= ? RETURNING CASE WHEN files THEN body END", (group, until)
             ).fetchall()
             db.execute("DELETE FROM batches WHERE grp = ? AND txid < ?", (group, until))
             db.execute("UPDATE groups SET kept = max(kept, ?) WHERE name = ?", (until, group))
-        return [json.loads(body)["folder"] for (body,) in gone if body is not None]
+        return [json.loads(body)["folder"] for (body,) in deleted if body is not None]
 
     def folders(self, group: str) -> set[str]:
         bodies = self._rows("SELECT body FROM frozen WHERE grp = ? AND files", group)
@@ -326,12 +328,16 @@ class SqliteLog(LogBase):
             with self._lock, self._translated():
                 self._db.close()
 
-    # --- how ---------------------------------------------------------------------------------------------------
+    # --- transactions ------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _write(self, lease: Lease | None, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """One transaction under the lease; durable ones reach the disk before this returns."""
-        self._check_writing()
+        """Open one transaction under the lease; a durable one reaches the disk before this returns.
+
+        The lease is compared within the transaction (BEGIN IMMEDIATE takes the write lock), so no takeover can come
+        between the check and the write.
+        """
+        self._check_writable()
         with self._lock, self._translated():
             if durable != self._sync_full:
                 self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -349,7 +355,7 @@ class SqliteLog(LogBase):
                 raise
 
     def _check_file(self) -> None:
-        """Refuse to go on with a file that nobody finds any more."""
+        """Refuse to write a file that was removed or replaced: POSIX lets one go on writing where nobody reads."""
         if _file_identity(self._path) != self._file:
             raise LogError(
                 f"{self._where} was removed or replaced while this driver runs: what it writes would be lost. "
@@ -363,11 +369,13 @@ class SqliteLog(LogBase):
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
         with self._lock, self._translated():
-            return _look(self._path, query, values) if self._reading else self._db.execute(query, values).fetchall()
+            return (
+                _read_only(self._path, query, values) if self._reading else self._db.execute(query, values).fetchall()
+            )
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """SQLite's errors as ours."""
+        """Raise errors of SQLite as LogError or LogCorruptError."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -376,31 +384,32 @@ class SqliteLog(LogBase):
             raise self._corrupt(str(error)) from error
 
 
-def _look(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
-    """What a query finds, with a connection of its own that leaves nothing behind.
+def _read_only(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
+    """Return the rows of a query, over a connection of its own that leaves no files behind.
 
-    While a driver has the log open, or after one was killed, there is a WAL file beside it that must be read too. Where
-    there is none, the file is all of it, and it is read as one that nobody changes: else SQLite would make such files.
+    While a driver has the log open, or after one was killed, a WAL file beside it holds the last writes and is read
+    too. Without a WAL file, the log is opened as immutable, because SQLite would create a WAL file otherwise. A driver
+    may start to write in that moment; then the file has changed, and the query is repeated.
     """
     if not path.exists():
         raise LogError(f"there is no log {path}")
     while True:
-        before, alone = _stand(path), not path.with_name(f"{path.name}-wal").exists()
+        before, alone = _stamp(path), not path.with_name(f"{path.name}-wal").exists()
         uri = f"{path.absolute().as_uri()}?{'immutable=1' if alone else 'mode=ro'}"
         with contextlib.closing(sqlite3.connect(uri, timeout=10, isolation_level=None, uri=True)) as db:
             db.execute("PRAGMA trusted_schema = OFF")
-            found = db.execute(query, values).fetchall()
-        if not alone or before == _stand(path):
-            return found
+            rows = db.execute(query, values).fetchall()
+        if not alone or before == _stamp(path):
+            return rows
 
 
-def _stand(path: Path) -> tuple[int, int]:
+def _stamp(path: Path) -> tuple[int, int]:
     stat = path.stat()
     return stat.st_mtime_ns, stat.st_size
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
-    """Return what tells this file from another one at the same path; None where there is none."""
+    """Return device and inode, which differ for another file at the same path; None where there is no file."""
     try:
         stat = path.stat()
     except FileNotFoundError:

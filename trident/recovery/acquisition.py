@@ -27,7 +27,7 @@ from trident.base.errors import (
 from trident.compiler.program import Group, Program
 from trident.log.history import AttemptRecord, History
 from trident.log.protocol import Birth, TransactionLog
-from trident.log.snapshot_home import LogHome
+from trident.log.snapshot_home import SnapshotHome
 from trident.plan.nodes import StateWriter
 from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import check_this_life, of_another_life
@@ -175,7 +175,7 @@ def open_stores(program: Program, log: TransactionLog, settings: Settings) -> di
                 name = step.state.name
                 identity = StateIdentity(settings.name, name, log.uuid, group.name)
                 folder = settings.folder / "states" / name if settings.lasting else None
-                store = step.state.factory.open(identity, program.shapes[name], LogHome(log, name, folder))
+                store = step.state.factory.open(identity, program.shapes[name], SnapshotHome(log, name, folder))
                 calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs)
                 stores[name] = watched(store, name, step.state.factory, calls)
     except BaseException:
@@ -199,7 +199,7 @@ def _check_our_drivers(
     """No driver may have held the state that this log did not start: it had a copy of the log, and its batches are not
     this log's, though their txids are. `last`: the lease that the log gave last."""
     given = 0 if last is None else last.epoch
-    foreign = [held for held in report.leases if held.epoch > given or not log.gave(held)]
+    foreign = [held for held in report.leases if held.epoch > given or not log.issued(held)]
     if not foreign:
         return
     birth = log.births().get(name)

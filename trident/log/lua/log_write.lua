@@ -1,21 +1,22 @@
--- Every write of a log: refused under another lease, or where a field is not what it must be; else done as a whole.
--- ARGV: token, epoch, the write's number under this lease, how many fields must be something, (key, field, what) of each, and what is
--- done, each as (verb, key, number of words, words): 'set' fields and values, 'drop' fields, 'delete' the key. Keys
--- are named by their place in KEYS; '' stands for what is not there. A write that is sent again changes nothing, and so
--- does one that arrives after a newer one: a copy that was under way while its driver had sent it again and gone on.
+-- Every write of a log. It is refused under another lease, or where a condition fails; else it is done as a whole.
+-- ARGV: token, epoch, the write's number under this lease; the number of conditions, then (key, field, value) of each;
+-- then the changes, each as (verb, key, number of words, words): 'set' fields and values, 'drop' fields, 'delete' the
+-- key. A key is given by its index in KEYS; the value '' means that the field is absent. A write that is sent again
+-- changes nothing. Nor does one that arrives after a newer one: such a copy was still under way when its driver had sent
+-- it again and gone on.
 local meta = redis.call('HMGET', KEYS[1], 'token', 'epoch', 'last')
 if not meta[2] then return {'GONE', ''} end
 if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then
   return {tonumber(meta[2]) < tonumber(ARGV[2]) and 'REWOUND' or 'FENCED', meta[2]}
 end
--- Version 0.1.0 put its token before the number, which may look like a number with it: that is none of this lease's.
+-- Version 0.1.0 put its token before the number, and both together may look like a number: no write of this lease.
 local number, last = tonumber(ARGV[3]), tonumber(string.match(meta[3] or '', '^%d+$')) or 0
 if number == last then return {'OK', 'again'} end
 if number < last then return {'LATE', meta[3]} end
 local at = 5
 for _ = 1, tonumber(ARGV[4]) do
-  local found = redis.call('HGET', KEYS[tonumber(ARGV[at])], ARGV[at + 1]) or ''
-  if found ~= ARGV[at + 2] then return {'REFUSED', ARGV[at + 1]} end
+  local value = redis.call('HGET', KEYS[tonumber(ARGV[at])], ARGV[at + 1]) or ''
+  if value ~= ARGV[at + 2] then return {'REFUSED', ARGV[at + 1]} end
   at = at + 3
 end
 while at <= #ARGV do
@@ -29,5 +30,5 @@ while at <= #ARGV do
   end
   at = upto + 1
 end
-if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'last', ARGV[3]) end  -- else it was dropped
+if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'last', ARGV[3]) end  -- else this write dropped the log
 return {'OK', ''}
