@@ -68,7 +68,7 @@ def test_a_stopped_topologys_state_reads_as_a_running_ones(
         assert (counts.kind.value, counts.name, counts.topology) == (kind, "counts", "wc")
         with pytest.raises(StateKeyNotFoundError, match="state 'counts' has nothing under 'gnu'"):
             counts["gnu"]
-        with pytest.raises(StateKeyError, match=r"1 \(int\) is no key; accepted is word string"):
+        with pytest.raises(StateKeyError, match=r"invalid key 1 \(int\): expected word string"):
             counts[1]
         frame = counts.toPandas()
         assert dict(zip(frame["word"], frame["value"], strict=True)) == COUNTS

@@ -471,7 +471,7 @@ GUARDS = [
     Guard(
         "reader, the gate",
         "commits go on over a large read until what it reads as of is gone",
-        "trident/reads/committed_reads.py",
+        "trident/reads/commit_gate.py",
         "(hold.until for hold in self._holds if hold.txid < txid - 1)",
         "()",
         "tests/reads/test_committed_reads.py -k 'gate or too_fast'",
@@ -881,7 +881,7 @@ GUARDS = [
     Guard(
         "hold, limit",
         "a request that hangs holds commits back for ever",
-        "trident/reads/committed_reads.py",
+        "trident/reads/commit_gate.py",
         "time.monotonic() + HOLD_SECONDS)",
         "time.monotonic() + 1e9)",
         "tests/run/test_limits.py -k bounded_time",

@@ -13,7 +13,7 @@ from trident.base.types import arrow_schema, arrow_type, parse_schema, parse_typ
 from trident.operations.aggregators import Aggregation, CombinerAggregator
 from trident.operations.builtin_aggregators import Sum
 from trident.plan.nodes import PersistentAggregate, SpoutSource, StateSpec
-from trident.reads.committed_reads import CommitGate
+from trident.reads.commit_gate import CommitGate
 from trident_state.memory.store import MemoryStore
 from trident_state.messages import Update
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape

@@ -14,7 +14,8 @@ from tests.reads.reading_kit import States, key_table, state_node
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, SnapshotMovedError, StateRecoveringError
 from trident.reads import committed_reads
-from trident.reads.committed_reads import CommitGate, Snapshot, consistently, read_committed
+from trident.reads.commit_gate import CommitGate
+from trident.reads.committed_reads import Snapshot, consistently, read_committed
 from trident.state import RedisMapState
 from trident_state.messages import Found, Update
 from trident_state.state_shape import StateKind
@@ -205,7 +206,7 @@ def test_a_state_that_somebody_else_writes_ends_in_one_error(states: States, mon
     monkeypatch.setattr(committed_reads, "_HELD_SECONDS", 0.05)
     overtaken(states)
     with pytest.raises(
-        SnapshotMovedError, match=r"no read as of txid 1 of g for 0.05 s, .*somebody else writes to the state"
+        SnapshotMovedError, match=r"no read as of txid 1 of g for 0.05 s, .*another program writes to the state"
     ):
         values(states, "ins")
     assert states.gates["g"].wait(3, timeout=0), "the failed read still holds commits back"

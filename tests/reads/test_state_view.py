@@ -55,7 +55,7 @@ def test_all_of_it(counts: StateView) -> None:
     assert set(counts) == {"dog", "cat", None}
     assert len(list(counts.items(limit=2))) == 2
     assert list(counts.items(limit=0)) == []
-    with pytest.raises(ValueError, match="limit=-1: accepted is a number of rows, or None for all"):
+    with pytest.raises(ValueError, match="limit=-1: expected a number of rows, or None for all"):
         list(counts.items(-1))
 
 
@@ -97,10 +97,10 @@ def test_a_global_state_has_one_value() -> None:
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda v: v[1], "state 'counts': 1 (int) is no key; accepted is word string"),
-        (lambda v: v["a", "b"], "state 'counts': ('a', 'b') (tuple) is no key; accepted is word string"),
-        (lambda v: b"dog" in v, "state 'counts': b'dog' (bytes) is no key; accepted is word string"),
-        (lambda v: v.multiGet(["dog", 1.5]), "state 'counts': 1.5 (float) is no key; accepted is word string"),
+        (lambda v: v[1], "state 'counts': invalid key 1 (int): expected word string"),
+        (lambda v: v["a", "b"], "state 'counts': invalid key ('a', 'b') (tuple): expected word string"),
+        (lambda v: b"dog" in v, "state 'counts': invalid key b'dog' (bytes): expected word string"),
+        (lambda v: v.multiGet(["dog", 1.5]), "state 'counts': invalid key 1.5 (float): expected word string"),
         (lambda v: v.multiGet("dog"), "state 'counts': multiGet takes a list of keys, not the str 'dog'"),
         (lambda v: v.value, "state 'counts' is keyed by word string: ask view[key], not view.value"),
     ],
@@ -115,14 +115,14 @@ def test_what_is_no_key_is_refused(counts: StateView, ask: Callable[[StateView],
 @pytest.mark.parametrize("key", ["1", 1.0, True, (1,)])
 def test_an_int_key_is_an_int(key: Any) -> None:
     view = view_of(state_node("ids", "id long"), {1: 5})
-    with pytest.raises(StateKeyError, match=r"is no key; accepted is id bigint"):
+    with pytest.raises(StateKeyError, match=r"invalid key .*: expected id bigint"):
         view[key]
 
 
 def test_a_tuple_of_the_wrong_length_is_refused() -> None:
     view = view_of(state_node("visits", "user long, day date"))
     with pytest.raises(
-        StateKeyError, match=r"1 \(int\) is no key; accepted is a tuple of 2 values \(user bigint, day date\)"
+        StateKeyError, match=r"invalid key 1 \(int\): expected a tuple of 2 values \(user bigint, day date\)"
     ):
         view[1]
 
@@ -149,7 +149,7 @@ def test_a_batch_under_way_is_seen_only_where_it_is_asked_for() -> None:
     assert (committed["dog"], dict(committed.items()), committed.asOfTxid) == (1, {"dog": 1}, 1)
     assert (latest["dog"], dict(latest.items()), latest.asOfTxid) == (2, {"dog": 2, "cat": 1}, None)
     assert "asOfTxid" not in latest.toPandas().attrs
-    with pytest.raises(ValueError, match="isolation='dirty': accepted are 'committed' and 'latest'"):
+    with pytest.raises(ValueError, match="isolation='dirty': expected 'committed' or 'latest'"):
         StateView(states, Described.of(node, states.shapes["counts"]), isolation="dirty")
 
 

@@ -18,7 +18,7 @@ from trident.base.errors import (
     StateValueError,
     UserFunctionError,
 )
-from trident.reads.static_states import OthersState
+from trident.reads.static_states import ForeignState
 from trident.spouts import FeederBatchSpout, FixedBatchSpout
 from trident.state import MemoryMapState, RedisMapState
 from trident.testing.local import start_local
@@ -219,15 +219,15 @@ def test_a_batch_asks_again_where_another_topologys_state_was_written_too_fast(
     words = topology.newStream("words", FixedBatchSpout("word string", [["a", "a"]]))
     found = words.stateQuery(sums, "word", MapGet(), "sum").groupBy("word")
     found.persistentAggregate(MemoryMapState.opaque(), "sum", Sum(), "total", name="totals")
-    real, tries = OthersState._as_of, list[int]()
+    real, tries = ForeignState._as_of, list[int]()
 
-    def moved(self: OthersState, read: Any) -> Any:
+    def moved(self: ForeignState, read: Any) -> Any:
         tries.append(1)
         if len(tries) <= 3:
             raise SnapshotMovedError("state 'sums' stands at 9 already")
         return real(self, read)
 
-    monkeypatch.setattr(OthersState, "_as_of", moved)
+    monkeypatch.setattr(ForeignState, "_as_of", moved)
     with start_local(topology, name="reader") as reader:
         reader.processAllAvailable(timeout=20)
         assert dict(reader.state("totals").items()) == {"a": 14} and len(tries) == 4
@@ -242,7 +242,7 @@ def test_a_state_that_is_not_there_or_holds_something_else_is_refused_at_the_sta
         checkpointLocation=tmp_path,
     ) as writer:
         writer.processAllAvailable(timeout=20)
-    with pytest.raises(StateError, match=r"topology 'writer' has no state 'sum' in RedisMapState.*look at the names"):
+    with pytest.raises(StateError, match=r"topology 'writer' has no state 'sum' in RedisMapState.*correct the names"):
         start_local(reading(shared_redis.url, name="sum"), name="reader")
     with pytest.raises(
         StateShapeError, match=r"'sums' of topology 'writer' holds \(word string\) -> int64, declared is"

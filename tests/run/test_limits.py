@@ -19,7 +19,7 @@ from trident.base.errors import (
     DRPCTimeoutError,
     UserFunctionError,
 )
-from trident.reads import committed_reads
+from trident.reads import commit_gate
 from trident.run import group_run, log_retention
 from trident.run.progress import BEHIND, Progress
 from trident.run.running import RunningTopology
@@ -580,7 +580,7 @@ def goes_on(running: RunningTopology, seconds: float = SOON) -> None:
 def test_a_request_that_hangs_holds_commits_back_for_a_bounded_time(
     hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committed_reads, "HOLD_SECONDS", 1.0)
+    monkeypatch.setattr(commit_gate, "HOLD_SECONDS", 1.0)
     running = start_local(asked(hanging), name="t")
     asking = threading.Thread(target=lambda: running.drpc.execute("all", "a"), daemon=True)
     asking.start()

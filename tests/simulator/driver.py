@@ -13,7 +13,7 @@ from trident.base.errors import AttemptCancelledError, BatchTimeoutError, Fenced
 from trident.compiler.engine import StageResult
 from trident.compiler.program import Group, Stage
 from trident.plan.nodes import Node
-from trident.reads.committed_reads import CommitGate
+from trident.reads.commit_gate import CommitGate
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.settings import Settings
 from trident.run import start

@@ -20,7 +20,7 @@ from trident.base import crash_points
 from trident.compiler.states.queries import compile_query
 from trident.log import frozen_batches
 from trident.log.frozen_batches import keys_and_values
-from trident.reads import committed_reads
+from trident.reads import commit_gate, committed_reads
 from trident.run import attempts, committer, fence_watch, group_run, slots, sources, start
 from trident_state import checks
 from trident_state.binary import with_lengths
@@ -274,10 +274,10 @@ def _all() -> list[tuple[Any, str, Any]]:
         (committer, "freeze", lambda result, beside=None: Kept(result)),
         (frozen_batches, "thaw", _thawed),
         (frozen_batches, "keys_and_values", remembered(_split, content)),
-        (committed_reads, "time", Clock),
+        *((module, "time", Clock) for module in (commit_gate, committed_reads)),
         (sources, "_JSON", SimpleNamespace(encode=msgspec.json.encode)),
         (sources, "json", SimpleNamespace(loads=msgspec.json.decode)),
-        *((module, "threading", _THREADING) for module in (group_run, committed_reads, fence_watch)),
+        *((module, "threading", _THREADING) for module in (group_run, commit_gate, committed_reads, fence_watch)),
         (start, "compile_query", cache(compile_query)),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
         (key_index, "heads_of", remembered(key_storage.heads_of, content)),

@@ -1,4 +1,4 @@
-"""A state as one batch left it, for the code that makes the next batch's values of it."""
+"""A state as one batch left it, read in the commit turn of the next batch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,26 +8,29 @@ import pyarrow as pa
 from trident_state.store import Forgetful, Store
 
 _ROWS = 10_000
-"""Keys in one question to a store: a server answers others in between."""
+"""The number of keys in one request to a store, so that a server can answer other clients in between."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """Reads in the commit turn, in which nobody else writes. They raise StateRecoveringError where the store is behind.
-    `time`: when the next batch was planned, where what passes away with it is to be gone; else None."""
+    """A state as of one txid, read in the commit turn, so that no other thread writes meanwhile.
+
+    `time`: when the next batch was planned, where reads are to leave out what expires with it; else None. Reads raise
+    StateRecoveringError where the store is behind.
+    """
 
     store: Store
     txid: int
     time: float | None = None
 
     def scan(self) -> Iterator[pa.Table]:
-        """All entries: the key fields, then the value."""
+        """Return all entries: the key fields, then the value."""
         if self.time is not None and isinstance(self.store, Forgetful):
             return self.store.scan_for(self.txid + 1, self.time)
         return self.store.scan(self.txid)
 
     def read(self, keys: pa.Table) -> pa.Array:
-        """One stored value a row, null where there is none."""
+        """Return one stored value a row, null where there is none."""
         if keys.num_rows <= _ROWS:
             return self._part(keys)
         return pa.concat_arrays([self._part(keys.slice(at, _ROWS)) for at in range(0, keys.num_rows, _ROWS)])

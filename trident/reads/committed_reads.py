@@ -1,22 +1,24 @@
 """Committed reads: several states of a batch group as of one txid, while batches go on being committed.
 
-A store can answer as of S as long as its marker is S or S + 1: it keeps the value before the last update beside the
-value. So a reader takes S = the last txid that every state of the group holds, reads, and takes a newer S where a
-store has gone on in the meantime. Where that happens too often, or the read is large, it holds the commit of S + 2
-back; a commit of S + 1 under way does not disturb it, and it waits for none. It holds from its first read on to its
-last, and never longer than `HOLD_SECONDS`: then commits go on, and it is the read that fails.
+A store can answer as of S while its marker is S or S + 1, because it keeps the value before the last update beside the
+value. So a reader takes S, the last txid that every state of the group holds, and reads. Where a store moved to S + 2
+meanwhile, the reader begins again with a newer S.
+
+Where that happens too often, or the read is large, the reader holds back the commit of S + 2 (`CommitGate`). A commit
+of S + 1 may be under way and need not end: the reader waits for no commit. It holds from its first read to its last,
+never longer than `HOLD_SECONDS`: then commits go on, and the read fails. So no reader can stop a group.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack
 from typing import Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
 from trident.base.errors import SnapshotMovedError
+from trident.reads import commit_gate
 from trident.reads.static_states import Readable
 from trident_state.messages import Found
 from trident_state.state_shape import StateKind
@@ -24,33 +26,34 @@ from trident_state.state_shape import StateKind
 _T = TypeVar("_T")
 
 Isolation = Literal["committed", "latest"]
-"""``committed``: as of one txid that every state of the group has committed. ``latest``: whatever was written last."""
+"""``committed``: as of one txid that every state of the group has committed. ``latest``: the last write, committed or
+not."""
 
 FREE_ROWS = 10_000
-"""Keys that one read may ask for without holding commits back."""
-
-HOLD_SECONDS = 30.0
-"""Seconds that one read holds commits back at most."""
+"""The number of keys that one read may ask for without holding commits back."""
 
 _FREE_TRIES = 4
 _HELD_SECONDS = 3.0
-"""A fence that is another driver's is noticed once a second; until then a read finds nothing that holds."""
+"""The time for which a read is repeated although commits are held back. The fence watch notices a takeover once a
+second; until then the other driver's commits move every snapshot, and no gate of this driver stops them."""
 
 
 class Commits(Protocol):
-    """What reads need of a running topology."""
+    """The part of a topology that reads need, whether it runs here or elsewhere."""
 
     def group_of(self, state: str) -> str:
-        """The batch group that writes this state."""
+        """Return the batch group that writes a state."""
         ...
 
     def committed(self, group: str) -> int:
-        """The last txid that every state of the group has committed; it never goes down."""
+        """Return the last txid that every state of the group has committed; it never goes down."""
         ...
 
     def between(self, group: str) -> AbstractContextManager[int]:
-        """Gives S = `committed(group)`; until it is left, or `HOLD_SECONDS` are over, no batch beyond S + 1 begins its
-        commit. Does not wait."""
+        """Hold commits back, and yield S = `committed(group)`. Does not wait.
+
+        No batch beyond S + 1 begins its commit until the context is left or `HOLD_SECONDS` are over.
+        """
         ...
 
     def store(self, state: str) -> Readable: ...
@@ -58,70 +61,16 @@ class Commits(Protocol):
     def kind(self, state: str) -> StateKind: ...
 
     def check(self) -> None:
-        """Raise the reason why this run may no longer answer (fenced, closed), if there is one."""
+        """Raise the error for which this run may no longer answer (fenced, closed), if there is one."""
         ...
 
 
-class CommitGate:
-    """Where reads hold the commits of one batch group back, and the committer asks whether it may go on.
-
-    >>> gate = CommitGate(lambda: 4)
-    >>> with gate.between() as txid:
-    ...     txid, gate.wait(5, timeout=0), gate.wait(6, timeout=0)
-    (4, True, False)
-    >>> gate.wait(6, timeout=0)
-    True
-    """
-
-    def __init__(self, committed: Callable[[], int]) -> None:
-        self._committed = committed
-        self._changed = threading.Condition()
-        self._holds: set[_Hold] = set()
-
-    @contextmanager
-    def between(self) -> Iterator[int]:
-        """The last committed txid S; until the context is left, `wait` lets no batch beyond S + 1 through."""
-        with self._changed:
-            hold = _Hold(self._committed(), time.monotonic() + HOLD_SECONDS)
-            self._holds.add(hold)
-        try:
-            yield hold.txid
-        finally:
-            with self._changed:
-                self._holds.remove(hold)
-                self._changed.notify_all()
-
-    def wait(self, txid: int, timeout: float | None = None) -> bool:
-        """Return True as soon as no read holds the commit of `txid` back, False after `timeout` seconds.
-
-        The committer calls it before the first write of a batch, after `committed` tells the batch before it.
-        """
-        until = float("inf") if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            while True:
-                now = time.monotonic()
-                over = max((hold.until for hold in self._holds if hold.txid < txid - 1), default=now)
-                if over <= now:
-                    return True
-                if until <= now:
-                    return False
-                self._changed.wait(min(over, until) - now)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Hold:
-    """A read that holds the commits beyond `txid` + 1 back, `until` some time at most."""
-
-    txid: int
-    until: float
-
-
 class _TooLarge(Exception):
-    """A read is too large to be made while commits go on."""
+    """A read is too large to make while commits go on."""
 
 
 class Snapshot:
-    """The states as they stood at one txid a group. `asOf` maps each group to its txid."""
+    """The states as of one txid a group. `asOf` maps each group to its txid. Holds no commit back."""
 
     _held = False
 
@@ -135,51 +84,54 @@ class Snapshot:
         return self._as_of
 
     def release(self) -> None:
-        """Hold no commit back any longer. Any thread may say so; reads that follow may come too late."""
+        """Hold no commit back any longer. Any thread may call it; later reads may raise SnapshotMovedError."""
 
-    def _done(self) -> None:
-        """A read has ended."""
+    def _end_read(self) -> None:
+        """Count a read that has ended."""
 
     def txid(self, state: str) -> int | None:
-        """The txid that reads of this state are made as of; None where only the latest values can be had."""
+        """Return the txid as of which reads of a state are made; None where they give the latest values."""
         if self._isolation == "latest" or self._commits.kind(state) is StateKind.NON_TRANSACTIONAL:
             return None
         return self.asOf[self._commits.group_of(state)]
 
     def read(self, state: str, keys: pa.Table) -> Found:
-        """The values of these keys, in their order."""
+        """Return the values of these keys, in their order."""
         store, txid = self._commits.store(state), self.txid(state)
         if keys.num_rows <= FREE_ROWS:
-            found = store.read(keys, txid)
+            result = store.read(keys, txid)
         elif not self._held:
             raise _TooLarge
         else:
             parts = [store.read(keys.slice(at, FREE_ROWS), txid) for at in range(0, keys.num_rows, FREE_ROWS)]
-            found = Found(pa.concat_arrays([part.values for part in parts]), min(part.asOf for part in parts))
-        self._done()
-        return found
+            result = Found(pa.concat_arrays([part.values for part in parts]), min(part.asOf for part in parts))
+        self._end_read()
+        return result
 
     def scan(self, state: str) -> Iterator[pa.Table]:
-        """All entries of a state, page by page: the key fields, then ``value``."""
+        """Return all entries of a state, page by page: the key fields, then ``value``."""
         if not self._held:
             raise _TooLarge
         return self._scan(state)
 
     def _scan(self, state: str) -> Iterator[pa.Table]:
         yield from self._commits.store(state).scan(self.txid(state), FREE_ROWS)
-        self._done()
+        self._end_read()
 
 
 class _HeldSnapshot(Snapshot):
-    """One that holds commits back, from its first read on to its last (`reads` of them; None: until it is left). What
-    a user's code does before and behind its reads holds nobody up."""
+    """A snapshot that holds commits back, from its first read to its last.
+
+    `reads` is the number of reads; None: hold until `release`. User code before the first read and after the last one
+    holds no commit back, however long it runs.
+    """
 
     _held = True
 
     def __init__(self, commits: Commits, groups: Sequence[str], isolation: Isolation, reads: int | None) -> None:
         super().__init__(commits, {}, isolation)
         self._groups, self._reads = groups, reads
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # the reading thread takes the holds; another one may release a read that hangs
         self._holds = ExitStack()
 
     @property
@@ -191,7 +143,7 @@ class _HeldSnapshot(Snapshot):
 
     @property
     def shown(self) -> str:
-        """As of what it was read."""
+        """The txids of the snapshot, for messages."""
         return ", ".join(f"txid {txid} of {group}" for group, txid in self._as_of.items())
 
     def release(self) -> None:
@@ -199,7 +151,7 @@ class _HeldSnapshot(Snapshot):
             holds = self._holds.pop_all()
         holds.close()
 
-    def _done(self) -> None:
+    def _end_read(self) -> None:
         if self._reads is not None:
             self._reads -= 1
             if self._reads <= 0:
@@ -215,20 +167,20 @@ def consistently(
     large: bool = False,
     reads: int | None = None,
 ) -> _T:
-    """Run `body` over one snapshot of these states; again over a newer one where a store went on meanwhile.
+    """Run `body` over one snapshot of these states, and again over a newer one where a store moved on meanwhile.
 
     Parameters
     ----------
     body : makes all its reads through the snapshot; may be called more than once.
-    large : whether it is known beforehand that the read is large, so that commits are held back at once.
-    reads : how many reads the body makes, where code of a user's follows them: behind the last one no commit is held
+    large : hold commits back at once, because the read is known to be large.
+    reads : the number of reads that the body makes, where user code follows them: after the last one no commit is held
         back.
 
     Raises
     ------
     SnapshotMovedError
-        No snapshot could be read for some seconds although commits were held back: somebody else writes. Or the read
-        took longer than commits are held back.
+        No snapshot could be read for some seconds although commits were held back, so another program writes; or the
+        read took longer than `HOLD_SECONDS`.
     StateRecoveringError
         A state is behind the log and being healed.
     """
@@ -236,29 +188,31 @@ def consistently(
     commits.check()
     if not large:
         try:
-            return _freely(commits, groups, body, isolation)
+            return _read_freely(commits, groups, body, isolation)
         except (SnapshotMovedError, _TooLarge):
             pass
-    return _held(commits, groups, body, isolation, reads)
+    return _read_held(commits, groups, body, isolation, reads)
 
 
-def _freely(commits: Commits, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation) -> _T:
+def _read_freely(commits: Commits, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation) -> _T:
+    """Try a few snapshots without holding commits back: a short read nearly always succeeds at once."""
     before: dict[str, int] = {}
     for _ in range(_FREE_TRIES):
         txids = {group: commits.committed(group) for group in groups}
-        if txids == before:  # the same question would get the same answer
+        if txids == before:  # no batch was committed since: the same read would fail again
             break
         before = txids
         try:
             return body(Snapshot(commits, txids, isolation))
         except SnapshotMovedError:
             continue
-    raise SnapshotMovedError("the store has gone on")
+    raise SnapshotMovedError("the store has moved on")
 
 
-def _held(
+def _read_held(
     commits: Commits, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation, reads: int | None
 ) -> _T:
+    """Repeat a read with commits held back, until it succeeds or another writer is certain."""
     until, pause = time.monotonic() + _HELD_SECONDS, 0.001
     while True:
         began, snapshot = time.monotonic(), _HeldSnapshot(commits, groups, isolation, reads)
@@ -268,16 +222,16 @@ def _held(
             moved = error
         finally:
             snapshot.release()
-        commits.check()
-        if time.monotonic() - began > HOLD_SECONDS:
+        commits.check()  # a driver that was fenced says so, rather than that its snapshot moved
+        if time.monotonic() - began > commit_gate.HOLD_SECONDS:
             raise SnapshotMovedError(
-                f"a read took longer than {HOLD_SECONDS:g} s, for which commits wait at most: {moved}; read less at "
-                f"once, or read the latest values (isolation='latest')"
+                f"a read took longer than {commit_gate.HOLD_SECONDS:g} s, the limit for holding commits back: {moved}; "
+                f"read less at once, or read the latest values (isolation='latest')"
             ) from moved
         if time.monotonic() > until:
             raise SnapshotMovedError(
                 f"no read as of {snapshot.shown} for {_HELD_SECONDS:g} s, though this driver held its commits back: "
-                f"{moved}; somebody else writes to the state, or its store was replaced; a restart heals it"
+                f"{moved}; another program writes to the state, or its store was replaced; a restart heals it"
             ) from moved
         time.sleep(pause)
         pause = min(pause * 2, 0.1)
@@ -286,17 +240,17 @@ def _held(
 def read_committed(
     commits: Commits, reads: Mapping[str, pa.Table], isolation: Isolation = "committed"
 ) -> dict[str, Found]:
-    """The values of these keys, state by state; all states of one batch group as of one txid.
+    """Return the values of these keys, state by state; all states of one batch group are read as of one txid.
 
     Parameters
     ----------
-    reads : state name to a table of the state's key fields, one row a key.
-    isolation : ``latest`` reads what was written last, committed or not; a non-transactional state has nothing else.
+    reads : by state name, a table of the state's key fields, one row a key.
+    isolation : ``latest`` reads the last write, committed or not; a non-transactional state has nothing else.
 
     Raises
     ------
     StateRecoveringError, StateUnavailableError, SnapshotMovedError
-        as `consistently` tells; and whatever `commits.check` says of a run that may no longer answer.
+        As `consistently` says; also what `commits.check` raises for a run that may no longer answer.
     """
     return consistently(
         commits,

@@ -1,4 +1,4 @@
-"""A state as its readers see it: ``running.state("counts")["dog"]``."""
+"""The view of a state for its readers: ``running.state("counts")["dog"]``."""
 
 import html
 from collections.abc import Callable, Iterable, Iterator
@@ -25,8 +25,11 @@ _SHOWN_ROWS = 10
 
 @dataclass(frozen=True)
 class Described:
-    """What a reader must know of a state: its name, kind and shape, how its value field is called, and the function
-    that makes what readers see of a stored value (None: the value itself)."""
+    """A state as readers need to know it.
+
+    `output` is the name of its value field. `present` makes the value that readers see from the stored one; None: they
+    are the same.
+    """
 
     name: str
     kind: StateKind
@@ -36,7 +39,7 @@ class Described:
 
     @classmethod
     def of(cls, node: StateWriter, shape: StateShape) -> "Described":
-        """The state that a step of a topology updates."""
+        """Describe the state that a step of a topology updates."""
         return cls(node.state.name, node.state.factory.kind, shape, value_of(node).name, present_of(node))
 
 
@@ -64,7 +67,7 @@ class StateView:
 
     def __init__(self, commits: Commits, state: Described, isolation: str = "committed") -> None:
         if isolation not in get_args(Isolation):
-            raise ValueError(f"isolation={isolation!r}: accepted are {' and '.join(map(repr, get_args(Isolation)))}")
+            raise ValueError(f"isolation={isolation!r}: expected {' or '.join(map(repr, get_args(Isolation)))}")
         self._commits = commits
         self._shape = state.shape
         self._present = state.present
@@ -77,30 +80,30 @@ class StateView:
     # --- by key ----------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        """The value of one key.
+        """Return the value of one key.
 
         Raises
         ------
         StateKeyNotFoundError
-            Nothing is stored under it; a KeyError.
+            Nothing is stored under the key; a KeyError.
         StateKeyError
-            It is no key of this state.
+            The key is not of the state's key types.
         """
-        found = self._read([key])[0]
-        if found is None:
+        value = self._read([key])[0]
+        if value is None:
             raise StateKeyNotFoundError(f"state {self.name!r} has nothing under {key!r}{self._as_of()}")
-        return found
+        return value
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of one key, or the default where nothing is stored."""
-        found = self._read([key])[0]
-        return default if found is None else found
+        """Return the value of one key, or the default where nothing is stored."""
+        value = self._read([key])[0]
+        return default if value is None else value
 
     def __contains__(self, key: Any) -> bool:
         return self._read([key])[0] is not None
 
     def multiGet(self, keys: Iterable[Any]) -> list[Any]:
-        """One value a key, in the order of the keys, None where nothing is stored; all as of one txid.
+        """Return one value a key, in the order of the keys, None where nothing is stored; all as of one txid.
 
         Source of the meaning: ``org.apache.storm.trident.state.map.ReadOnlyMapState.multiGet``.
         """
@@ -120,10 +123,10 @@ class StateView:
     # --- all of it -------------------------------------------------------------------------------------------
 
     def items(self, limit: int | None = None) -> Iterator[tuple[Any, Any]]:
-        """All (key, value) pairs, or `limit` of them, in no order; all as of one txid.
+        """Return all (key, value) pairs, or `limit` of them, in no order; all as of one txid.
 
-        They are fetched at the first ``next()`` (as Arrow, while commits are held back), so that a loop over them may
-        take its time.
+        The first ``next()`` fetches all of them (as Arrow, while commits are held back), so that a slow loop over them
+        holds nothing back.
         """
         table, _ = self._table(limit)
         for page in table.to_batches(max_chunksize=10_000):
@@ -132,11 +135,11 @@ class StateView:
             yield from zip(keys, self._presented(values), strict=True)
 
     def __iter__(self) -> Iterator[Any]:
-        """All keys."""
+        """Return all keys."""
         return (key for key, _ in self.items())
 
     def toArrow(self, limit: int | None = None) -> pa.Table:
-        """The key fields and the value as one table, all as of one txid, which stands in the schema's metadata."""
+        """Return the key fields and the value as one table as of one txid, which the schema's metadata holds."""
         table, as_of = self._table(limit)
         if self._present is not None:
             values = pa.array(self._presented(to_python(table.column(-1))))
@@ -144,7 +147,7 @@ class StateView:
         return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
 
     def toPandas(self, limit: int | None = None) -> "pd.DataFrame":
-        """The key fields and the value as a pandas DataFrame; ``.attrs["asOfTxid"]`` tells as of which txid."""
+        """Return the key fields and the value as a pandas DataFrame; ``.attrs["asOfTxid"]`` is its txid."""
         table = self.toArrow(limit)
         frame: pd.DataFrame = table.to_pandas()
         for name, txid in (table.schema.metadata or {}).items():
@@ -153,12 +156,12 @@ class StateView:
 
     @property
     def asOfTxid(self) -> int | None:
-        """The last batch that a read would show now; None where only the latest values, of whatever batch, are read."""
+        """The last batch that a read would show now; None where reads give the latest values of whatever batch."""
         if self.isolation == "latest":
             return None
         return self._commits.committed(self._commits.group_of(self.name))
 
-    # --- how it looks ----------------------------------------------------------------------------------------
+    # --- display ---------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"StateView({self.name!r}, {self.kind.value}, {self._shown_shape()}{self._as_of()})"
@@ -201,7 +204,7 @@ class StateView:
         return values if present is None else [None if value is None else present(value) for value in values]
 
     def _table(self, limit: int | None) -> tuple[pa.Table, dict[str, int]]:
-        """All entries that hold something, or `limit` of them, and as of which txid."""
+        """Return all entries that have a value, or `limit` of them, and their txid as metadata."""
         self._check_limit(limit)
 
         def read(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
@@ -212,21 +215,22 @@ class StateView:
 
     def _check_limit(self, limit: int | None) -> None:
         if limit is not None and (not isinstance(limit, int) or limit < 0):
-            raise ValueError(f"limit={limit!r}: accepted is a number of rows, or None for all")
+            raise ValueError(f"limit={limit!r}: expected a number of rows, or None for all")
 
-    def _collected(self, found: Iterator[pa.Table], limit: int | None) -> pa.Table:
+    def _collected(self, scan: Iterator[pa.Table], limit: int | None) -> pa.Table:
+        """Join the pages of a scan, without keys whose value is null: a stored null is as good as nothing stored."""
         pages, rows = [], 0
-        for page in found:
-            there = page.filter(pc.is_valid(page.column(page.num_columns - 1)))
-            pages.append(there)
-            rows += there.num_rows
+        for page in scan:
+            entries = page.filter(pc.is_valid(page.column(page.num_columns - 1)))
+            pages.append(entries)
+            rows += entries.num_rows
             if limit is not None and rows >= limit:
                 break
         names = [*self._shape.keys.names, self._output]
         types = [*self._shape.keys.types, self._shape.value]
         empty = pa.schema(list(zip(names, types, strict=True))).empty_table()
-        whole = pa.concat_tables([empty, *[page.rename_columns(names) for page in pages]])
-        return whole if limit is None else whole.slice(0, limit)
+        table = pa.concat_tables([empty, *[page.rename_columns(names) for page in pages]])
+        return table if limit is None else table.slice(0, limit)
 
     # --- keys ------------------------------------------------------------------------------------------------
 
@@ -240,8 +244,8 @@ class StateView:
             for key in keys:
                 if not isinstance(key, tuple | list) or len(key) != len(fields):
                     raise StateKeyError(
-                        f"state {self.name!r}: {key!r} ({type(key).__name__}) is no key; "
-                        f"accepted is a tuple of {len(fields)} values ({self._keyed()})"
+                        f"state {self.name!r}: invalid key {key!r} ({type(key).__name__}): "
+                        f"expected a tuple of {len(fields)} values ({self._keyed()})"
                     )
             columns = [[key[at] for key in keys] for at in range(len(fields))]
         arrays = [self._key_column(column, field) for column, field in zip(columns, fields, strict=True)]
@@ -252,6 +256,6 @@ class StateView:
             return to_arrow(values, field.type)
         except NotAccepted as error:
             raise StateKeyError(
-                f"state {self.name!r}: {error.value!r} ({type(error.value).__name__}) is no key; accepted is "
+                f"state {self.name!r}: invalid key {error.value!r} ({type(error.value).__name__}): expected "
                 f"{self._keyed()}{f': {error.why}' if error.why else ''}"
             ) from None

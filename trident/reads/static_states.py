@@ -1,4 +1,4 @@
-"""States that a run only reads: opened when it starts, each read by itself as of its own last committed batch."""
+"""States that a run only reads: opened at its start, each read as of its own last committed batch."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol, TypeVar
@@ -21,7 +21,7 @@ _TRIES = 20
 
 
 class Readable(Protocol):
-    """As much of a store as readers need."""
+    """The part of a store that readers need."""
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found: ...
 
@@ -31,11 +31,11 @@ class Readable(Protocol):
 
 
 def open_statics(program: Program) -> dict[str, Readable]:
-    """The states that the program only reads, by name. Raises StateError where another topology's is not there."""
+    """Open the states that the program only reads. Raises StateError where another topology's state is missing."""
     opened: dict[str, Readable] = {}
     try:
         for node in program.statics:
-            opened[node.state.name] = _opened(node)
+            opened[node.state.name] = _open(node)
     except BaseException:
         close_statics(opened)
         raise
@@ -43,29 +43,30 @@ def open_statics(program: Program) -> dict[str, Readable]:
 
 
 def close_statics(statics: Mapping[str, Readable]) -> None:
-    for each in statics.values():
-        each.close()
+    for state in statics.values():
+        state.close()
 
 
-def _opened(node: StaticState) -> Readable:
+def _open(node: StaticState) -> Readable:
     shape, identity = shape_of(node), StateIdentity(node.writer or "", node.state.name, "")
     store = node.state.factory.open(identity, shape, NoHome())
     if node.writer is None:
         return store
     try:
-        _check_there(node, store, shape)
+        _check_written(node, store, shape)
     except BaseException:
         store.close()
         raise
-    return OthersState(store, node.state.factory.kind)
+    return ForeignState(store, node.state.factory.kind)
 
 
-def _check_there(node: StaticState, store: Store, shape: StateShape) -> None:
+def _check_written(node: StaticState, store: Store, shape: StateShape) -> None:
+    """Refuse a state that its topology has not written yet, or wrote with another shape or kind."""
     report = store.report()
     if report.identity is None:
         raise StateError(
             f"{node.step} ({node.site.place}): topology {node.writer!r} has no state {node.state.name!r} in "
-            f"{node.state.factory!r} yet; start its writer first, or look at the names"
+            f"{node.state.factory!r} yet; start its writer first, or correct the names"
         )
     held = (report.fingerprint or "").rpartition(" by ")[0]
     if held != (declared := shape.fingerprint.rpartition(" by ")[0]):
@@ -81,19 +82,19 @@ def _check_there(node: StaticState, store: Store, shape: StateShape) -> None:
         )
 
 
-class OthersState:
-    """A state that another driver writes: every read is as of the last batch that all of its groups committed."""
+class ForeignState:
+    """A state of another topology. Every read is as of the last batch that all of its groups committed."""
 
     def __init__(self, store: Store, kind: StateKind) -> None:
         self._store = store
         self._kind = kind
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
-        """The committed values; `asOf` is a txid of the reader's and means nothing here."""
+        """Return the committed values. `asOf` is a txid of the reader's topology and means nothing here."""
         return self._as_of(lambda txid: self._store.read(keys, txid))
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        """All entries, as of one txid; SnapshotMovedError where its writer is too quick for that."""
+        """Return all entries as of one txid. Raises SnapshotMovedError where the writer is too quick for that."""
         yield from self._as_of(lambda txid: list(self._store.scan(txid, pageRows)))
 
     def close(self) -> None:
@@ -105,7 +106,7 @@ class OthersState:
         for _ in range(_TRIES):
             try:
                 return read(self._committed())
-            except SnapshotMovedError:  # its writer has gone on by two batches meanwhile
+            except SnapshotMovedError:  # the writer committed two batches meanwhile, and no gate holds it back here
                 continue
         return read(self._committed())
 

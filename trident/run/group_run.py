@@ -26,7 +26,7 @@ from trident.log.frozen_results import FrozenOutput
 from trident.log.history import BatchPlan, History, Positions
 from trident.log.protocol import BatchRecord, TransactionLog
 from trident.plan.nodes import Node
-from trident.reads.committed_reads import CommitGate
+from trident.reads.commit_gate import CommitGate
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import explained
 from trident.run import events as on

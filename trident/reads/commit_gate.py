@@ -1,0 +1,66 @@
+"""The gate of a batch group, at which reads hold commits back for a bounded time."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+HOLD_SECONDS = 30.0
+"""The longest time for which one read holds commits back."""
+
+
+class CommitGate:
+    """Hold back the commits of one batch group while reads need it. Thread-safe.
+
+    Readers hold, and only the committer waits. So there is no cycle: no reader waits for a commit.
+
+    >>> gate = CommitGate(lambda: 4)
+    >>> with gate.between() as txid:
+    ...     txid, gate.wait(5, timeout=0), gate.wait(6, timeout=0)
+    (4, True, False)
+    >>> gate.wait(6, timeout=0)
+    True
+    """
+
+    def __init__(self, committed: Callable[[], int]) -> None:
+        self._committed = committed
+        self._changed = threading.Condition()
+        self._holds: set[_Hold] = set()
+
+    @contextmanager
+    def between(self) -> Iterator[int]:
+        """Yield the last committed txid S; until the context is left, `wait` lets no batch beyond S + 1 through."""
+        with self._changed:  # S is read under the lock: after `wait` let S + 2 through, a hold at S would come too late
+            hold = _Hold(self._committed(), time.monotonic() + HOLD_SECONDS)
+            self._holds.add(hold)
+        try:
+            yield hold.txid
+        finally:
+            with self._changed:
+                self._holds.remove(hold)
+                self._changed.notify_all()
+
+    def wait(self, txid: int, timeout: float | None = None) -> bool:
+        """Return True as soon as no read holds the commit of `txid` back, False after `timeout` seconds.
+
+        The committer calls it before the first write of a batch, and after `committed` has reached the batch before.
+        """
+        until = float("inf") if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                over = max((hold.until for hold in self._holds if hold.txid < txid - 1), default=now)
+                if over <= now:
+                    return True
+                if until <= now:
+                    return False
+                self._changed.wait(min(over, until) - now)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hold:
+    """A read that holds back the commits beyond `txid` + 1, no longer than `until` (monotonic time)."""
+
+    txid: int
+    until: float
