@@ -233,7 +233,7 @@ def test_what_is_left_of_a_state_is_dropped_with_its_url_alone(
     state = RedisMapState.opaque(shared_redis.url, groups=2)
     counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
     shared_redis.client.delete(*shared_redis.client.keys(f"*/{gone}}}:*"))
-    with pytest.raises(StateLostError, match=r"gone or in parts gone .* dropState\(.* url= .*force=True"):
+    with pytest.raises(StateLostError, match=r"is gone from .*, or parts of it are.* dropState\(.* url= .*force=True"):
         counted(counting(fixed(["a"], ["b"], ["c"]), state), checkpointLocation=tmp_path)
     dropState("wc", "counts", tmp_path if log else None, url=shared_redis.url, force=True)
     assert shared_redis.client.dbsize() == 0

@@ -616,7 +616,7 @@ def test_another_aggregator_over_a_waiting_batch_is_told_that_the_former_program
     leave_waiting(counting(MemoryMapState.opaque(), BATCHES)[0], tmp_path, monkeypatch, 3)
     told = (
         r"by Sum \(another aggregator\)\. Batch 1 of group 'words' is frozen and not committed: .* Start the former "
-        r"program once, so that it commits\. Then go on in one of these ways\. Give the new one another name="
+        r"program once, so that it commits\. Then go on in one of these ways\. Give the new state another name="
     )
     with pytest.raises(StateShapeError, match=told):
         run(adding_up(), tmp_path)

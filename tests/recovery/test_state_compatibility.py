@@ -110,8 +110,9 @@ def refusal(topology: TridentTopology, checkpoint: Path) -> str:
 def ways(checkpoint: Path, home: str) -> str:
     place = "" if home == "memory" else ", url= or factory= (where it lies)"
     return (
-        f"Give the new one another name= (this one stays, and openState reads it); or let it begin anew from the next "
-        f"batch with dropState('t', 'counts', checkpointLocation='{checkpoint}'{place}); or topology.reset('t', "
+        f"Give the new state another name= (the stored one stays, and openState reads it); or let it begin anew "
+        f"from the "
+        f"next batch with dropState('t', 'counts', checkpointLocation='{checkpoint}'{place}); or topology.reset('t', "
         f"checkpointLocation='{checkpoint}') drops log and states together. To keep its values, export them first "
         f"(trident state export)"
     )

@@ -333,7 +333,7 @@ def counted_apart(batches: int, merged: bool) -> Program:
 def test_states_whose_streams_meet_are_refused_and_one_side_may_begin_anew(tmp_path: Path) -> None:
     counted_apart(2, merged=False).run(tmp_path)
     met = counted_apart(3, merged=True)
-    with pytest.raises(CodeChangedError, match=r"written apart: .*txids are not the same ones.*dropState\('t', '"):
+    with pytest.raises(CodeChangedError, match=r"written apart: .*txids mean different batches.*dropState\('t', '"):
         met.run(tmp_path)
     assert counted_apart(2, merged=False).run(tmp_path, "ads", "orders")[0] == {"a0": 1, "a1": 1}
     dropState("t", "orders", tmp_path)

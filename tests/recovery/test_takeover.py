@@ -76,7 +76,7 @@ def test_an_error_of_a_driver_that_was_taken_over_tells_by_whom_and_what_it_met(
     found = explained(met, log, ours)
     assert isinstance(found, FencedError) and found.__cause__ is met
     assert str(found) == (
-        "another driver took this topology over meanwhile (epoch 2); this one stops. What it met: "
+        "another driver took this topology over meanwhile (epoch 2); this one stops. Its last error: "
         "state 'counts' is gone"
     )
     log.close()

@@ -353,7 +353,7 @@ def test_what_changed_of_a_stored_window_is_told(was: Any, now: Any, says: str, 
     if says:
         with pytest.raises(StateShapeError) as caught:
             start_local(topology(now), name="t", checkpointLocation=tmp_path)
-        assert f"{says}. Give the new one another name=" in str(caught.value)
+        assert f"{says}. Give the new state another name=" in str(caught.value)
     else:
         start_local(topology(now), name="t", checkpointLocation=tmp_path).stop()
 

@@ -1,10 +1,10 @@
-"""How a run begins: the log is taken first, then every state, and only then is read what each of them holds.
+"""The start of a run: take the log, check the states, then found and take every state.
 
-Whatever does not fit is refused before anything is written to a store, with the way out. Who may refuse what:
+A start refuses what does not fit before it writes to a store, and names the way out. Three modules refuse:
 
-- `membership`: streams, states and outputs that met, parted, were renamed or got another source;
-- `program_check`: another program than the one that froze the batches which wait to be committed;
-- this module: states that are another topology's or log's, lost, ahead of the log, or declared otherwise.
+- `group_membership`: streams, states and outputs that were connected, separated, renamed or got another source;
+- `program_compatibility`: a program that differs from the one that froze the waiting batches;
+- this module: states of another topology or log, states that are lost, ahead of the log, or declared otherwise.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from trident.log.protocol import Birth, TransactionLog
 from trident.log.snapshot_home import SnapshotHome
 from trident.plan.nodes import StateWriter
 from trident.recovery.group_membership import Membership, join_log
-from trident.recovery.incarnations import check_this_life, of_another_life
+from trident.recovery.incarnations import check_incarnation, of_another_life
 from trident.recovery.program_compatibility import Names, waiting_names
 from trident.recovery.settings import Settings
 from trident.recovery.state_compatibility import check_same_shape
@@ -44,8 +44,11 @@ from trident_state.store import StateFactory, Store
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a run starts from: its program, whose groups have the log's names; its lease, its acquired states, how far
-    each group came, and what the outputs of waiting batches are called in this program."""
+    """The beginning of a run: what it owns, and how far each group came.
+
+    The groups of `program` have the log's names. `stores` are acquired under `lease`. `waiting` gives, by group and
+    waiting batch, the names that the batch's outputs have in this program.
+    """
 
     program: Program
     lease: Lease
@@ -54,11 +57,17 @@ class Begun:
     histories: dict[str, History]
     waiting: dict[str, dict[int, Names]]
     warnings: tuple[str, ...] = ()
-    """What whoever starts it should know of its streams."""
+    """Warnings for the user about the streams."""
 
 
 def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
-    """Take the log, then the states. Raises FencedError, StateError and LogError as DESIGN's start rules say."""
+    """Take the log, then the states; docs/protocol.md, "A start", lists the steps.
+
+    The checks run twice: before the log is taken, so that a refused start fences nobody out, and after, because another
+    driver may have moved everything in between. A start that fails gives the log back.
+
+    Raises FencedError, StateError and LogError where log, states or program do not fit.
+    """
     before, lease = log.lease(), None
     with explaining(log, before):
         joined = join_log(program, log, settings)
@@ -67,50 +76,53 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
         with explaining(log, before):
             for name, store in stores.items():
                 report = store.report()
-                _check_ours(name, report, _step(joined.program, name), joined.program, log, settings)
+                _check_ours(name, report, _writer(joined.program, name), joined.program, log, settings)
                 _check_our_drivers(name, report, before, log, settings)
             _check_waiting(joined, log, settings)
         lease = log.take()
         reach("start.log.taken")
         with explaining(log, lease):
-            now = join_log(program, log, settings)  # where the streams stand now that nobody else moves them
-            if [group.name for group in now.program.groups] != [group.name for group in joined.program.groups]:
+            final = join_log(program, log, settings)  # again, now that no other driver can move the streams
+            if [group.name for group in final.program.groups] != [group.name for group in joined.program.groups]:
                 raise LogError(f"another driver changed the log {settings.log_at} during this start; start again")
-            return _begun(now, log, settings, stores, lease, before)
+            return _take_states(final, log, settings, stores, lease, before)
     except BaseException as error:
         close_all(stores)
         if lease is not None and isinstance(error, Exception):
-            with contextlib.suppress(FencedError, LogError):  # else it looks like a killed driver's
+            with contextlib.suppress(FencedError, LogError):  # a lease left behind would count as a driver's death
                 log.give_back(lease)
         raise
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
-    """How far the groups of a program came, and when its states were born: `noted` is what the log says of all states,
-    `births` has those of this program that were founded, and new ones."""
+class _Progress:
+    """How far the groups of a program came, and when its states were born.
+
+    `noted` are the births in the log, of all states. `births` has one for each state of this program: the one in the
+    log if the state was founded (or is being founded by this very start), else a new one.
+    """
 
     histories: dict[str, History]
     noted: Mapping[str, Birth]
     births: dict[str, Birth]
 
     @classmethod
-    def read(cls, joined: Membership, log: TransactionLog, epoch: int) -> "_Standing":
-        there, begin_after = {*log.groups()}, joined.members.founded
+    def read(cls, joined: Membership, log: TransactionLog, epoch: int) -> "_Progress":
+        known, begin_after = {*log.groups()}, joined.members.founded
         groups = joined.program.groups
-        if any(group.name not in there and group.name not in begin_after for group in groups):
+        if any(group.name not in known and group.name not in begin_after for group in groups):
             raise LogError("another driver changed the log during this start; start again")
-        histories = {g.name: log.history(g.name) if g.name in there else History(begin_after[g.name]) for g in groups}
+        histories = {g.name: log.history(g.name) if g.name in known else History(begin_after[g.name]) for g in groups}
         noted = log.births()
         births = dict[str, Birth]()
         for group in groups:
-            for name in (step.state.name for step in group.states):
+            for name in (node.state.name for node in group.states):
                 birth, new = noted.get(name), Birth(group.name, histories[group.name].last_frozen, epoch)
                 births[name] = birth if birth is not None and (birth.founded or birth == new) else new
         return cls(histories, noted, births)
 
     def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
-        """Refuse a program that cannot commit what waits."""
+        """Return the outputs' names by waiting batch. Refuse a program that cannot commit what waits."""
         _check_groups_known(program, log)
         founded = {name: birth for name, birth in self.noted.items() if birth.founded}
         return waiting_names(program, self.histories, log, founded | self.births, settings)
@@ -119,18 +131,18 @@ class _Standing:
 def _check_waiting(joined: Membership, log: TransactionLog, settings: Settings) -> None:
     """Refuse a program that cannot commit what waits, before its start fences out a driver that can.
 
-    Beside a driver that runs on, what is read here is of several moments: a refusal counts only where the log stood
-    still meanwhile, and whoever takes the log checks again.
+    A driver may still run beside this start, so the log may change between two reads here. A refusal therefore counts
+    only if the log did not change meanwhile; else the check after the taking decides.
     """
-    before = log.lease(), _Standing.read(joined, log, 0)
+    before = log.lease(), _Progress.read(joined, log, 0)
     try:
         before[1].waiting(joined.program, log, settings)
     except (CodeChangedError, LogError):
-        if (log.lease(), _Standing.read(joined, log, 0)) == before:
+        if (log.lease(), _Progress.read(joined, log, 0)) == before:
             raise
 
 
-def _begun(
+def _take_states(
     joined: Membership,
     log: TransactionLog,
     settings: Settings,
@@ -138,13 +150,13 @@ def _begun(
     lease: Lease,
     before: Lease | None,
 ) -> Begun:
-    """Take every state, now that the log is ours."""
+    """Take every state, once the log is taken. The order matters: all checks come before the first write."""
     program = joined.program
-    standing = _Standing.read(joined, log, lease.epoch)
-    histories, births = standing.histories, standing.births
-    waiting = standing.waiting(program, log, settings)
+    progress = _Progress.read(joined, log, lease.epoch)
+    histories, births = progress.histories, progress.births
+    waiting = progress.waiting(program, log, settings)
     for group in program.groups:
-        _check_states(group, stores, histories[group.name], log, standing.noted, settings)
+        _check_states(group, stores, histories[group.name], log, progress.noted, settings)
     if joined.changed:
         log.enroll(lease, joined.members)
         reach("start.enrolled")
@@ -156,8 +168,11 @@ def _begun(
 
 
 def _with_attempts(history: History, attempts: Mapping[int, AttemptRecord], before: Lease | None) -> History:
-    """Add what earlier drivers attempted. Where the last one gave the log back, it did not die: of what was attempted
-    only the numbers count then."""
+    """Add the attempts of earlier drivers to a history.
+
+    Where the last driver gave the log back, it did not die: then only the numbers of its attempts count. Else it
+    died, and each batch that it attempted counts one more death.
+    """
     if before is None or not before.token:
         records = {txid: AttemptRecord(last.number) for txid, last in attempts.items()}
     else:
@@ -167,17 +182,17 @@ def _with_attempts(history: History, attempts: Mapping[int, AttemptRecord], befo
 
 
 def open_stores(program: Program, log: TransactionLog, settings: Settings) -> dict[str, Store]:
-    """Connect to every state of the topology."""
+    """Open the store of every state of the topology."""
     stores: dict[str, Store] = {}
     try:
         for group in program.groups:
-            for step in group.states:
-                name = step.state.name
+            for node in group.states:
+                name = node.state.name
                 identity = StateIdentity(settings.name, name, log.uuid, group.name)
                 folder = settings.folder / "states" / name if settings.lasting else None
-                store = step.state.factory.open(identity, program.shapes[name], SnapshotHome(log, name, folder))
+                store = node.state.factory.open(identity, program.shapes[name], SnapshotHome(log, name, folder))
                 calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs)
-                stores[name] = watched(store, name, step.state.factory, calls)
+                stores[name] = watched(store, name, node.state.factory, calls)
     except BaseException:
         close_all(stores)
         raise
@@ -189,26 +204,28 @@ def close_all(stores: Mapping[str, Store]) -> None:
         store.close()
 
 
-def _step(program: Program, state: str) -> StateWriter:
-    return next(s for g in program.groups for s in g.states if s.state.name == state)
+def _writer(program: Program, state: str) -> StateWriter:
+    return next(node for group in program.groups for node in group.states if node.state.name == state)
 
 
 def _check_our_drivers(
     name: str, report: StoreReport, last: Lease | None, log: TransactionLog, settings: Settings
 ) -> None:
-    """No driver may have held the state that this log did not start: it had a copy of the log, and its batches are not
-    this log's, though their txids are. `last`: the lease that the log gave last."""
-    given = 0 if last is None else last.epoch
-    foreign = [held for held in report.leases if held.epoch > given or not log.issued(held)]
+    """Refuse a state that a driver held which this log did not start. `last`: the last lease that the log issued.
+
+    Such a driver had a copy of the log. Its batches have the same txids as this log's, and other contents.
+    """
+    issued = 0 if last is None else last.epoch
+    foreign = [held for held in report.leases if held.epoch > issued or not log.issued(held)]
     if not foreign:
         return
     birth = log.births().get(name)
-    if birth is not None:  # the txids say it more plainly, where they do
+    if birth is not None:  # a state ahead of the log has the plainer message
         history = log.history(birth.group)
         _check_not_ahead(name, report, history.last_frozen, settings)
     raise StateAheadError(
         f"state {name!r} was held by a driver of epoch {foreign[0].epoch} that this log, {settings.log_at}, did not "
-        f"start (its own epochs go up to {given}): it is an old copy, or a copy of it was started elsewhere. Start "
+        f"start (its own epochs go up to {issued}): it is an old copy, or a copy of it was started elsewhere. Start "
         f"with the newest log, or {settings.way_out}"
     )
 
@@ -216,28 +233,28 @@ def _check_our_drivers(
 def _check_ours(
     name: str,
     report: StoreReport,
-    step: StateWriter,
+    node: StateWriter,
     program: Program,
     log: TransactionLog,
     settings: Settings,
 ) -> None:
-    """The place must be empty or hold this very state."""
-    found = report.identity
-    if found is None:
+    """Refuse a store that holds another topology's state, or this state as another log left it."""
+    stored = report.identity
+    if stored is None:
         return
-    if (found.topology, found.name) != (settings.name, name):
+    if (stored.topology, stored.name) != (settings.name, name):
         raise StateOwnedError(
-            f"the place of state {name!r} holds the state {found.name!r} of topology {found.topology!r}; "
+            f"the store of state {name!r} holds the state {stored.name!r} of topology {stored.topology!r}; "
             f"give this state another name or its store another prefix"
         )
-    if found.log != log.uuid:
+    if stored.log != log.uuid:
         raise LogMismatchError(
-            f"state {name!r} was written under another log (uuid {found.log}) than the one {settings.log_at} "
+            f"state {name!r} was written under another log (uuid {stored.log}) than the one {settings.log_at} "
             f"(uuid {log.uuid}): the checkpoint was removed, moved or mixed up. "
             f"Start with the checkpointLocation (or log=) that belongs to it; or, only where that log is gone for "
             f"good, {settings.way_out}, with force=True"
         )
-    check_same_shape(name, report, program.shapes[name], step.state.factory, log, settings)
+    check_same_shape(name, report, program.shapes[name], node.state.factory, log, settings)
 
 
 def _check_states(
@@ -248,26 +265,30 @@ def _check_states(
     known: Mapping[str, Birth],
     settings: Settings,
 ) -> None:
-    """Refuse states that are lost, or that the log is behind of. Writes nothing. One whose founding was interrupted is
-    neither: no batch came to it, and it begins anew."""
+    """Refuse states that are lost or ahead of the log. Writes nothing.
+
+    A state whose founding was interrupted is neither: no batch came to it, and it begins anew.
+    """
     frozen, furthest = history.last_frozen, _furthest(group, history, log)
-    for step in group.states:
-        name = step.state.name
+    for node in group.states:
+        name = node.state.name
         report, birth = stores[name].report(), known.get(name)
         if birth is not None and not birth.founded and report.reached <= birth.txid:
             continue
         if report.identity is not None and (birth is None or not birth.founded):
             raise StateAheadError(
                 f"state {name!r} exists, but the log {settings.log_at} does not know it: the log is an old "
-                f"copy. Restore the newest log. If this is the newest, a driver that was overtaken founded the state "
-                f"behind a drop: {settings.drop(name, step.state.factory.survives)} drops it; or {settings.way_out}"
+                f"copy. Restore the newest log. If this is the newest, a driver that was taken over founded the state "
+                f"after a drop: {settings.drop(name, node.state.factory.survives)} drops it; or {settings.way_out}"
             )
         if birth is not None and frozen > birth.txid and any(g.marker is None for g in report.groups):
-            raise _lost(name, frozen, birth, step.state.factory, bool(log.manifest(name)), settings)
+            raise _lost(name, frozen, birth, node.state.factory, bool(log.manifest(name)), settings)
         if birth is not None and frozen > birth.txid:
-            check_this_life(name, report, birth, settings)
+            check_incarnation(name, report, birth, settings)
         _check_not_ahead(name, report, frozen, settings)
-        if birth is not None and report.reached > max(furthest, birth.txid):  # one founded since is at its birth
+        if birth is not None and report.reached > max(
+            furthest, birth.txid
+        ):  # a state founded after that batch is at its birth
             raise StateAheadError(
                 f"state {name!r} stands at txid {report.reached}, but the log {settings.log_at} lacks a later "
                 f"stage of batch {furthest}: it is an old copy, or that stage is new in this topology. Restore the "
@@ -276,8 +297,10 @@ def _check_states(
 
 
 def _furthest(group: Group, history: History, log: TransactionLog) -> int:
-    """Return the last batch that a state of the group can have reached: none is written before all stages of the batch
-    before are frozen."""
+    """Return the last batch that a state of the group can have reached.
+
+    No state is written with a batch before all stages of the batch before it are frozen.
+    """
     for txid in history.frozen:
         if any(log.frozen(group.name, txid, stage.number) is None for stage in group.stages):
             return txid
@@ -287,25 +310,30 @@ def _furthest(group: Group, history: History, log: TransactionLog) -> int:
 def _lost(
     name: str, frozen: int, birth: Birth, factory: StateFactory, in_memory: bool, settings: Settings
 ) -> StateLostError:
-    """`in_memory`: whether the log knows snapshots of it; what is declared now may be another place."""
+    """Return the error of a lost state. `in_memory`: the log has its snapshots, whatever store is declared now."""
     way = settings.drop(name, "checkpoint") if in_memory else f"{settings.drop(name, 'server')} and force=True"
     return StateLostError(
-        f"state {name!r} is gone or in parts gone from {factory!r}, and the log at txid {frozen} knows that it was "
-        f"born at {birth.txid}. If it lies elsewhere (another server, database, prefix, kind of store), declare it so; "
+        f"state {name!r} is gone from {factory!r}, or parts of it are, and the log at txid {frozen} knows "
+        f"that it was born at {birth.txid}. If it lies elsewhere (another server, database, prefix, kind of "
+        f"store), declare it so; "
         f"else restore the store from a copy; or let it begin anew from the next batch with "
         f"{way}; or {settings.way_out}"
     )
 
 
 def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: TransactionLog, lease: Lease) -> None:
-    """Found the states that are not there yet, and take all of them."""
+    """Found the new states, and take all of them.
+
+    The log notes a birth before the store is made, and the founding after all stores are made. So an interrupted
+    founding is known as one: a birth without a founding says that no batch ever came to the state.
+    """
     new = [name for name in stores if not births[name].founded]
     for name, store in stores.items():
-        if births[name].epoch == lease.epoch:  # else the founding of an earlier driver goes on
+        if births[name].epoch == lease.epoch:  # else the state is known, or an earlier founding is completed
             log.born(lease, name, births[name])
             reach("start.state.born")
         report = store.report()
-        if of_another_life(report, births[name]):  # and no batch since: nothing is lost with it
+        if of_another_life(report, births[name]):  # `_check_states` let it pass: no batch since its birth to lose
             store.drop(lease)
             report = store.report()
         if any(group.marker is None for group in report.groups):
@@ -327,7 +355,7 @@ def _check_not_ahead(name: str, report: StoreReport, frozen: int, settings: Sett
 
 
 def _check_groups_known(program: Program, log: TransactionLog) -> None:
-    """A group that this topology lacks must not wait with a frozen batch."""
+    """Refuse a program that lacks a group of the log with waiting batches."""
     ours = {group.name for group in program.groups}
     for name in log.groups():
         waiting = log.history(name).frozen

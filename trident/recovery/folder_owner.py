@@ -1,7 +1,7 @@
-"""Whose a topology's folder is: one log's, whether that lies in it or in Redis.
+"""The owner of a topology's folder: one log, which lies in the folder or in Redis.
 
-What the folder holds, snapshots and frozen results, is named by that log alone: to any other one it is rubbish, and
-would be swept. So the folder keeps the log's uuid, and a start under another log is refused before it touches anything.
+Only that log names the snapshots and frozen results in the folder. A driver of any other log would sweep them as
+garbage. So the folder keeps the log's uuid, and a start under another log is refused before it touches anything.
 """
 
 import os
@@ -16,7 +16,7 @@ OWNER = "log.uuid"
 
 
 def check_log_there(settings: Settings, file: str) -> None:
-    """Refuse to make a new log in the folder, as `file`, where the log it belongs to is not there."""
+    """Refuse to create a new log, `file`, in a folder whose own log is missing."""
     owner = _owner(settings)
     if owner is not None and not (settings.folder / file).exists():
         raise LogMismatchError(
@@ -26,7 +26,7 @@ def check_log_there(settings: Settings, file: str) -> None:
 
 
 def check_own_folder(settings: Settings, uuid: str) -> None:
-    """Refuse a folder that another log's run has written; take one that nobody has."""
+    """Refuse a folder that belongs to another log; take one that belongs to none."""
     owner = _owner(settings)
     if owner is None and settings.lasting:
         _take(settings, uuid)
@@ -39,7 +39,7 @@ def check_own_folder(settings: Settings, uuid: str) -> None:
 
 
 def owner_of(folder: Path) -> str | None:
-    """Return the uuid of the log that the folder belongs to; None where nobody has it."""
+    """Return the uuid of the log that the folder belongs to; None where it belongs to none."""
     try:
         return (folder / OWNER).read_text(encoding="ascii").strip()
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def _owner(settings: Settings) -> str | None:
 
 
 def _take(settings: Settings, uuid: str) -> None:
-    """Whole or not at all, and durably: before anything else is written there."""
+    """Write the log's uuid, whole and durably, before anything else is written to the folder."""
     make_folder(settings.folder)
     aside = settings.folder / f".{OWNER}.{secrets.token_hex(4)}"
     with aside.open("x", encoding="ascii") as file:

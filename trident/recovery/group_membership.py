@@ -1,8 +1,9 @@
-"""Which of the log's groups each batch group of a program goes on with, and where each of its streams stands.
+"""Match the batch groups of a program to the groups of the log, and refuse those that cannot go on.
 
-Positions belong to streams. A group of the log is a sequence of txids: the states of a batch group tell which one it
-goes on with, and where it has none, its streams and outputs. Everything is decided here and, for the streams, in
-`stream_records`, before anything is written.
+A group of the log is a sequence of txids. The states of a batch group decide which one it continues, since their
+markers
+are txids of that sequence. A batch group without known states continues the group that its streams or outputs had.
+Positions belong to streams (`stream_records`). Everything is decided before anything is written.
 """
 
 from collections.abc import Mapping
@@ -17,22 +18,22 @@ from trident.recovery.stream_records import continued_streams, drops_of, listed,
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A program whose groups have the names that they have in the log, and what the log is to know of it."""
+    """A program whose groups have their names in the log, and the members that the log is to record."""
 
     program: Program
     members: Members
     changed: bool
-    """True where the log does not hold this yet."""
+    """True where the log does not record these members yet."""
     warnings: tuple[str, ...] = ()
-    """What whoever starts it should know."""
+    """Warnings for the user about the streams."""
 
 
 def join_log(program: Program, log: TransactionLog, settings: Settings) -> Membership:
-    """Find each group's place in the log.
+    """Match each group of the program to a group of the log.
 
-    Raises CodeChangedError where streams, states and outputs met or parted in a way that txids cannot follow, where a
-    state would lack what a stream brought meanwhile, and where it is not clear whether a stream is another one under a
-    new name.
+    Raises CodeChangedError where streams, states and outputs were connected or separated in a way that txids cannot
+    follow; where a state would lack what a stream brought meanwhile; and where a stream may be another one under a new
+    name.
     """
     known = log.members()
     births = {name: birth for name, birth in log.births().items() if birth.founded}
@@ -68,70 +69,74 @@ def _names(
     settings: Settings,
 ) -> dict[str, str]:
     """Return the log's group for each group of the program, or a new name."""
-    found: dict[str, str] = {}
-    for group in program.groups:
-        if (home := _home_of_states(group, births, settings)) is not None:
-            other = next((name for name, taken in found.items() if taken == home), None)
+    names: dict[str, str] = {}
+    for group in program.groups:  # those with states first: their choice is forced, the others take what is left
+        if (log_group := _group_of_states(group, births, settings)) is not None:
+            other = next((name for name, taken in names.items() if taken == log_group), None)
             if other is not None:
-                raise _parted(home, group, next(g for g in program.groups if g.name == other), births, settings)
-            found[group.name] = home
+                twin = next(g for g in program.groups if g.name == other)
+                raise _separated_states(log_group, group, twin, births, settings)
+            names[group.name] = log_group
     for group in program.groups:
-        if group.name in found:
+        if group.name in names:
             continue
         free = [
-            name for name in _former_groups(group, known, continued) if name in reached and name not in found.values()
+            name for name in _former_groups(group, known, continued) if name in reached and name not in names.values()
         ]
-        taken = {*reached, *found.values()}
-        found[group.name] = max(free, key=lambda name: (reached[name], name)) if free else _new_name(group.name, taken)
-    return found
+        taken = {*reached, *names.values()}
+        names[group.name] = max(free, key=lambda name: (reached[name], name)) if free else _new_name(group.name, taken)
+    return names
 
 
-def _home_of_states(group: Group, births: Mapping[str, Birth], settings: Settings) -> str | None:
+def _group_of_states(group: Group, births: Mapping[str, Birth], settings: Settings) -> str | None:
     """Return the group of the log that wrote these states; None where the log knows none of them."""
-    homes: dict[str, list[str]] = {}
-    for step in group.states:
-        if step.state.name in births:
-            homes.setdefault(births[step.state.name].group, []).append(step.state.name)
-    if len(homes) > 1:
-        first, second, *_ = sorted(homes, key=lambda home: -len(homes[home]))
+    states: dict[str, list[str]] = {}
+    for node in group.states:
+        if node.state.name in births:
+            states.setdefault(births[node.state.name].group, []).append(node.state.name)
+    if len(states) > 1:
+        first, second, *_ = sorted(states, key=lambda log_group: -len(states[log_group]))
         raise CodeChangedError(
             f"merge, join or a query now connects streams whose states were written apart: "
-            f"{listed(homes[first])} by the batch group {first!r}, {listed(homes[second])} by {second!r}, and their "
-            f"txids are not the same ones. Leave these streams apart; or let the states of one side begin anew, with "
-            f"{drops_of(group, homes[second], settings)}; or give these other names (name=)"
+            f"{listed(states[first])} by the batch group {first!r}, {listed(states[second])} by {second!r}, and their "
+            f"txids mean different batches. Leave these streams apart; or let the states of one side begin anew, with "
+            f"{drops_of(group, states[second], settings)}; or give these other names (name=)"
         )
-    return next(iter(homes), None)
+    return next(iter(states), None)
 
 
-def _parted(home: str, group: Group, other: Group, births: Mapping[str, Birth], settings: Settings) -> CodeChangedError:
-    sides = sorted((group, other), key=lambda side: len(_written(side, home, births)))
-    few, many = (_written(side, home, births) for side in sides)
+def _separated_states(
+    log_group: str, group: Group, other: Group, births: Mapping[str, Birth], settings: Settings
+) -> CodeChangedError:
+    sides = sorted((group, other), key=lambda side: len(_written(side, log_group, births)))
+    few, many = (_written(side, log_group, births) for side in sides)
     return CodeChangedError(
-        f"the states {listed(many)} and {listed(few)} were written by one batch group, {home!r}, and nothing connects "
+        f"the states {listed(many)} and {listed(few)} were written by one batch group, {log_group!r}, and "
+        f"nothing connects "
         f"their streams any more: they cannot both go on with its txids. Leave them connected; or let one side begin "
         f"anew, with {drops_of(sides[0], few, settings)}; or give these other names (name=)"
     )
 
 
-def _written(group: Group, home: str, births: Mapping[str, Birth]) -> list[str]:
-    names = [step.state.name for step in group.states]
-    return [name for name in names if name in births and births[name].group == home]
+def _written(group: Group, log_group: str, births: Mapping[str, Birth]) -> list[str]:
+    names = [node.state.name for node in group.states]
+    return [name for name in names if name in births and births[name].group == log_group]
 
 
 def _former_groups(group: Group, known: Members, continued: Mapping[str, str]) -> list[str]:
     """Return the groups of the log that had streams or outputs of this one."""
     streams = [continued.get(spout.stream, spout.stream) for spout in group.spouts]
-    had = [known.streams[name].group for name in streams if name in known.streams]
-    return [*had, *(known.outputs[name] for name in sinks_of(group) if name in known.outputs)]
+    of_streams = [known.streams[name].group for name in streams if name in known.streams]
+    return [*of_streams, *(known.outputs[name] for name in sinks_of(group) if name in known.outputs)]
 
 
 def _first_txid(group: Group, known: Members, reached: Mapping[str, int], continued: Mapping[str, str]) -> int:
-    """Return the txid that the first batch of a new group follows: no output may see one twice."""
+    """Return the txid that the first batch of a new group follows: no output may see the same txid twice."""
     return max((reached.get(name, 0) for name in _former_groups(group, known, continued)), default=0)
 
 
 def _check_output(name: str, group: Group, known: Members, reached: Mapping[str, int]) -> None:
-    """Refuse to hand txids to an output that it had before from another group."""
+    """Refuse to give an output txids again that it had from another group."""
     former = known.outputs.get(name, group.name)
     if reached.get(former, 0) > reached[group.name]:
         raise CodeChangedError(
@@ -142,6 +147,6 @@ def _check_output(name: str, group: Group, known: Members, reached: Mapping[str,
 
 
 def _new_name(wanted: str, taken: set[str]) -> str:
-    """Return the name, or one that no group has."""
+    """Return the wanted name, or a variant of it that no group has."""
     names = [wanted, *(f"{wanted}~{number}" for number in range(2, len(taken) + 2))]
     return next(name for name in names if name not in taken)

@@ -1,5 +1,4 @@
-"""Whether what lies in a state's place is what this log's drivers left there, or of another life under the same name:
-a store can fall back to before a drop or a reset."""
+"""Detect a stored state of an earlier incarnation: a store can fall back to before a drop or a reset of the state."""
 
 from trident.base.errors import LogMismatchError, StateLostError
 from trident.log.protocol import Birth
@@ -8,12 +7,15 @@ from trident_state.messages import StoreReport
 
 
 def of_another_life(report: StoreReport, birth: Birth) -> bool:
-    """Whether a part of it was last held before the state was born: it was dropped then, and its store fell back."""
+    """Return whether a group of the store was last held before the state's birth.
+
+    What was there then was dropped, so the store fell back to before the drop.
+    """
     return any(group.lease is not None and group.lease.epoch < birth.epoch for group in report.groups)
 
 
-def check_this_life(name: str, report: StoreReport, birth: Birth, settings: Settings) -> None:
-    """Refuse to begin with what was dropped."""
+def check_incarnation(name: str, report: StoreReport, birth: Birth, settings: Settings) -> None:
+    """Refuse to start on the contents of a state that was dropped."""
     if of_another_life(report, birth):
         raise StateLostError(
             f"state {name!r} was dropped and began anew after txid {birth.txid}, and its store holds it as it was "
@@ -23,10 +25,10 @@ def check_this_life(name: str, report: StoreReport, birth: Birth, settings: Sett
 
 
 def check_this_log(name: str, report: StoreReport, uuid: str) -> None:
-    """Refuse to heal what another log's drivers wrote: txids mean nothing across logs."""
+    """Refuse to heal a state that another log's drivers wrote: txids of two logs mean different batches."""
     if report.identity is not None and report.identity.log != uuid:
         raise LogMismatchError(
-            f"state {name!r} lies in its store as another log (uuid {report.identity.log}) left it, under a driver of "
-            f"this one (uuid {uuid}): the store fell back to before a reset, or another one stands in its place. "
+            f"the store of state {name!r} holds what another log (uuid {report.identity.log}) wrote, while a driver of "
+            f"this log (uuid {uuid}) runs: the store fell back to before a reset, or another store took its place. "
             f"Restore it from a newer copy, or give up log and states with topology.reset(name, checkpointLocation)"
         )

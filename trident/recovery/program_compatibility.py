@@ -1,7 +1,7 @@
-"""Whether the program that starts is the one that froze the batches which wait to be committed.
+"""Decide whether the program that starts may commit the batches that another start froze.
 
-The one place where this is decided. What may differ: the code of functions, the order of lines, a state that was
-dropped, an output that was removed.
+Only this module decides it. A program may differ in the code of functions, in the order of its lines, by a state that
+was dropped, and by an output that was removed.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from trident.log.protocol import Birth, TransactionLog
 from trident.recovery.settings import Settings
 
 Names = Mapping[str, str]
-"""An output's name in this program, by its name in the program that froze a batch; without those that are gone."""
+"""An output's name in this program, by its name in the program that froze the batch; without removed outputs."""
 
 
 def waiting_names(
@@ -27,35 +27,39 @@ def waiting_names(
     births: Mapping[str, Birth],
     settings: Settings,
 ) -> dict[str, dict[int, Names]]:
-    """Return, by group and waiting batch, which output of this program each output of the batch is.
+    """Return, by group and waiting batch, the name in this program of each output of the batch.
 
-    Raises CodeChangedError where another program froze one of them.
+    Raises CodeChangedError where a program that does not match this one froze a batch.
     """
-    there = {lead for group in program.groups for part in group.outline.parts for lead in part.leads}
+    present = {lead for group in program.groups for part in group.outline.parts for lead in part.leads}
     return {
-        group.name: {txid: _names(group, txid, there, log, births, settings) for txid in histories[group.name].frozen}
+        group.name: {txid: _names(group, txid, present, log, births, settings) for txid in histories[group.name].frozen}
         for group in program.groups
     }
 
 
 def _names(
-    group: Group, txid: int, there: set[str], log: TransactionLog, births: Mapping[str, Birth], settings: Settings
+    group: Group, txid: int, present: set[str], log: TransactionLog, births: Mapping[str, Birth], settings: Settings
 ) -> Names:
-    """`there`: the states and outputs of the whole program. An output that is in another group now is not removed."""
+    """Return the names of one batch's outputs.
+
+    `present`: the states and outputs of the whole program, because an output that moved to another group was not
+    removed.
+    """
     record = log.batch(group.name, txid)
     then = Outline.decode(record.outline) if record is not None and record.outline else Outline((), ())
     states = {lead.removeprefix("state ") for part in then.parts for lead in part.leads if lead.startswith("state ")}
     dropped = {name for name in states if name not in births or births[name].txid >= txid}
-    gone = {lead for part in then.parts for lead in part.leads if lead.startswith("output ") and lead not in there}
+    gone = {lead for part in then.parts for lead in part.leads if lead.startswith("output ") and lead not in present}
     gone |= {f"state {name}" for name in dropped}
     match = _Match.of(then, group.outline, gone)
     if match.differs is None:
         return match.names
-    living, drop = sorted(states - dropped), _Drop(log, settings)
-    enough = [lead for lead in (f"state {name}" for name in living) if lead not in there]
-    ways = [f"Start the former program once, so that the batch commits, then this one. {drop.for_former(living)}"]
-    if enough and _Match.of(then, group.outline, {*gone, *enough}).differs is None:
-        ways.append(f"Or give up what this program lacks, and start this one then: {drop.all_of(enough)}")
+    kept, drop = sorted(states - dropped), _Drop(log, settings)
+    missing = [lead for lead in (f"state {name}" for name in kept) if lead not in present]
+    ways = [f"Start the former program once, so that the batch commits, then this one. {drop.for_former(kept)}"]
+    if missing and _Match.of(then, group.outline, {*gone, *missing}).differs is None:
+        ways.append(f"Or drop what this program lacks, then start this one: {drop.all_of(missing)}")
     raise CodeChangedError(
         f"batch {txid} of group {group.name!r} is frozen and not committed, and another program froze it: "
         f"{match.differs}. Nothing was written. {'. '.join([*ways, f'Or {settings.way_out}'])}"
@@ -64,57 +68,65 @@ def _names(
 
 @dataclass(frozen=True, slots=True)
 class _Drop:
-    """Says how states are dropped."""
+    """The calls that drop states, in words for messages."""
 
     log: TransactionLog
     settings: Settings
 
-    def for_former(self, living: Sequence[str]) -> str:
-        """Where the former program itself fails at a state. It commits the batch without one that was dropped."""
-        drops = [self._one(state) for state in living[:3]] + (["..."] if len(living) > 3 else [])
-        ways = [f"give up the state that it fails at ({' or '.join(drops)})"] if drops else []
-        ways.append("remove from it the output that it fails at")
-        return f"Where it cannot commit any more, first {', or '.join(ways)}"
+    def for_former(self, kept: Sequence[str]) -> str:
+        """Return the way out where the former program itself fails at a state.
+
+        Without that state, or without the output at which it fails, it commits the batch.
+        """
+        drops = [self._one(state) for state in kept[:3]] + (["..."] if len(kept) > 3 else [])
+        ways = [f"drop the state at which it fails ({' or '.join(drops)})"] if drops else []
+        ways.append("remove the output at which it fails")
+        return f"If it cannot commit any more, first {', or '.join(ways)}"
 
     def all_of(self, leads: Iterable[str]) -> str:
         return " and ".join(self._one(lead.removeprefix("state ")) for lead in leads)
 
     def _one(self, state: str) -> str:
-        """What drops a state once this start has given the log back: no driver holds it then."""
+        """Return the call that drops one state. It needs no force: this start holds no lease once it was refused."""
         return self.settings.drop(state, "checkpoint" if self.log.manifest(state) else "server")
 
 
-# --- which part is which ----------------------------------------------------------------------------------------------
+# --- matching parts --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Two outlines compared: what the outputs of the first one are called in the second, and in words the first thing
-    in which they differ, if any."""
+    """The comparison of two outlines.
+
+    `names` maps the outputs of the first one to those of the second. `differs` is the first difference, in words.
+    """
 
     names: Names
     differs: str | None
 
     @staticmethod
     def of(then: Outline, now: Outline, gone: set[str]) -> "_Match":
-        """Compare. `gone`: the states and outputs that need not be there any more; what leads to these alone may be
-        left over on both sides."""
+        """Compare two outlines.
+
+        `gone`: the states and outputs that need not be there any more. A part that leads only to these may be left over
+        on either side.
+        """
         names = dict[str, str]()
-        alike_now = _by_place(now.parts, gone)
-        for place, parts in _by_place(then.parts, gone).items():
-            names |= _paired(parts, alike_now.get(place, []))
+        positions = _by_graph_position(now.parts, gone)
+        for position, parts in _by_graph_position(then.parts, gone).items():
+            names |= _paired(parts, positions.get(position, []))
         for part in then.parts:
             if part.name not in names and set(part.leads) - gone:
                 return _Match(names, _differs(then, part, now, gone))
         matched = set(names.values())
         for part in now.parts:
             if part.name not in matched and set(part.leads) - gone:
-                return _Match(names, f"this program has {_told(now, part)} beside what it froze")
+                return _Match(names, f"this program also has {_described(now, part)}")
         return _Match(names, None)
 
 
-def _by_place(parts: Sequence[Part], gone: set[str]) -> dict[tuple[object, ...], list[Part]]:
-    """Return the parts that the graph alone does not tell apart."""
+def _by_graph_position(parts: Sequence[Part], gone: set[str]) -> dict[tuple[object, ...], list[Part]]:
+    """Group the parts that have the same position in the graph, so that the graph alone cannot tell them apart."""
     alike: dict[tuple[object, ...], list[Part]] = defaultdict(list)
     for part in parts:
         alike[part.stage, part.schema, part.shape, frozenset(set(part.leads) - gone)].append(part)
@@ -122,41 +134,47 @@ def _by_place(parts: Sequence[Part], gone: set[str]) -> dict[tuple[object, ...],
 
 
 def _paired(then: Sequence[Part], now: Sequence[Part]) -> dict[str, str]:
-    """Pair parts at one place of the graph. One that is alone on both sides is the same one, whatever its functions do
-    now. Of several, each is the one that has all that told it from the others in the program that froze."""
+    """Pair the parts at one position of the graph.
+
+    A part that is alone on both sides is the same part, whatever its functions do now. Of several, two are the same
+    part if they agree in all traits that told the parts apart in the program that froze.
+    """
     if len(then) == len(now) == 1:
         return {then[0].name: now[0].name}
-    names, left = dict[str, str](), list(now)
+    names, unpaired = dict[str, str](), list(now)
     differing = {key for part in then for key in part.traits}
     keys = sorted(key for key in differing if len({part.traits.get(key) for part in then}) > 1)
     for part in then:
-        found = next((other for other in left if _is(part, other, keys)), None)
-        if found is not None:
-            names[part.name] = found.name
-            left.remove(found)
+        twin = next((other for other in unpaired if _same_part(part, other, keys)), None)
+        if twin is not None:
+            names[part.name] = twin.name
+            unpaired.remove(twin)
     return names
 
 
-def _is(part: Part, other: Part, keys: Sequence[str]) -> bool:
-    """Whether both have these traits. Parts that have all in common hold the same tuples, so that any of them will do,
-    unless something of them is unknown: then their order tells, as long as the program's text is the same."""
+def _same_part(part: Part, other: Part, keys: Sequence[str]) -> bool:
+    """Return whether two parts agree in these traits.
+
+    Parts that agree in all traits hold the same tuples, so any of them will do. Where a trait is unknown (`text` is
+    set), only the order of the parts can tell, and it counts only while the program's text is the same.
+    """
     if any(part.traits.get(key) != other.traits.get(key) for key in keys):
         return False
     return part.text == other.text and (not part.text or part.name == other.name)
 
 
-# --- in words ---------------------------------------------------------------------------------------------------------
+# --- messages --------------------------------------------------------------------------------------------------------
 
 
 def _differs(then: Outline, part: Part, now: Outline, gone: set[str]) -> str:
-    """Say in what a part that was frozen is not there any more."""
-    froze = f"it froze {_told(then, part)}"
-    twins = _by_place(now.parts, gone).get(next(iter(_by_place([part], gone))), [])
+    """Return in words how this program differs from a frozen part."""
+    froze = f"it froze {_described(then, part)}"
+    twins = _by_graph_position(now.parts, gone).get(next(iter(_by_graph_position([part], gone))), [])
     if twins:
         return f"{froze}, and {_other_traits(then, part, now, twins, gone)}"
-    other = next((each for each in now.parts if each.name == part.name), None)
+    other = next((candidate for candidate in now.parts if candidate.name == part.name), None)
     if other is None:
-        return f"{froze}, and this program has no such thing"
+        return f"{froze}, and this program has none of that name"
     differences = []
     if part.stage != other.stage:
         differences.append(f"it was made in stage {part.stage}, and is made in stage {other.stage} now")
@@ -166,13 +184,13 @@ def _differs(then: Outline, part: Part, now: Outline, gone: set[str]) -> str:
         differences.append(f"it leads to {_leads(other)} now")
     if part.shape != other.shape:
         differences.append(_other_steps(then.above(part), now.above(other)))
-    return f"{froze}, and this program has it otherwise: {', and '.join(differences)}"
+    return f"{froze}, and it is different in this program: {', and '.join(differences)}"
 
 
 def _other_steps(then: Sequence[Step], now: Sequence[Step]) -> str:
-    """Say which steps above differ."""
+    """Return in words which steps above a part differ."""
     lost, new = [step.shape for step in then], [step.shape for step in now]
-    for shape in [shape for shape in lost if shape in new]:
+    for shape in list(lost):  # a multiset difference: a shape may occur several times
         if shape in new:
             lost.remove(shape)
             new.remove(shape)
@@ -187,13 +205,13 @@ def _listed(shapes: Sequence[str]) -> str:
 
 
 def _other_traits(then: Outline, part: Part, now: Outline, twins: Sequence[Part], gone: set[str]) -> str:
-    """Say why none of the parts that are alike for the graph is this one."""
+    """Return in words why none of the parts at the same position of the graph is this one."""
     if part.text and any(part.traits == twin.traits for twin in twins):
         return (
-            "nothing tells it from another such part of its program but values that are known by their type only; so "
-            "only the very same program text may commit it"
+            "only values that are known by their type alone tell it from another such part of its program; so only the "
+            "very same program text may commit it"
         )
-    alike = next(iter(_by_place(twins, gone).values()))
+    alike = next(iter(_by_graph_position(twins, gone).values()))
     keys = sorted({*part.traits, *(key for twin in alike for key in twin.traits)})
     others = [key for key in keys if part.traits.get(key) not in {twin.traits.get(key) for twin in alike}]
     steps, what = then.above(part), []
@@ -201,11 +219,11 @@ def _other_traits(then: Outline, part: Part, now: Outline, twins: Sequence[Part]
         at, _, trait = key.split(":", 2)
         what.append(f"{trait.replace('code', 'the code', 1)} in {steps[int(at)].name}")
     shown = "; ".join([*what[:3], *(["..."] if len(what) > 3 else [])]) or "their number"
-    found = "which no part of this program has as it was" if others else "which go together otherwise now"
-    return f"its program had several such parts, told apart by their functions and values alone: {shown}, {found}"
+    change = "which no part of this program has as it was" if others else "which are combined differently now"
+    return f"its program had several such parts, told apart by their functions and values alone: {shown}, {change}"
 
 
-def _told(outline: Outline, part: Part) -> str:
+def _described(outline: Outline, part: Part) -> str:
     words = frozen_in_words(part.name)
     named = f"state {part.name!r}" if words == part.name else words
     return f"{named} ({part.schema}; {outline.above(part)[-1].name}; it leads to {_leads(part)})"

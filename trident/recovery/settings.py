@@ -1,4 +1,4 @@
-"""What a run was told: one frozen record of every option of `start`."""
+"""The options of a run: one frozen record of every argument of `start`."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Options of a run. Times in seconds, sizes in bytes; the meanings stand at ``TridentTopology.start``."""
+    """The options of a run. Times in seconds, sizes in bytes; ``TridentTopology.start`` describes them."""
 
     name: str
     folder: Path
-    """Of this topology alone: ``<checkpointLocation>/<name>``, or a temporary one."""
+    """The folder of this topology alone: ``<checkpointLocation>/<name>``, or a temporary one."""
     lasting: bool
-    """Whether the folder outlives the run."""
+    """True where the folder outlives the run."""
     availableNow: bool = False
     processingTime: float | None = None
     maxSpoutPending: int = 2
@@ -31,33 +31,38 @@ class Settings:
     rewindBytes: int = 2 << 30
     clock: Clock = field(default_factory=SystemClock)
     log: "RedisLog | None" = None
-    """Where the transaction log is, if not in the folder."""
+    """The place of the transaction log, if not the folder."""
     uuid: str = ""
-    """The log's own, once it is opened."""
+    """The log's uuid, once it is open."""
 
     @property
     def files(self) -> FrozenPlace | None:
-        """Where large results are frozen as files; None where no folder lives as long as the log."""
+        """The place for large frozen results; None where no folder lasts as long as the log."""
         return FrozenPlace(self.folder, self.uuid) if self.lasting or self.log is None else None
 
     @property
     def scratch(self) -> Path:
-        """Where attempts put what ends with them: the log's own place, which no driver of another log clears."""
+        """The folder for files that end with an attempt.
+
+        Its name holds the log's uuid, so no driver of another log clears it.
+        """
         return self.folder / f"scratch-{self.uuid}"
 
     @property
     def log_at(self) -> str:
-        """Where the log is, as messages say it."""
+        """The place of the log, in words for messages."""
         return f"in {self.folder}" if self.log is None else f"at {self.log!r}"
 
     @property
     def way_out(self) -> str:
-        """What gives log and states up, as messages say it."""
+        """The call that drops log and states, in words for messages."""
         return f"topology.reset({', '.join([repr(self.name), *self._places])}) drops log and states together"
 
     def drop(self, state: str, survives: str, *, force: bool = False) -> str:
-        """What lets one state begin anew, as messages say it. `survives`: what its factory's states outlive. `force`:
-        whether a driver holds the log then."""
+        """Return the call that lets one state begin anew, in words for messages.
+
+        `survives`: what the states of its factory outlive. `force`: a driver may still hold the log then.
+        """
         place = ["url= or factory= (where it lies)"] if survives == "server" else []
         forced = ["force=True"] if force else []
         return f"dropState({', '.join([repr(self.name), repr(state), *self._places, *place, *forced])})"

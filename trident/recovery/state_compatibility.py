@@ -1,4 +1,4 @@
-"""A stored state may only be gone on with by code that means the same: what has changed, and what one can do then."""
+"""Refuse to continue a stored state whose key types, value type or aggregator changed; say what, and the way out."""
 
 from trident.base.errors import StateShapeError
 from trident.compiler.states.shapes import WindowMeaning, window_of
@@ -13,8 +13,8 @@ from trident_state.store import StateFactory
 def check_same_shape(
     name: str, report: StoreReport, shape: StateShape, factory: StateFactory, log: LogReading, settings: Settings
 ) -> None:
-    """Refuse other keys, another value type, another aggregator, another kind than is stored."""
-    kind, ways = factory.kind, _ways(name, factory, log, settings)
+    """Refuse other keys, another value type, another aggregator or another kind than the stored ones."""
+    kind, ways = factory.kind, _ways_out(name, factory, log, settings)
     if report.fingerprint is not None and report.fingerprint != shape.fingerprint:
         raise StateShapeError(
             f"state {name!r} holds {report.fingerprint}, the topology declares {shape.fingerprint} "
@@ -25,15 +25,15 @@ def check_same_shape(
 
 
 def _changed(stored: str, declared: str) -> str:
-    """In words, which parts differ."""
+    """Return in words which parts of two fingerprints differ."""
     try:
         was, now = read_fingerprint(stored), read_fingerprint(declared)
     except StateShapeError:  # a line of another version
         return "another shape"
-    return ", ".join(_parts(was, now)) or "another shape"
+    return ", ".join(_differences(was, now)) or "another shape"
 
 
-def _parts(was: Fingerprint, now: Fingerprint) -> list[str]:
+def _differences(was: Fingerprint, now: Fingerprint) -> list[str]:
     parts = []
     if was.keys.types != now.keys.types:
         parts.append("other key types")
@@ -41,11 +41,11 @@ def _parts(was: Fingerprint, now: Fingerprint) -> list[str]:
         parts.append("other names of the key fields")
     if was.value != now.value:
         parts.append("another value type")
-    return [*parts, *_made_otherwise(was.aggregator, now.aggregator)]
+    return [*parts, *_aggregation_differences(was.aggregator, now.aggregator)]
 
 
-def _made_otherwise(was: str, now: str) -> list[str]:
-    """What differs in how the values are made: the aggregator, or what of a window."""
+def _aggregation_differences(was: str, now: str) -> list[str]:
+    """Return in words how the aggregators or their windows differ."""
     (by, window), (now_by, now_window) = window_of(was), window_of(now)
     parts = [] if by == now_by else ["another aggregator"]
     if window is None or now_window is None:
@@ -67,9 +67,12 @@ def _resized(was: WindowMeaning, now: WindowMeaning) -> list[str]:
     ]
 
 
-def _ways(name: str, factory: StateFactory, log: LogReading, settings: Settings) -> str:
-    """This is refused before the log is taken, so it is still the one's who had it last. Where a batch waits, the
-    former program gives it back; a drop without force is refused until then."""
+def _ways_out(name: str, factory: StateFactory, log: LogReading, settings: Settings) -> str:
+    """Return in words what one can do.
+
+    The refusal comes before the log is taken, so the last driver may still hold it: the advised drop needs force then.
+    Where a batch waits, the former program must run once anyway, and gives the log back at its end.
+    """
     birth, lease = log.births().get(name), log.lease()
     waiting = log.history(birth.group).frozen if birth is not None else ()
     first, force = "", not waiting and lease is not None and lease.token != ""
@@ -79,9 +82,10 @@ def _ways(name: str, factory: StateFactory, log: LogReading, settings: Settings)
             f"state yet, and a drop or an export now would miss it. Start the former program once, so that it commits. "
             f"Then go on in one of these ways. "
         )
-    reason = " (force=True fences out a driver that holds the log: it was killed, or it runs)" if force else ""
+    reason = " (force=True fences a driver that holds the log: it was killed, or it still runs)" if force else ""
     return (
-        f"{first}Give the new one another name= (this one stays, and openState reads it); or let it begin anew from "
-        f"the next batch with {settings.drop(name, factory.survives, force=force)}{reason}; or {settings.way_out}. To "
+        f"{first}Give the new state another name= (the stored one stays, and openState reads it); or let it begin anew "
+        f"from the next batch with {settings.drop(name, factory.survives, force=force)}{reason}; or "
+        f"{settings.way_out}. To "
         f"keep its values, export them first (trident state export)"
     )

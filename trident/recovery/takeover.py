@@ -1,4 +1,4 @@
-"""What a driver meets that is not alone: another one that started meanwhile explains everything strange."""
+"""Report a takeover by another driver as FencedError, whatever symptom surfaced first."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,22 +9,23 @@ from trident.log.protocol import TransactionLog
 
 
 def explained(error: BaseException, log: TransactionLog, lease: Lease | None) -> BaseException:
-    """The error, or the FencedError behind it, where another driver has taken the log since it was under `lease`.
+    """Return the error, or a FencedError that explains it if another driver took the log after `lease`.
 
-    Only writes are refused to a driver that was taken over. What it reads may be gone or ahead of it; it would say that
-    the log or a state is lost, and somebody might reset what another driver works on.
+    The lease fences writes only. A driver that was taken over still reads, and may find states gone or ahead of it.
+    Without this, its message would say that the log or a state is lost, and its user might reset what another driver
+    works on.
     """
     if not isinstance(error, StateError | LogError):
         return error
     try:
         now = log.lease()
-    except LogError:
+    except LogError:  # without the log, nothing tells whether there was a takeover: the first error stands
         return error
     if not _later(now, lease):
         return error
     fenced = FencedError(
         f"another driver took this topology over meanwhile (epoch {now.epoch if now else 0}); this one stops. "
-        f"What it met: {error}"
+        f"Its last error: {error}"
     )
     fenced.__cause__ = error
     return fenced
@@ -32,18 +33,18 @@ def explained(error: BaseException, log: TransactionLog, lease: Lease | None) ->
 
 @contextmanager
 def explaining(log: TransactionLog, lease: Lease | None) -> Iterator[None]:
-    """Raise what `explained` makes of an error."""
+    """Raise errors of the block as `explained` returns them."""
     try:
         yield
     except Exception as error:
-        why = explained(error, log, lease)
-        if why is error:
+        explanation = explained(error, log, lease)
+        if explanation is error:
             raise
-        raise why from error
+        raise explanation from error
 
 
 def _later(now: Lease | None, lease: Lease | None) -> bool:
-    """Whether another driver took the log. Giving it back, which leaves the epoch and no token, is no taking."""
+    """Return whether another driver took the log. A give-back is no takeover: the epoch stays, the token is empty."""
     if now == lease:
         return False
     return now is None or lease is None or now.epoch != lease.epoch or bool(now.token)
