@@ -111,7 +111,7 @@ def test_a_copy_in_memory_follows_its_driver_batch_by_batch(
         for txid in range(1, 6):
             fed.feed("dog", f"w{txid}")
             assert (counts["dog"], counts.asOfTxid) == (txid, txid)
-        fed.running._stores["counts"].snapshot()  # what the copy was made from is replaced
+        fed.running._context.begun.stores["counts"].snapshot()  # what the copy was made from is replaced
         fed.feed("dog")
         assert counts["dog"] == 6 and len(dict(counts.items())) == 6
         with openState("wc", "counts", tmp_path, log=log) as another:
@@ -126,10 +126,10 @@ def test_a_copy_that_fell_behind_what_the_log_keeps_is_made_anew(
         assert counts.asOfTxid == 0
         for _ in range(5):
             fed.feed("dog")
-        fed.running._stores["counts"].snapshot()
+        fed.running._context.begun.stores["counts"].snapshot()
         run = fed.running._runs["words"]
-        run._log.trim(run._lease, "words", 5, 0, 0)
-        assert run._log.kept_since("words") == 5
+        run._context.log.trim(run._context.lease, "words", 5, 0, 0)
+        assert run._context.log.kept_since("words") == 5
         assert counts["dog"] == 5
         fed.feed("dog")
         assert counts["dog"] == 6

@@ -45,18 +45,11 @@ GUARDS = [
     Guard(
         "what was frozen is what is committed",
         "the late result of a discarded attempt is written under the txid of the living one",
-        "trident/run/group_run.py",
-        "turn = self._committer.commit(txid, self._at_hand.get(txid))",
-        "turn = self._committer.commit(\n"
-        "                txid, {a.txid: h.result.results for a, h in list(self._held.items())}.get(txid)\n"
-        "            )",
+        "trident/run/attempt_runs.py",
+        "            if self.is_over(attempt):\n                self.held.pop(attempt, None)\n                return\n",
+        "            for kept in [h for a, h in list(self.held.items()) if a.txid == attempt.txid]:\n"
+        "                kept.results.update(results)\n",
         "tests/run/test_replays_that_differ.py",
-        also=(
-            "            if self._over(attempt):\n"
-            "                self._held.pop(attempt, None)\n"
-            "                return\n",
-            "",
-        ),
     ),
     Guard(
         "living attempt",
@@ -327,8 +320,8 @@ GUARDS = [
     Guard(
         "attempts, recorded",
         "a source sees one attempt's number again, with other tuples",
-        "trident/run/group_run.py",
-        "            self._attempts.begin(attempt)\n",
+        "trident/run/attempt_runs.py",
+        "            self._records.begin(attempt)\n",
         "",
         "tests/run/test_attempts.py -k 'after_kills and coordinated or before_anything_is_emitted'",
     ),
@@ -673,7 +666,7 @@ GUARDS = [
         "expiry, an update that reads",
         "a reducer or an updater goes on from a value that passes away with its batch",
         "trident/run/committer.py",
-        "        time = self._frozen.time(txid) if state in self._lives else None",
+        "        time = self._frozen.time(txid) if state in self._ttls else None",
         "        time = None",
         "tests/run/test_expiry.py -k 'reads_before and memory'",
     ),
@@ -866,8 +859,8 @@ GUARDS = [
         "stop, a store that hangs",
         "stop closes a store that is being written, and waits for it",
         "trident/run/start.py",
-        "                if written:\n",
-        "                if True:\n",
+        "        if written:\n",
+        "        if True:\n",
         "tests/run/test_limits.py -k stop_leaves_a_store",
     ),
     Guard(

@@ -206,14 +206,14 @@ def test_a_store_that_is_away_when_the_log_would_be_trimmed_stops_nobody(
 
     trims: list[int] = []
     trim = SqliteLog.trim
-    original = log_retention.Trimming.after
+    original = log_retention.Trimming.trim_if_due
 
     def watched(self: log_retention.Trimming, committed: int) -> None:
         trims.append(1)
         original(self, committed)
 
     monkeypatch.setattr(log_retention, "TRIM_EVERY", 2)
-    monkeypatch.setattr(log_retention.Trimming, "after", watched)
+    monkeypatch.setattr(log_retention.Trimming, "trim_if_due", watched)
     monkeypatch.setattr(MemoryStore, "durable", sometimes)
     trimmed: list[int] = []
 

@@ -162,7 +162,7 @@ def test_after_freezing_only_the_commit_is_repeated_with_growing_waits() -> None
     coordinator.handle(on.Frozen(attempt(1), {}))
     waits = []
     for _ in range(12):
-        [commit] = coordinator.handle(on.CommitFailed(1, StateUnavailableError("away"), passing=True))
+        [commit] = coordinator.handle(on.CommitFailed(1, StateUnavailableError("away"), transient=True))
         waits.append(commit.delay)
     assert waits[:4] == [0.01, 0.02, 0.04, 0.08] and waits[-1] == 1.0
 
@@ -173,7 +173,7 @@ def test_a_commit_that_cannot_go_through_stops_the_group_and_the_batch_stays_fro
     ready(coordinator, 1)
     coordinator.handle(on.Frozen(attempt(1), {}))
     error = ValueError("too big")
-    assert coordinator.handle(on.CommitFailed(1, error, passing=False)) == [on.Finish(error)]
+    assert coordinator.handle(on.CommitFailed(1, error, transient=False)) == [on.Finish(error)]
 
 
 def test_a_commit_is_repeated_no_longer_than_commitRetry() -> None:
@@ -182,7 +182,7 @@ def test_a_commit_is_repeated_no_longer_than_commitRetry() -> None:
     ready(coordinator, 1)
     coordinator.handle(on.Frozen(attempt(1), {}))
     error = StateUnavailableError("away")
-    seen = [coordinator.handle(on.CommitFailed(1, error, passing=True)) for _ in range(4)]
+    seen = [coordinator.handle(on.CommitFailed(1, error, transient=True)) for _ in range(4)]
     assert [type(actions[-1]) for actions in seen] == [on.Commit, on.Commit, on.Commit, on.Finish]
 
 

@@ -173,9 +173,9 @@ def test_a_late_attempt_leaves_nothing_behind() -> None:
         until(lambda: run.committed > 5)
         release.set()
         time.sleep(0.3)
-        assert all(attempt.txid > run.committed - 1 for attempt in list(run._held))
-        assert all(attempt.txid > run.committed - 1 for attempt in list(run._dead))
-        assert len(run._calls._calls) <= 2 and len(run._timers.queue) <= 4 and len(running._trace._open) <= 2
+        assert all(attempt.txid > run.committed - 1 for attempt in list(run._attempts.held))
+        assert all(attempt.txid > run.committed - 1 for attempt in list(run._attempts._void))
+        assert len(run._calls._calls) <= 2 and len(run._timers.queue) <= 4 and len(running._context.trace._open) <= 2
 
 
 PROGRAM = """

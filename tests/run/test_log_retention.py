@@ -23,12 +23,12 @@ def run(folder: Path, rewindBytes: int) -> RunningTopology:
 def test_near_rewindBytes_a_memory_state_takes_a_snapshot_and_the_log_lets_go(tmp_path: Path) -> None:
     with run(tmp_path, rewindBytes=40_000) as running:
         group = running._runs["words"]
-        assert group._committer.stores["counts"].durable() >= 100
-        assert group._log.kept_since("words") >= 100
+        assert group._context.committer.stores["counts"].durable() >= 100
+        assert group._context.log.kept_since("words") >= 100
     with run(tmp_path, rewindBytes=40_000) as again:
         assert sum(dict(again.state("counts").items()).values()) == len(BATCHES)
 
 
 def test_below_it_nothing_is_forced(tmp_path: Path) -> None:
     with run(tmp_path, rewindBytes=1 << 30) as running:
-        assert running._runs["words"]._committer.stores["counts"].durable() == 0
+        assert running._runs["words"]._context.committer.stores["counts"].durable() == 0

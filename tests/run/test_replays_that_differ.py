@@ -79,7 +79,7 @@ def test_a_discarded_attempt_that_ends_late_is_not_what_is_committed(monkeypatch
     stream = topology.newStream("words", Shrinking()).map("word", word, "word string")
     stream.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
     with start_local(topology, name="late", maxSpoutPending=3) as running:
-        with running._runs["words"].gate.between():  # the commit of batch 2 waits
+        with running._runs["words"].turns.gate.between():  # the commit of batch 2 waits
             _until_frozen(running, 2)
             late.set()
             assert ended.wait(10)

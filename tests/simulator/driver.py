@@ -9,7 +9,7 @@ from tests.simulator import flows
 from tests.simulator.fake_log import FakeLog
 from tests.simulator.scheduler import Crashed, Pool, Process
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import AttemptCancelledError, BatchTimeoutError, FencedError, UserFunctionError
+from trident.base.errors import AttemptCancelledError, BatchTimeoutError, UserFunctionError
 from trident.compiler.engine import StageResult
 from trident.compiler.program import Group, Stage
 from trident.plan.nodes import Node
@@ -17,6 +17,7 @@ from trident.reads.commit_gate import CommitGate
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.settings import Settings
 from trident.run import start
+from trident.run.context import RunContext
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
 from trident.run.read_source import RunCommits
@@ -75,10 +76,20 @@ class Driver:
                 sources = Sources(group.spouts, calls)
                 engine: Any = Engine(self)
                 notes: Any = Notes(self)
-                me: Any = self
-                run = start._group_run(
-                    group, self.settings, log, self.begun, engine, pool, sources, notes, me, self._threads
+                unused: Any = None
+                context = RunContext(
+                    unused,
+                    self.settings,
+                    "",
+                    log,
+                    self.begun,
+                    engine,
+                    pool,
+                    unused,
+                    notes,
+                    make_threads=self._threads,
                 )
+                run = start._group_run(group, context, sources)
             except BaseException:
                 close_all(self.begun.stores)
                 raise
@@ -87,11 +98,10 @@ class Driver:
         except BaseException as error:
             self._over(error)
             return
-        run.gate = Gate(self)
+        run.turns.gate = Gate(self)
         run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
         self.run = run
-        kinds = {step.state.name: step.state.factory.kind for step in group.states}
-        self.commits = RunCommits({group.name: run}, self.begun.stores, kinds, self._check)
+        self.commits = RunCommits("sim", {group.name: run}, self.begun.stores)
         self.watch = Watch({group.name: run}, self.begun.stores, log, self.begun.lease)
         self._watching = Pool(world.scheduler, self.process, "watch", 1)
         self._looks = world.scheduler.now + 1.0
@@ -106,10 +116,6 @@ class Driver:
         assert self.run is not None
         attempt, _ = self.run.coordinator.in_flight[txid]
         self.world.froze(group, attempt)
-
-    def _check(self) -> None:
-        if self.run is not None and isinstance(self.run.error, FencedError):
-            raise self.run.error
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
@@ -164,6 +170,7 @@ class Driver:
         assert self.run is not None
         try:
             self.run._end()
+            self._group_ended(self.run)
         except Crashed:
             return
 

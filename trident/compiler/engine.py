@@ -1,18 +1,22 @@
 """What the runtime asks of an engine: run one stage of one attempt. Spark is the engine; the driver-side one answers
 DRPC and runs tests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
-from trident.compiler.program import Group, Stage
+from trident.compiler.program import Group, RequestPlan, Stage
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
+
+if TYPE_CHECKING:
+    from trident.compiler.arrow.requests import Answer
+    from trident.compiler.spark.frozen_frames import Frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +88,21 @@ def check_fields(node: Node, names: Sequence[str]) -> list[str]:
 
 
 class Engine(Protocol):
-    """Makes slots. One a running topology."""
+    """Makes slots; a running topology has one engine. The defaults are those of an engine without a Spark session."""
 
     def slot(self, group: Group) -> Slot:
-        """A new slot for batches of this group."""
+        """Make a slot for batches of this group."""
         ...
+
+    @property
+    def frames(self) -> "Callable[[], Frames] | None":
+        """Makes DataFrames of frozen rows; None where there is no Spark session."""
+        return None
+
+    def compile_request(self, plan: RequestPlan) -> "Answer":
+        """Compile a DRPC function. Raises MissingSessionError at a request where only Spark can run an operation."""
+        from trident.compiler.arrow.requests import compile_request
+
+        return compile_request(plan)
 
     def close(self) -> None: ...

@@ -173,15 +173,10 @@ class LocalDRPC:
         self,
         requests: Iterable[RequestPlan],
         commits: Commits,
-        spark_request: Compile | None = None,
+        compile: Compile = compile_request,
         timeout: float | None = None,
     ) -> None:
-        """`spark_request` compiles the plans that have an operation which only Spark can run; without it their requests
-        end with MissingSessionError. A plan is compiled at its first request. `timeout`: of a request that has none."""
-
-        def compile(plan: RequestPlan) -> Answer:
-            return compile_request(plan) if plan.python or spark_request is None else spark_request(plan)
-
+        """`compile` is the engine's; a plan is compiled at its first request. `timeout`: of a request that has none."""
         self._functions = {plan.function: _Function(plan, commits, compile, timeout) for plan in requests}
 
     @property

@@ -82,11 +82,11 @@ class Outlets:
         if isinstance(sink, BestEffort):
             return self._branch(sink)
         if isinstance(sink, WriteParquet):
-            workers = self._made if hasattr(self._engine, "frames") else None
+            workers = self._made if self._engine.frames else None
             return ParquetOutlet(sink, self._run, self._folder, workers)
         if not sink.frame:
             return _Handing(sink, lambda result: contextlib.nullcontext(self._whole(result)), self._run.found)
-        if not hasattr(self._engine, "frames"):
+        if self._engine.frames is None:
             raise MissingSessionError(
                 f"{sink.step} ({sink.site.place}) hands DataFrames over, and there is no Spark session here; "
                 "start the topology with start(spark), or take the batches as Arrow tables with foreachArrow"
@@ -114,7 +114,8 @@ class Outlets:
     def _made(self) -> Frames:
         """The engine's DataFrames of frozen rows, made when the first output asks for them."""
         if self._frames is None:
-            self._frames = self._engine.frames()  # type: ignore[attr-defined]
+            assert self._engine.frames is not None, "asked for by outputs that workers write"
+            self._frames = self._engine.frames()
         return self._frames
 
     def _lending(self, sink: Sink, frames: Frames, scratch: Path) -> "Lend":

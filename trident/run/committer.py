@@ -199,7 +199,7 @@ class Committer:
             ran = self.code.run_stage(stage, {node: given[node] for node in stage.inputs}, txid, self.lease.epoch)
             results.update(ran.results)
             skipped.update(ran.skipped)
-        results = self.living({**results, **self._updated(stage, txid, given)})
+        results = self.with_ttl({**results, **self._updated(stage, txid, given)})
         theirs = self._in_terms_of_the_batch(results, txid)
         outputs = self.frozen(theirs, skipped, TransactionAttempt(txid, 0, self.lease.epoch), stage.number)
         self.log.freeze_stage(self.lease, self.group.name, txid, stage.number, outputs)
@@ -263,7 +263,7 @@ class Committer:
 
     def _stored(self, state: str, txid: int) -> AsOf:
         """A state as the batch before left it."""
-        time = self._frozen.time(txid) if state in self._lives else None
+        time = self._frozen.time(txid) if state in self._ttls else None
         return AsOf(self.stores[state], txid - 1, time)
 
     def _unborn(self, txid: int) -> set[str]:
@@ -360,12 +360,12 @@ class Committer:
 
     # --- small things ----------------------------------------------------------------------------------------
 
-    def living(self, results: Mapping[str, Result]) -> dict[str, Result]:
+    def with_ttl(self, results: Mapping[str, Result]) -> dict[str, Result]:
         """Results that are about to be frozen, with how long each state's values live."""
-        return {name: with_life(result, self._lives.get(name)) for name, result in results.items()}
+        return {name: with_life(result, self._ttls.get(name)) for name, result in results.items()}
 
     @cached_property
-    def _lives(self) -> dict[str, float]:
+    def _ttls(self) -> dict[str, float]:
         """How long the values of those states live whose values pass away."""
         lives = {step.state.name: getattr(step.state.factory, "ttlSecs", None) for step in self.group.states}
         return {name: float(life) for name, life in lives.items() if life is not None}

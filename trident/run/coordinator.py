@@ -121,7 +121,7 @@ class Coordinator:
 
     def _planned(self, event: on.Planned) -> None:
         self._planning = False
-        batch = self._living(event.attempt, Status.PLANNING)
+        batch = self._current(event.attempt, Status.PLANNING)
         if batch is None:
             return
         self._idle = 0
@@ -133,7 +133,7 @@ class Coordinator:
 
     def _nothing_there(self, event: on.NothingThere) -> None:
         self._planning = False
-        batch = self._living(event.attempt, Status.PLANNING)
+        batch = self._current(event.attempt, Status.PLANNING)
         if batch is None:
             return
         self._discard_after(event.attempt.txid)
@@ -150,24 +150,24 @@ class Coordinator:
 
     def _plan_failed(self, event: on.PlanFailed) -> None:
         self._planning = False
-        batch = self._living(event.attempt, Status.PLANNING)
+        batch = self._current(event.attempt, Status.PLANNING)
         if batch is not None:
             self._again(batch, event.error)
 
     def _ran(self, event: on.Ran) -> None:
-        batch = self._living(event.attempt, Status.RUNNING)
+        batch = self._current(event.attempt, Status.RUNNING)
         if batch is not None:
             batch.status = Status.RAN
 
     def _run_failed(self, event: on.RunFailed) -> None:
-        batch = self._living(event.attempt, Status.RUNNING)
+        batch = self._current(event.attempt, Status.RUNNING)
         if batch is not None:
             self._do(on.Cancel(event.attempt))
             self._do(on.Fail(event.attempt))
             self._again(batch, event.error)
 
     def _froze(self, event: on.Frozen) -> None:
-        batch = self._living(event.attempt, Status.FREEZING)
+        batch = self._current(event.attempt, Status.FREEZING)
         if batch is not None:
             batch.status = Status.FROZEN
             batch.after = event.positions
@@ -189,7 +189,7 @@ class Coordinator:
         if self._stopping:
             self._finish()
             return
-        if not event.passing or (limit is not None and self._commit_waited >= limit):
+        if not event.transient or (limit is not None and self._commit_waited >= limit):
             self._stop(event.error)
             self._finish()
             return
@@ -365,7 +365,7 @@ class Coordinator:
         self._attempts[txid] = self._attempts.get(txid, -1) + 1
         return TransactionAttempt(txid, self._attempts[txid], self._epoch)
 
-    def _living(self, attempt: TransactionAttempt, status: Status) -> Batch | None:
+    def _current(self, attempt: TransactionAttempt, status: Status) -> Batch | None:
         batch = self._batches.get(attempt.txid)
         return batch if batch is not None and batch.attempt == attempt and batch.status is status else None
 

@@ -55,11 +55,11 @@ class Committed(Event, frozen=True):
 
 
 class CommitFailed(Event, frozen=True):
-    """The commit of a frozen batch did not go through. `passing`: trying again may help."""
+    """The commit of a frozen batch did not go through. `transient`: trying again may help."""
 
     txid: int
     error: BaseException
-    passing: bool
+    transient: bool
 
 
 class Succeeded(Event, frozen=True):

@@ -1,4 +1,4 @@
-"""Once a second, also when idle: is every store still ours, and did none of them lose what it had?"""
+"""The watch over log and stores: once a second, also when the run is idle, for takeovers and for lost writes."""
 
 import logging
 import threading
@@ -23,7 +23,7 @@ _SECONDS = 1.0
 
 
 class Watch:
-    """Looks at every fence and marker of a run. A later driver breaks the run; a rewound store is healed."""
+    """Compares every fence and marker of a run with its own. A later driver ends the run; a rewound store is healed."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Watch:
         self._lease = lease
         self._own = Threads("trident-watch-own")
         self._asked: dict[str, Future[None]] = {}
-        """Looks at stores of the user's own: at most one at a time for each."""
+        """The newest look at each store of the user's own: the next one waits until it is done."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="trident-watch", daemon=True)
 
@@ -59,14 +59,11 @@ class Watch:
                 self._break(error)
 
     def look(self) -> None:
-        """One look at everything."""
-        held = self._log.lease()
-        if held != self._lease:
-            self._break(
-                FencedError(
-                    f"the log was taken over by another driver (epoch {held.epoch if held else 0}); this one stops"
-                )
-            )
+        """Look once at the log and at every store."""
+        lease = self._log.lease()
+        if lease != self._lease:
+            epoch = lease.epoch if lease else 0
+            self._break(FencedError(f"the log was taken over by another driver (epoch {epoch}); this one stops"))
             return
         for run in self._runs.values():
             if run.done.is_set():
@@ -79,7 +76,7 @@ class Watch:
                     self._asked[name] = self._own.submit(self._look_at, run, name)
 
     def _look_at(self, run: GroupRun, state: str) -> None:
-        committed = run.committed
+        committed = run.committed  # before the markers: a batch that is committed meanwhile is no rewind
         store = self._stores[state]
         try:
             groups = store.groups_of()
@@ -92,7 +89,7 @@ class Watch:
         except AttemptCancelledError:  # the run ends
             return
         except (StateError, BatchTimeoutError) as error:
-            run.waiting_for = error
+            run.turns.waiting_for = error
             logger.warning("state %r does not answer: %s", state, error)
             if error.hopeless:
                 run.post(on.Broken(error))
@@ -105,6 +102,7 @@ class Watch:
             run.heal(state)
 
     def _fenced(self, group: GroupStatus) -> bool:
+        """Return whether a later driver holds the group. An earlier one's lease says that the store was rewound."""
         lease = group.lease
         return lease is not None and lease != self._lease and lease.epoch >= self._lease.epoch
 

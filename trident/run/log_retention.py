@@ -1,4 +1,4 @@
-"""What the log may let go: neither a store that lost its last writes nor a restart can need it any more."""
+"""The trimming of a group's log: what neither a rewound store nor a restart can need any more goes."""
 
 import logging
 
@@ -16,7 +16,11 @@ TRIM_EVERY = 64
 
 
 class Trimming:
-    """Keeps a group's log short. Of one thread, but for `froze`."""
+    """Trims a group's log.
+
+    The loop calls `count`, one run thread at a time the rest. The counts have no lock: one that is lost makes a trim
+    come a little earlier or later, and `secured` asks the stores themselves what may go.
+    """
 
     def __init__(self, group: str, log: TransactionLog, lease: Lease, committer: Committer, settings: Settings) -> None:
         self._group = group
@@ -26,16 +30,17 @@ class Trimming:
         self._settings = settings
         self._batches = 0
         self._frozen_bytes = 0
-        """Since the last trim, and (the next) since every store could do without them."""
+        """Bytes frozen since the last trim."""
         self._unsecured_bytes = 0
+        """Bytes frozen since the stores last needed nothing of the log."""
 
-    def froze(self, size: int) -> None:
-        """So many bytes more are in the log."""
+    def count(self, size: int) -> None:
+        """Count the bytes of a frozen batch."""
         self._frozen_bytes += size
         self._unsecured_bytes += size
 
-    def after(self, committed: int) -> None:
-        """Trim, if it is time, after a commit."""
+    def trim_if_due(self, committed: int) -> None:
+        """Trim the log after a commit, every `TRIM_EVERY` batches or where many bytes were frozen."""
         self._batches += 1
         if self._batches % TRIM_EVERY and self._frozen_bytes < self._settings.rewindBytes // 8:
             return
@@ -49,7 +54,7 @@ class Trimming:
             return
         except (StateError, OSError) as error:  # a store or its disk is away just now: the log keeps all until then
             logger.warning("group %r: the log is not trimmed: %s", self._group, error)
-            self._batches = -1
+            self._batches = -1  # so that the very next commit tries again
             return
         settings = self._settings
         gone = self._log.trim(self._lease, self._group, needed, settings.keepBatches, settings.rewindBytes)
@@ -59,8 +64,11 @@ class Trimming:
         reach("trim.after")
 
     def secured(self, committed: int) -> int:
-        """The txid up to which no store needs the log. Near `rewindBytes` the next commit waits for snapshots, so that
-        the log cannot grow without bound behind a state in memory."""
+        """Return the txid up to which no store needs the log.
+
+        Near `rewindBytes` the next commit waits for snapshots, so that the log cannot grow without bound behind a state
+        in memory.
+        """
         stores = self._committer.stores.values()
         if self._unsecured_bytes >= self._settings.rewindBytes // 2:
             for store in stores:

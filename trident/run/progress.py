@@ -86,10 +86,10 @@ class Progress:
 
         return end
 
-    def mine(self) -> bool:
+    def owns_this_thread(self) -> bool:
         """Whether the calling thread is a listener's."""
         with self._lock:
-            return any(listening.mine() for listening in self._listening)
+            return any(listening.owns_this_thread() for listening in self._listening)
 
     def flush(self, timeout: float) -> None:
         """Wait until the listeners have heard of everything, at most `timeout` seconds."""
@@ -134,14 +134,14 @@ class _Listening:
             except Exception:
                 logger.exception("a progress listener raised")
 
-    def mine(self) -> bool:
+    def owns_this_thread(self) -> bool:
         """Whether the calling thread is the listener's."""
         return threading.current_thread() is self._thread
 
     def wait(self, timeout: float) -> None:
         """Wait until it has heard everything, at most so many seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: self._thread is None or self.mine(), timeout)
+            self._changed.wait_for(lambda: self._thread is None or self.owns_this_thread(), timeout)
 
 
 def rows_per_second(events: list[ProgressEvent]) -> float | None:

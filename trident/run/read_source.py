@@ -1,8 +1,10 @@
-"""What reads need of a run: which group writes a state, how far it is, and its store."""
+"""The view that reads have of a run: the group that writes a state, how far it is, and the state's store."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
+from trident.base.errors import FencedError, TridentError
 from trident.reads.static_states import Readable
 from trident.run.group_run import GroupRun
 from trident_state.state_shape import StateKind
@@ -10,22 +12,24 @@ from trident_state.store import Store
 
 
 class RunCommits:
-    """The `Commits` of a running topology."""
+    """The `Commits` of a running topology. `statics` are the states that are only read: they belong to no group."""
 
     def __init__(
         self,
+        name: str,
         runs: Mapping[str, GroupRun],
         stores: Mapping[str, Store],
-        kinds: Mapping[str, StateKind],
-        check: Callable[[], None],
         statics: Mapping[str, Readable] | None = None,
     ) -> None:
-        """`statics` are the states that are only read: they belong to no group."""
+        statics = statics or {}
+        writers = [(step.state, group) for group, run in runs.items() for step in run.group.states]
+        self._name = name
         self._runs = runs
-        self._stores: Mapping[str, Readable] = {**stores, **(statics or {})}
-        self._kinds = {**kinds, **dict.fromkeys(statics or (), StateKind.NON_TRANSACTIONAL)}
-        self._groups = {step.state.name: name for name, run in runs.items() for step in run.group.states}
-        self._check = check
+        self._stores: Mapping[str, Readable] = {**stores, **statics}
+        self._kinds = {state.name: state.factory.kind for state, _ in writers}
+        self._kinds |= dict.fromkeys(statics, StateKind.NON_TRANSACTIONAL)
+        self._groups = {state.name: group for state, group in writers}
+        self._process = os.getpid()
 
     def group_of(self, state: str) -> str:
         return self._groups[state]
@@ -34,7 +38,7 @@ class RunCommits:
         return self._runs[group].committed
 
     def between(self, group: str) -> AbstractContextManager[int]:
-        return self._runs[group].gate.between()
+        return self._runs[group].turns.gate.between()
 
     def store(self, state: str) -> Readable:
         return self._stores[state]
@@ -43,4 +47,9 @@ class RunCommits:
         return self._kinds[state]
 
     def check(self) -> None:
-        self._check()
+        """Refuse to answer in a forked child, and after another driver took the run over."""
+        if os.getpid() != self._process:
+            raise TridentError(f"topology {self._name!r} runs in the process that forked this one; ask it there")
+        for run in self._runs.values():
+            if isinstance(run.error, FencedError):
+                raise run.error

@@ -3,30 +3,24 @@
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any
 
-from trident.base.errors import FencedError, StateError, TridentError
-from trident.compiler.program import Program
+from trident.base.errors import StateError, TridentError
 from trident.drpc.local import LocalDRPC
-from trident.plan.topology_plan import TopologyPlan
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import Described, StateView
-from trident.reads.static_states import Readable
 from trident.run import events as on
 from trident.run import registry
-from trident.run.batch_trace import Trace
-from trident.run.dead_letter_replay import looking, place_of
+from trident.run.context import RunContext
+from trident.run.dead_letter_replay import letter_finder, replay_spout
 from trident.run.display import LiveProgress, html_of, standing
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
-from trident.run.progress import Progress
 from trident.run.read_source import RunCommits
-from trident.user_calls.threads import Threads
-from trident_state.store import Store
+from trident.user_calls.watched_store import unwatched
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +28,7 @@ STOP_SECONDS = 20.0
 """How long a stop takes at most."""
 
 _PATIENCE = 2.0
-"""Seconds that the end of a run waits for writes that nobody waits for any more, and for listeners."""
+"""Seconds that the end of a run waits for writes that no commit turn waits for any more, and for listeners."""
 
 
 class RunningTopology:
@@ -44,40 +38,36 @@ class RunningTopology:
     Meaning: ``pyspark.sql.streaming.StreamingQuery``.
     """
 
-    def __init__(self, topology: TopologyPlan, program: Program, name: str, id: str) -> None:
-        self._topology = topology
-        self._program = program
-        self.name = name
+    def __init__(self, context: RunContext, runs: Mapping[str, GroupRun], close: Callable[[bool], None]) -> None:
+        """Put the run together, for `start`. `close` closes what was opened; it is given whether no write hangs."""
+        self.name = context.settings.name
         """The topology's name."""
-        self.id = id
+        self.id = context.log.uuid
         """The UUID of its log: the same over restarts from one checkpoint."""
-        self.runId = uuid.uuid4().hex
-        """Of this run alone."""
-        self.progress = Progress()
+        self.runId = context.runId
+        """The UUID of this run alone."""
+        self.progress = context.progress
+        self._context, self._runs, self._close = context, dict(runs), close
+        begun, settings = context.begun, context.settings
+        self._shapes = begun.program.shapes
+        self._watch = Watch(self._runs, begun.stores, context.log, begun.lease)
+        self._commits = RunCommits(self.name, self._runs, unwatched(begun.stores), context.statics)
+        self.drpc = LocalDRPC(
+            begun.program.requests, self._commits, context.engine.compile_request, settings.messageTimeoutSecs
+        )
+        """Ask the topology's DRPC functions: ``running.drpc.execute("words", "cat dog")``."""
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._forked = False
 
-    def _compose(
-        self,
-        runs: Mapping[str, GroupRun],
-        stores: Mapping[str, Store],
-        watch: Watch,
-        trace: Trace,
-        drpc: Callable[[RunCommits], LocalDRPC],
-        pool: Threads,
-        closing: Callable[[bool], None],
-        statics: Mapping[str, Readable] | None = None,
-    ) -> None:
-        """Put the run together; called once by `start`. `closing` is told whether no write to a store is under way."""
-        self._runs, self._stores, self._watch, self._trace = dict(runs), dict(stores), watch, trace
-        self._pool, self._closing = pool, closing
-        kinds = {s.state.name: s.state.factory.kind for r in runs.values() for s in r.group.states}
-        self._commits = RunCommits(runs, stores, kinds, self._check, statics)
-        self.drpc = drpc(self._commits)
-        """Ask the topology's DRPC functions: ``running.drpc.execute("words", "cat dog")``."""
+    def launch(self) -> None:
+        """Start the watch and the loops of the groups. `start` calls it once, when the run has its name."""
+        self._watch.start()
+        for run in self._runs.values():
+            run.start(self._group_ended)
+            if self._context.settings.availableNow:
+                run.post(on.DrainAsked())
 
-    # --- how it stands -----------------------------------------------------------------------------------------
+    # --- status -----------------------------------------------------------------------------------------
 
     @property
     def isActive(self) -> bool:
@@ -86,9 +76,11 @@ class RunningTopology:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What each batch group is doing: committed txid, batches in flight, what it waits for, and the calls of your
-        code that are over their limit and do not come back (``hanging``: which, since when, and at which line).
-        The same of DRPC requests, which belong to no group, is ``status["hanging"]``."""
+        """The work of each batch group: committed txid, batches in flight, and what it waits for.
+
+        ``hanging`` lists the calls of your code that are over their limit and do not come back: which, since when, and
+        at which line. DRPC requests belong to no group; theirs are in ``status["hanging"]``.
+        """
         groups = {}
         for name, run in self._runs.items():
             flight = {str(a): status.value for a, status in list(run.coordinator.in_flight.values())}
@@ -113,8 +105,8 @@ class RunningTopology:
 
     @property
     def debugOutput(self) -> list[str]:
-        """What the Debug steps of the topology saw lately, a line a tuple."""
-        return list(self._trace.debug)
+        """The tuples that the Debug steps of the topology saw lately, a line a tuple."""
+        return list(self._context.trace.debug)
 
     def showProgress(self, every: float = 0.5) -> LiveProgress:
         """Show how the run goes, looking every so many seconds, until it ends (or ``.stop()`` of what this returns).
@@ -125,12 +117,12 @@ class RunningTopology:
         return LiveProgress(self, every)
 
     def exception(self) -> BaseException | None:
-        """The error of the first batch group that failed, or None."""
+        """Return the error of the first batch group that failed, or None."""
         return next((run.error for run in self._runs.values() if run.error is not None), None)
 
     def explain(self) -> None:
         """Print how the topology runs: groups, stages, states and guarantees."""
-        self._topology.explain()
+        self._context.topology.explain()
 
     # --- waiting and stopping ----------------------------------------------------------------------------------
 
@@ -149,8 +141,8 @@ class RunningTopology:
                 waits_for = run.waits_for
                 why = f"; it waits for: {waits_for}" if waits_for else ""
                 raise TimeoutError(
-                    f"topology {self.name!r} did not process all that was there in {timeout:g} s{why}"
-                ) from run.waiting_for
+                    f"topology {self.name!r} did not process everything within {timeout:g} s{why}"
+                ) from run.turns.waiting_for
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """Wait until the topology ends; with `timeout` (seconds) tell whether it did. Raises its failure."""
@@ -160,18 +152,20 @@ class RunningTopology:
         return in_time if timeout is not None else None
 
     def stop(self) -> None:
-        """Stop: nothing new starts, running attempts are cancelled, a commit under way is finished. Returns when the
-        run has ended. What was not frozen is emitted again by the next start, what was frozen is committed by it.
+        """Stop the run, and return when it has ended.
+
+        Nothing new starts, running attempts are cancelled, and a commit under way is finished. The next start emits
+        again what was not frozen, and commits what was.
 
         A listener, a spout or a function that calls it in one of the run's own threads only asks for it: there it
         returns at once.
 
-        It returns within 20 seconds, whatever hangs. Code of yours that is at work is waited for 10 seconds, and Spark
-        is told to cancel its jobs. What has not come back then is left behind and named in the Python log. It cannot
-        write any more: what it gives reaches nobody, and the log is no longer its driver's.
+        It returns within 20 seconds, whatever hangs. It waits 10 seconds for code of yours that is at work, and has
+        Spark cancel its jobs. What has not come back then is left behind and named in the Python log. It cannot write
+        any more: its result is dropped, and the log is no longer its driver's.
         """
         self.stop_soon()
-        if not self._in_own_thread() and not self._ended.wait(STOP_SECONDS):
+        if not self._owns_this_thread() and not self._ended.wait(STOP_SECONDS):
             logger.warning("topology %r does not end in %g s; it is left behind", self.name, STOP_SECONDS)
 
     def stop_soon(self) -> None:
@@ -188,7 +182,7 @@ class RunningTopology:
         # New events, because the parent may have held their locks at the fork.
         for run in self._runs.values():
             run.done = _set_event()
-        self._ended, self._forked = _set_event(), True
+        self._ended = _set_event()
 
     def __enter__(self) -> "RunningTopology":
         return self
@@ -203,23 +197,24 @@ class RunningTopology:
     # --- reading -----------------------------------------------------------------------------------------------
 
     def state(self, name: str, isolation: Isolation = "committed") -> StateView:
-        """A state by its name, read at its last committed txid (``isolation="latest"``: whatever was written last).
+        """Return a state by its name, read at its last committed txid.
 
-        Raises StateError that lists the states there are.
+        With ``isolation="latest"`` it is read as it was written last, committed or not. Raises StateError that lists
+        the states there are.
         """
-        if name not in self._program.shapes:
-            raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._program.shapes))}")
+        if name not in self._shapes:
+            raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._shapes))}")
         step = next(s for r in self._runs.values() for s in r.group.states if s.state.name == name)
-        return StateView(self._commits, Described.of(step, self._program.shapes[name]), isolation)
+        return StateView(self._commits, Described.of(step, self._shapes[name]), isolation)
 
     def replayDeadLetters(
         self, stream: str, where: Callable[[Mapping[str, Any]], bool] | None = None, *, state: str = "deadLetters"
     ) -> int:
-        """Put dead letters back into the stream that they fell out of, once the code was put right; tells how many.
+        """Put dead letters back into the stream that they fell out of, and return how many.
 
-        They come as tuples of the next batch, where `Stream.replayable` stands, and leave the state in that very batch:
-        each comes back once, whatever fails meanwhile. A tuple that dies again is a new letter. What was asked for and
-        is in no batch yet is forgotten when the run ends, and the letters stay where they are.
+        Call it once the code was put right. The letters come as tuples of the next batch, where `Stream.replayable`
+        stands, and leave the state in that very batch: each comes back once, whatever fails meanwhile. A tuple that
+        fails again is a new letter. Letters that are in no batch yet when the run ends stay in the state.
 
         Parameters
         ----------
@@ -236,36 +231,30 @@ class RunningTopology:
         TopologyError
             Where no letters come back into this stream, or a letter's tuple lacks a field that it has now.
         """
-        spout = place_of(stream, (node for run in self._runs.values() for node in run.group.spouts))
+        spout = replay_spout(stream, (node for run in self._runs.values() for node in run.group.spouts))
         view = self.state(state)
         committed = partial(self._commits.committed, self._commits.group_of(state))
-        found = spout.ask(looking(view, committed, stream, where))
+        letters = spout.ask(letter_finder(view, committed, stream, where))
         for run in self._runs.values():
-            run.post(on.Woken())
-        return found
+            run.post(on.Woken())  # the group may be asleep, and the spout cannot wake it
+        return letters
 
     def __repr__(self) -> str:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
         return f"<RunningTopology {self.name!r} {standing(self)}: {txids}>"
 
     def _repr_html_(self) -> str:
-        return html_of(self, self._topology.draw("svg"))
+        return html_of(self, self._context.topology.draw("svg"))
 
     # --- the run's own -----------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        """May this run still answer? Not when another driver has taken it over, nor in a forked child."""
-        if self._forked:
-            raise TridentError(f"topology {self.name!r} runs in the process that forked this one; ask it there")
-        for run in self._runs.values():
-            if isinstance(run.error, FencedError):
-                raise run.error
-
-    def _in_own_thread(self) -> bool:
-        return self.progress.mine() or self._pool.mine() or any(run.mine() for run in self._runs.values())
+    def _owns_this_thread(self) -> bool:
+        if self.progress.owns_this_thread() or self._context.state_threads.mine():
+            return True
+        return any(run.owns_this_thread() for run in self._runs.values())
 
     def _check_other_thread(self, method: str) -> None:
-        if self._in_own_thread():
+        if self._owns_this_thread():
             raise TridentError(
                 f"topology {self.name!r}: {method}() was called by a listener, spout or function that runs in one of "
                 f"the topology's own threads, which cannot wait for itself; call it from another thread"
@@ -274,26 +263,26 @@ class RunningTopology:
     def _raise_failure(self) -> None:
         error = self.exception()
         if error is not None and all(run.done.is_set() for run in self._runs.values()):
-            self._ended.wait(STOP_SECONDS)
+            self._ended.wait(STOP_SECONDS)  # so that who hears of the failure can start the topology again at once
         if isinstance(error, TridentError):
             raise error
         if error is not None:
             raise TridentError(f"topology {self.name!r} failed: {type(error).__name__}: {error}") from error
 
     def _group_ended(self, run: GroupRun) -> None:
-        """Called by a group that is over; the last one closes the house."""
+        """Close the run behind its last group. Each group's loop calls it, when the group is done."""
         with self._lock:
             if self._ended.is_set() or not all(r.done.is_set() for r in self._runs.values()):
                 return
             try:
                 self._watch.stop()
-                written = self._pool.close(_PATIENCE) and not any(run.writes_hang for run in self._runs.values())
-                self._closing(written)
+                idle = self._context.state_threads.close(_PATIENCE)
+                self._close(idle and not any(run.writes_hang for run in self._runs.values()))
                 self.progress.flush(_PATIENCE)
             except Exception:  # what is committed is committed: the end of a run does not depend on a good close
                 logger.exception("topology %r did not close in good order", self.name)
             finally:
-                registry.release(self.name, self)  # before anybody hears of the end, and starts the next one
+                registry.release(self.name, self)  # before a caller hears of the end, and starts the next one
                 self._ended.set()
 
 

@@ -1,4 +1,4 @@
-"""A group's spouts at work, each in a thread of its own: planned, emitted and told, one call at a time, in order."""
+"""The spouts of one batch group at work, each in a thread of its own, with one call at a time, in order."""
 
 import json
 import logging
@@ -26,8 +26,11 @@ _JSON = json.JSONEncoder(allow_nan=False)
 
 
 class Sources:
-    """The spout executors of one batch group. Each has a lane of `calls` to itself, from `open` to `close`: a spout may
-    keep what belongs to one thread (a SQLite connection), and one that is slow holds none of its neighbours."""
+    """The spout executors of one batch group.
+
+    Each has a lane of `calls` to itself, from `open` to `close`: a spout may keep what belongs to one thread (a SQLite
+    connection), and one that is slow holds none of its neighbours up.
+    """
 
     def __init__(self, spouts: tuple[SpoutSource, ...], calls: WatchedCalls) -> None:
         self.calls = calls
@@ -43,9 +46,9 @@ class Sources:
             for stream, node in self._nodes.items()
         }
         failures = []
-        for each in opening.values():
+        for call in opening.values():
             try:
-                calls.wait(each)
+                calls.wait(call)
             except BaseException as error:
                 failures.append(error)
         with self._lock:
@@ -56,10 +59,12 @@ class Sources:
             raise failures[0]
 
     def _open(self, opened: dict[str, SpoutExecutor], stream: str, spout: Spout) -> None:
-        """Open a spout in its lane. One that takes so long that the start was given up is closed there as well: it
-        would hold its source for ever, and nobody else knows of it."""
+        """Open a spout in its lane, and close it there if the start was given up meanwhile.
+
+        Nothing else knows of such a spout: it would hold its source for ever.
+        """
         executor = spout.open()
-        with self._lock:
+        with self._lock:  # so that either `close` finds the executor, or this finds that the start was given up
             late = self._given_up
             if not late:
                 opened[stream] = executor
@@ -79,7 +84,10 @@ class Sources:
     def plan(
         self, attempt: TransactionAttempt, previous: Positions, kept: BatchPlan | None, time: float
     ) -> BatchPlan | None:
-        """Name the batch; None where no spout has anything. Spouts that replay exactly keep their part of `kept`."""
+        """Return the plan of the batch; None where no spout has anything.
+
+        Spouts that replay exactly keep their part of `kept`, the plan of an earlier attempt.
+        """
         plan: BatchPlan = {}
         asked: dict[str, Future[Metadata]] = {}
         for stream, executor in self._executors.items():
@@ -92,7 +100,7 @@ class Sources:
         return None if all(metadata is None for metadata in plan.values()) else plan
 
     def emit(self, attempt: TransactionAttempt, plan: BatchPlan) -> dict[Node, Emission | None]:
-        """The tuples that the plan names, by spout node; None for a spout that has nothing in this batch."""
+        """Return the tuples that the plan names, by spout node; None for a spout that has nothing in this batch."""
         asked = {
             stream: self._call(stream, executor.emit, attempt, plan[stream], tries=attempt.attempt)
             for stream, executor in self._executors.items()
@@ -100,30 +108,37 @@ class Sources:
         }
         return {node: asked[stream].result() if stream in asked else None for stream, node in self._nodes.items()}
 
-    def after(self, previous: Positions, plan: BatchPlan, emissions: dict[Node, Emission | None]) -> Positions:
+    def positions_after(
+        self, previous: Positions, plan: BatchPlan, emissions: dict[Node, Emission | None]
+    ) -> Positions:
         """Return where the spouts stand after an emitted batch."""
-        given = {stream: emissions[node] for stream, node in self._nodes.items()}
-        emitted = {stream: self._json(stream, emission.after) for stream, emission in given.items() if emission}
+        by_stream = {stream: emissions[node] for stream, node in self._nodes.items()}
+        emitted = {stream: self._json(stream, emission.after) for stream, emission in by_stream.items() if emission}
         return positions_after(previous, plan, emitted)
 
     def success(self, txid: int, plan: BatchPlan) -> None:
-        """Everything up to `txid` is committed. A spout that raises here, or does not come back in its time, is
-        reported, and told of a later batch."""
-        told = [
+        """Tell the spouts that everything up to `txid` is committed.
+
+        A spout that raises here, or does not come back in its time, is reported, and hears of a later batch.
+        """
+        calls = [
             self._tell(stream, executor.success, txid, plan[stream])
             for stream, executor in self._executors.items()
             if plan.get(stream) is not None
         ]
-        for each in told:
-            each.exception()
+        for call in calls:
+            call.exception()
 
     def fail(self, attempt: TransactionAttempt) -> None:
-        """The attempt came to nothing. Waits for no spout; each hears it before it emits the next attempt."""
+        """Tell the spouts that the attempt came to nothing.
+
+        This waits for no spout. Each hears it before it emits the next attempt, because its lane keeps the order.
+        """
         for stream, executor in self._executors.items():
             self._tell(stream, executor.fail, attempt)
 
     def close(self, timeout: float = PATIENCE) -> None:
-        """Close every spout, each behind what it still does. Waits for that `timeout` seconds at most."""
+        """Close every spout, each behind what it still does. Wait `timeout` seconds at most for all of them."""
         until = monotonic() + timeout
         for closed in [self._tell(stream, executor.close) for stream, executor in self._executors.items()]:
             with suppress(TimeoutError):
@@ -151,28 +166,29 @@ class Sources:
         return self._nodes[stream].spout.kind is SpoutKind.OPAQUE
 
     def _json(self, stream: str, metadata: Metadata) -> Metadata:
-        """Metadata as the log will give it back."""
+        """Return metadata as the log will give it back."""
         if metadata is None:
             return None
         try:
-            found: Metadata = json.loads(_JSON.encode(metadata))
+            read_back: Metadata = json.loads(_JSON.encode(metadata))
         except (TypeError, ValueError) as error:
             raise SpoutContractError(
                 f"spout {stream!r} gave metadata that is not JSON ({error}): {metadata!r:.200}"
             ) from error
-        return found
+        return read_back
 
 
 def _shown(method: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """A call as messages name it: ``emit(7:0)``."""
+    """Return a call as messages name it: ``emit(7:0)``."""
     return f"{method.__name__}({args[0] if args else ''})"
 
 
 def _sites(spout: Spout) -> tuple[CallSite, ...]:
-    """The user's class, or the functions that were given to a spout of this library."""
+    """Return the site of the user's class, or of the functions that were given to a spout of this library."""
     own = getattr(spout, "spout", spout)
     if not type(own).__module__.startswith("trident"):
         return (site_of(own),)
-    given = getattr(own, "partitions", None)
-    functions = given.values() if isinstance(given, Mapping) else (given, getattr(own, "rows", None))
+    partitions = getattr(own, "partitions", None)
+    several = isinstance(partitions, Mapping)
+    functions = partitions.values() if several else (partitions, getattr(own, "rows", None))
     return tuple(site_of(function) for function in functions if callable(function))

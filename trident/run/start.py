@@ -1,4 +1,4 @@
-"""Starting a topology: options checked, log and states taken, threads set to work."""
+"""The start of a topology: check the options, take log and states, make the groups and launch them."""
 
 import contextlib
 import functools
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace as replace_field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -22,7 +23,6 @@ from trident.compiler.failed_tuples import check_read
 from trident.compiler.program import Group, Program
 from trident.compiler.stages import cut
 from trident.compiler.states.queries import Reads, compile_query
-from trident.drpc.local import LocalDRPC
 from trident.log.protocol import TransactionLog
 from trident.log.sqlite_log import SqliteLog
 from trident.outputs.outlets import HandOver, Outlets, no_sinks
@@ -35,22 +35,21 @@ from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.folder_owner import check_log_there, check_own_folder
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import explaining
-from trident.run import events as on
 from trident.run import registry
 from trident.run.batch_trace import Trace
 from trident.run.committer import Committer
-from trident.run.fence_watch import Watch
+from trident.run.context import GroupContext, RunContext
 from trident.run.group_run import GroupRun
 from trident.run.options import at_least, check_known, folder, seconds
-from trident.run.read_source import RunCommits
+from trident.run.progress import Progress
 from trident.run.running import RunningTopology
 from trident.run.session import session_for
 from trident.run.slots import Slots
 from trident.run.sources import Sources
 from trident.run.user_code import AnswerQuery, UserCode
-from trident.user_calls.threads import MakeThreads, Threads
+from trident.user_calls.threads import Threads
 from trident.user_calls.watched_calls import WatchedCalls
-from trident.user_calls.watched_store import WatchedStore, unwatched
+from trident.user_calls.watched_store import WatchedStore
 from trident_state.store import Store
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 
 LOG_FILE = "log.sqlite"
 FORMER_SCRATCH = "scratch"
-"""Version 0.1.0 left it."""
+"""The folder of scratch files that version 0.1.0 left."""
 
 
 def start(topology: TopologyPlan, spark: "SparkSession | None" = None, **options: Any) -> RunningTopology:
@@ -135,95 +134,74 @@ def start_on(
 def _start(
     topology: TopologyPlan, program: Program, settings: Settings, engine_of: Callable[[Settings], Engine]
 ) -> RunningTopology:
-    """Everything that must be closed again if a later step fails is put on `undo`."""
+    """Open what a run needs, make the run of it, and launch it.
+
+    Everything that must be closed again if a later step fails is put on `undo`.
+    """
     with contextlib.ExitStack() as undo:
         log = _open_log(settings)
         undo.callback(log.close)
         check_own_folder(settings, log.uuid)
         settings = replace_field(settings, uuid=log.uuid)
         begun = begin(program, log, settings)
-        program = begun.program
         for left in (settings.scratch, settings.folder / FORMER_SCRATCH):
             shutil.rmtree(left, ignore_errors=True)
         undo.callback(_give_back, log, begun.lease)
         undo.callback(close_all, begun.stores)
-        _tell_warnings(begun, settings)
-        statics = open_statics(program)
+        _warn(begun, settings)
+        statics = open_statics(begun.program)
         undo.callback(close_statics, statics)
         engine = engine_of(settings)
         undo.callback(engine.close)
-        pool = Threads("trident-states", max(2, len(begun.stores)))
-        undo.callback(pool.close, 0)
-        running = RunningTopology(topology, program, settings.name, log.uuid)
-        trace = Trace(
-            {"name": settings.name, "id": log.uuid, "runId": running.runId}, settings.clock, running.progress.tell
-        )
+        state_threads = Threads("trident-states", max(2, len(begun.stores)))
+        undo.callback(state_threads.close, 0)
+        runId, progress = uuid4().hex, Progress()
+        trace = Trace({"name": settings.name, "id": log.uuid, "runId": runId}, settings.clock, progress.tell)
+        context = RunContext(topology, settings, runId, log, begun, engine, state_threads, progress, trace, statics)
         runs: dict[str, GroupRun] = {}
         outlets: list[Outlets] = []
-
-        for group in program.groups:
+        for group in begun.program.groups:
             calls = WatchedCalls(group.name, settings.clock, settings.messageTimeoutSecs)
             undo.callback(calls.close, 0)
             sources = Sources(group.spouts, calls)
             undo.callback(sources.close)
-            outlets.append(_outlets(group, settings, log, begun, engine, trace))
+            outlets.append(_outlets(group, context))
             undo.callback(outlets[-1].close)
-            runs[group.name] = _group_run(
-                group, settings, log, begun, engine, pool, sources, trace, running, statics=statics, outlets=outlets[-1]
-            )
-        watch = Watch(runs, begun.stores, log, begun.lease)
-
-        def closing(written: bool) -> None:
-            with contextlib.ExitStack() as last:  # each of them, whichever fails
-                if not settings.lasting:
-                    last.callback(shutil.rmtree, settings.folder.parent, ignore_errors=True)
-                last.callback(log.close)
-                last.callback(_give_back, log, begun.lease)
-                last.callback(engine.close)
-                last.callback(close_statics, statics)
-                for each in outlets:
-                    last.callback(each.close)
-                if written:
-                    close_all(begun.stores)
-                else:  # they stay as a killed driver leaves them
-                    for store in begun.stores.values():
-                        getattr(store, "leave", _nothing)()
-
-        def drpc(commits: RunCommits) -> LocalDRPC:
-            compile = getattr(engine, "compile_request", None)
-            return LocalDRPC(program.requests, commits, compile, settings.messageTimeoutSecs)
-
-        running._compose(runs, unwatched(begun.stores), watch, trace, drpc, pool, closing, statics)
+            runs[group.name] = _group_run(group, context, sources, outlets[-1])
+        running = RunningTopology(context, runs, functools.partial(_close, context, outlets))
         undo.pop_all()
     registry.enter(settings.name, running)
-    watch.start()
-    for run in runs.values():
-        run.start()
-        if settings.availableNow:
-            run.post(on.DrainAsked())
+    running.launch()
     return running
+
+
+def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
+    """Close what `_start` has opened. `written`: whether no write to a store is under way any more."""
+    with contextlib.ExitStack() as last:  # each of them, whichever fails
+        if not context.settings.lasting:
+            last.callback(shutil.rmtree, context.settings.folder.parent, ignore_errors=True)
+        last.callback(context.log.close)
+        last.callback(_give_back, context.log, context.begun.lease)
+        last.callback(context.engine.close)
+        last.callback(close_statics, context.statics)
+        for outlet in outlets:
+            last.callback(outlet.close)
+        if written:
+            close_all(context.begun.stores)
+        else:  # they stay as a killed driver leaves them
+            for store in context.begun.stores.values():
+                getattr(store, "leave", _nothing)()
 
 
 def _nothing() -> None: ...
 
 
-def _group_run(
-    group: Group,
-    settings: Settings,
-    log: TransactionLog,
-    begun: Begun,
-    engine: Engine,
-    pool: Threads,
-    sources: Sources,
-    trace: Trace,
-    running: RunningTopology,
-    threads: MakeThreads = Threads,
-    statics: Mapping[str, Readable] | None = None,
-    outlets: HandOver = no_sinks,
-) -> GroupRun:
-    slots = Slots(lambda: engine.slot(group), settings.scratch)
+def _group_run(group: Group, context: RunContext, sources: Sources, outlets: HandOver = no_sinks) -> GroupRun:
+    """Make the run of one group, with its states healed up to the last committed batch."""
+    settings, log, begun = context.settings, context.log, context.begun
+    slots = Slots(lambda: context.engine.slot(group), settings.scratch)
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
-    code = UserCode(sources.calls, slots, _answers(stores, statics or {}), outlets, pool)
+    code = UserCode(sources.calls, slots, _query_answers(stores, context.statics), outlets, context.state_threads)
     for store in stores.values():
         if isinstance(store, WatchedStore):
             store.join(sources.calls, lambda: code.tries)
@@ -234,29 +212,27 @@ def _group_run(
         committer.sweep()
         for state in stores:
             committer.heal(state, max(history.committed, begun.births[state].txid))
-    ended = running._group_ended
-    return GroupRun(group, settings, begun.lease, log, sources, slots, committer, history, trace, ended, threads)
+    shared = GroupContext(group, settings, log, begun.lease, history, sources, slots, committer, context.trace)
+    return GroupRun(shared, context.make_threads)
 
 
-def _outlets(
-    group: Group, settings: Settings, log: TransactionLog, begun: Begun, engine: Engine, trace: Trace
-) -> Outlets:
-    """The group's outputs, opened."""
-    history = begun.histories[group.name]
-    found = history.last_frozen
-    run = RunIdentity(settings.name, log.uuid, begun.lease.epoch, found)
-    return Outlets(group, engine, settings.folder, settings.scratch, run, trace)
+def _outlets(group: Group, context: RunContext) -> Outlets:
+    """Open the group's outputs."""
+    settings, begun = context.settings, context.begun
+    last_frozen = begun.histories[group.name].last_frozen
+    run = RunIdentity(settings.name, context.log.uuid, begun.lease.epoch, last_frozen)
+    return Outlets(group, context.engine, settings.folder, settings.scratch, run, context.trace)
 
 
-def _answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> AnswerQuery:
-    """Answers a query inside a commit turn: each is compiled once, and reads as of the txid it is given."""
+def _query_answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> AnswerQuery:
+    """Return what answers the queries of commit turns. Each query is compiled once, and reads as of the txid given."""
     compiled = functools.cache(compile_query)
-    everything: Mapping[str, Readable] = {**stores, **statics}
+    readable: Mapping[str, Readable] = {**stores, **statics}
 
     def answer(step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
         reads = Reads(
-            lambda node, keys: everything[node.state.name].read(keys, as_of).values,
-            lambda node: everything[node.state.name].scan(as_of),
+            lambda node, keys: readable[node.state.name].read(keys, as_of).values,
+            lambda node: readable[node.state.name].scan(as_of),
         )
         return compiled(step)(table, reads)
 
@@ -271,31 +247,31 @@ def _open_log(settings: Settings) -> TransactionLog:
 
 
 def _give_back(log: TransactionLog, lease: Lease) -> None:
-    """Say in the log that nobody has it any more. Where that cannot be written, it looks like a killed driver's."""
+    """End the lease of the log. Where that cannot be written, the log looks like a killed driver's."""
     with contextlib.suppress(FencedError, LogError):
         log.give_back(lease)
 
 
-def _tell_warnings(begun: Begun, settings: Settings) -> None:
-    """What may surprise later, once a start, to whoever starts it."""
-    told = [*begun.warnings, *(text for store in begun.stores.values() for text in getattr(store, "warnings", ()))]
+def _warn(begun: Begun, settings: Settings) -> None:
+    """Warn the caller of `start`, once, of what may surprise later."""
+    warned = [*begun.warnings, *(text for store in begun.stores.values() for text in getattr(store, "warnings", ()))]
     if begun.stores and not settings.lasting and settings.log is None:
-        told.append(
+        warned.append(
             f"topology {settings.name!r} has no checkpointLocation: its states and its position end with this run"
         )
     for state, birth in begun.births.items():
         history = begun.histories[birth.group]
         if 0 < birth.txid == history.last_frozen:
-            told.append(
+            warned.append(
                 f"state {state!r} is new, and its stream stands at txid {birth.txid}: the batches up to there are not "
                 f"in it. To have them in it too, {settings.way_out}"
             )
-    for text in dict.fromkeys(told):
+    for text in dict.fromkeys(warned):
         warnings.warn(text, RuntimeWarning, stacklevel=user_level())
 
 
 def _check_lasting(program: Program, location: str | Path | None, log: "RedisLog | None") -> None:
-    """A state on a server outlives the process, so must the log that says what it holds; and the reverse."""
+    """Refuse a state or an output that outlives the log which says what it holds, or ends before it."""
     if log is not None and not hasattr(log, "open"):
         raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")
     if location is not None:

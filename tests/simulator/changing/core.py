@@ -22,8 +22,9 @@ from trident.compiler.program import Group
 from trident.log import redis_log, redis_server
 from trident.log.redis_log import RedisTransactionLog
 from trident.recovery.acquisition import Begun, begin, close_all, open_stores
+from trident.run import attempt_runs, sources, start
 from trident.run import events as on
-from trident.run import group_run, sources, start
+from trident.run.context import RunContext
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
 from trident.run.read_source import RunCommits
@@ -64,8 +65,7 @@ class Started:
 
     def __init__(self, driver: "Driver", log: Any, begun: Begun, runs: dict[str, GroupRun]) -> None:
         self.log, self.begun, self.runs = log, begun, runs
-        kinds = {step.state.name: step.state.factory.kind for run in runs.values() for step in run.group.states}
-        self.commits = RunCommits(runs, begun.stores, kinds, driver.check)
+        self.commits = RunCommits("sim", runs, begun.stores)
         self.watch = Watch(runs, begun.stores, log, begun.lease)
 
     def resting(self) -> bool:
@@ -93,29 +93,20 @@ def started(driver: "Driver") -> Started:
     runs: dict[str, GroupRun] = {}
     try:
         pool: Any = Pool(world.scheduler, driver.process, "states", None)
+        unused: Any = None
         engine: Any = driver.engine
         trace: Any = driver.notes
-        running: Any = driver
         for group in begun.program.groups:
             mine: Any = OfGroup(log, driver, group.name)
             limit: Any = world.settings.messageTimeoutSecs
             calls = WatchedCalls(group.name, world.scheduler, limit, driver.threads)
-            outlets = start._outlets(group, world.settings, mine, begun, engine, trace)
-            run = start._group_run(
-                group,
-                world.settings,
-                mine,
-                begun,
-                engine,
-                pool,
-                Sources(group.spouts, calls),
-                trace,
-                running,
-                driver.threads,
-                outlets=_Telling(outlets, driver, group.name),  # type: ignore[arg-type]
+            context = RunContext(
+                unused, world.settings, "", mine, begun, engine, pool, unused, trace, make_threads=driver.threads
             )
+            outlets = _Telling(start._outlets(group, context), driver, group.name)
+            run = start._group_run(group, context, Sources(group.spouts, calls), outlets)
             mine.run = run
-            run.gate = Gate(_RunOf(world, run))  # type: ignore[arg-type]
+            run.turns.gate = Gate(_RunOf(world, run))  # type: ignore[arg-type]
             run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
             runs[group.name] = run
     except BaseException:
@@ -232,7 +223,7 @@ def patched() -> list[tuple[Any, str, Any]]:
     locks = SimpleNamespace(Lock=Turns, RLock=Turns)
     table = remembered(user_calls.table_of, lambda rows, schema, where: (tuple(rows), id(schema)))
     return [
-        *((module, "arrow_schema", _same(arrow_schema)) for module in (rows, emission, group_run)),
+        *((module, "arrow_schema", _same(arrow_schema)) for module in (rows, emission, attempt_runs)),
         (user_calls, "table_of", table),
         (inspect, "getsourcelines", cache(inspect.getsourcelines)),  # for messages; it parses a file each time
         *((module, "monotonic", Clock.monotonic) for module in (sources, partitioned)),

@@ -10,7 +10,7 @@ from tests.simulator.changing.programs import Shape
 from tests.simulator.oracle import Wrong
 from tests.simulator.scheduler import Crashed, Pool, Process
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import AttemptCancelledError, FencedError, UserFunctionError
+from trident.base.errors import AttemptCancelledError, UserFunctionError
 from trident.compiler.engine import StageResult
 from trident.compiler.program import Group, Stage
 from trident.plan.nodes import Node, SpoutSource
@@ -75,11 +75,6 @@ class Driver:
     def threads(self, name: str, most: int | None) -> Any:
         return Pool(self.world.scheduler, self.process, name.rsplit("-", 1)[1], most)
 
-    def check(self) -> None:
-        for run in self.run.runs.values() if self.run is not None else ():
-            if isinstance(run.error, FencedError):
-                raise run.error
-
     def stop(self) -> None:
         if self.run is not None:
             if self.asked_at is None:
@@ -119,6 +114,7 @@ class Driver:
         if run.coordinator.finished:
             try:
                 run._end()
+                self._group_ended(run)
             except Crashed:
                 return
         else:
