@@ -160,7 +160,7 @@ def test_a_driver_whose_log_was_taken_over_hands_nothing_over(tmp_path: Path) ->
     (run_of_group,) = running._runs.values()
     run_of_group._context.committer.lease = Lease(0, "a zombie's")  # what is frozen is handed over by who holds the log
     with pytest.raises(FencedError, match="taken over by another driver"):
-        run_of_group._context.committer._leave(run_of_group.group.sinks[0].step, pa.table({"word": ["b"]}), 2)  # type: ignore[arg-type]
+        run_of_group._context.committer._hand_over(run_of_group.group.sinks[0].step, pa.table({"word": ["b"]}), 2)  # type: ignore[arg-type]
     assert [txid for txid, _, _ in taking.calls] == [1]
     running.stop()
 

@@ -93,11 +93,11 @@ def plans_stay(patch: pytest.MonkeyPatch) -> None:
 def any_attempt_counts(patch: pytest.MonkeyPatch) -> None:
     """A message of an attempt that is over counts for the one that lives."""
 
-    def living(self: Coordinator, attempt: Any, status: Status) -> Any:
+    def current(self: Coordinator, attempt: Any, status: Status) -> Any:
         batch = self._batches.get(attempt.txid)
         return batch if batch is not None and batch.status is status else None
 
-    patch.setattr(coordinator.Coordinator, "_living", living)
+    patch.setattr(coordinator.Coordinator, "_current", current)
 
 
 def nothing_heals(patch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The record of attempts in the log: their numbers go on over restarts, and a replay must have the same tuples."""
+"""The record of attempts in the log: numbers that go on over restarts, and digests that replays are compared with."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ from trident_spouts.executor import Emission, Metadata, SpoutKind
 
 
 class Attempts:
-    """Records the attempts of one group's batches. Any thread."""
+    """Records the attempts of one group's batches. Any thread; run threads of two attempts at a batch may meet here."""
 
     def __init__(self, group: Group, log: TransactionLog, lease: Lease, history: History) -> None:
         self._group, self._log, self._lease = group, log, lease
@@ -27,16 +27,19 @@ class Attempts:
         self._lock = threading.Lock()
 
     def begin(self, attempt: TransactionAttempt) -> None:
-        """Record an attempt before anything of it is emitted: the next one has another number, also after a crash."""
+        """Record an attempt before anything of it is emitted.
+
+        So the next attempt has another number after a crash too.
+        """
         with self._lock:
             self._record(attempt)
 
     def forget(self, txid: int) -> None:
         """Let go of the batches up to `txid`, which are committed."""
         with self._lock:
-            for kept in (self._digests, self._begun):
-                for done in [each for each in kept if each <= txid]:
-                    del kept[done]
+            for by_txid in (self._digests, self._begun):
+                for committed in [other for other in by_txid if other <= txid]:
+                    del by_txid[committed]
 
     def check(self, attempt: TransactionAttempt, plan: BatchPlan, emissions: Mapping[Node, Emission | None]) -> None:
         """Record what transactional spouts emitted by value.
@@ -70,7 +73,7 @@ class Attempts:
 
     def _record(self, attempt: TransactionAttempt) -> None:
         txid, digests = attempt.txid, self._digests.get(attempt.txid, {})
-        if attempt.attempt < self._begun.get(txid, 0):
+        if attempt.attempt < self._begun.get(txid, 0):  # a cancelled attempt that comes by late must not lower it
             return
         self._begun[txid] = attempt.attempt
         record = AttemptRecord(attempt.attempt, attempt.epoch, self._deaths.get(txid, 0), digests)
@@ -78,5 +81,5 @@ class Attempts:
 
 
 def _name(metadata: Metadata) -> str:
-    """Return a short name of what a spout's metadata is."""
+    """Return a checksum of a spout's metadata."""
     return f"{zlib.crc32(json.dumps(metadata, sort_keys=True).encode()):08x}"

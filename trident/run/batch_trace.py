@@ -1,4 +1,4 @@
-"""How batches went: gathers what the threads of a run tell of an attempt and makes one progress event of it."""
+"""The trace of batches: gather what the threads of a run report of an attempt, and make one progress event of it."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ import pyarrow as pa
 from trident.base.attempt import TransactionAttempt
 from trident.base.clock import Clock
 from trident.compiler.engine import StageResult
-from trident.run.committer import Turn
+from trident.run.committer import TurnSummary
 
 logger = logging.getLogger(__name__)
 debug_logger = logging.getLogger("trident.debug")
@@ -23,7 +23,7 @@ _DEBUG_LINES = 1000
 
 @dataclass(slots=True)
 class _Open:
-    """A batch on its way."""
+    """A batch that is not yet committed, and what was reported of its newest attempt."""
 
     attempt: TransactionAttempt
     began: float
@@ -33,7 +33,10 @@ class _Open:
 
 
 class Trace:
-    """Makes progress events and passes them on. Thread-safe. `run`: name, id and runId, part of every event."""
+    """Makes progress events and passes them on to `tell`. Any thread.
+
+    `run` holds name, id and runId, which are part of every event.
+    """
 
     def __init__(self, run: Mapping[str, str], clock: Clock, tell: Callable[[dict[str, Any]], None]) -> None:
         self._run = dict(run)
@@ -45,21 +48,21 @@ class Trace:
         self.debug: deque[str] = deque(maxlen=_DEBUG_LINES)
 
     def began(self, group: str, attempt: TransactionAttempt, when: float) -> None:
-        """An attempt starts (monotonic seconds); the first word about it counts."""
+        """Note when an attempt began, in monotonic seconds. The first report of an attempt counts."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
             if known is None or known.attempt != attempt:
                 self._open[group, attempt.txid] = _Open(attempt, when)
 
     def phase(self, group: str, txid: int, phase: str, seconds: float) -> None:
-        """A phase of the batch took so long."""
+        """Note the seconds that a phase of the batch took."""
         with self._lock:
             known = self._open.get((group, txid))
             if known is not None:
                 known.phases[phase] = seconds
 
     def ran(self, group: str, attempt: TransactionAttempt, result: StageResult, seconds: float) -> None:
-        """Stage 1 of an attempt is computed."""
+        """Note that stage 1 of an attempt is computed, and show what its Debug steps saw."""
         with self._lock:
             known = self._open.get((group, attempt.txid))
             if known is not None and known.attempt == attempt:
@@ -72,7 +75,7 @@ class Trace:
                 debug_logger.info(line)
 
     def failed(self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException) -> None:
-        """An attempt, or a try at a commit, came to nothing. A failure that repeats itself is a warning once."""
+        """Report an attempt or a try at a commit that failed. Of failures that repeat only the first is a warning."""
         with self._lock:
             before, self._failed[group] = self._failed.get(group), (attempt.txid, phase, str(error))
         if before == (attempt.txid, phase, str(error)):
@@ -82,11 +85,11 @@ class Trace:
         event = self._event(group, attempt)
         self._tell(event | {"event": "failed", "phase": phase, "error": f"{type(error).__name__}: {error}"})
 
-    def committed(self, group: str, txid: int, turn: Turn) -> None:
-        """A batch is committed: its event goes out."""
+    def committed(self, group: str, txid: int, summary: TurnSummary) -> None:
+        """Send the event of a batch that is committed."""
         with self._lock:
             known = self._open.pop((group, txid), None)
-        if known is None:
+        if known is None:  # an earlier run froze it
             known = _Open(TransactionAttempt(txid, 0), self._clock.monotonic())
         durations = {phase: round(seconds * 1000, 3) for phase, seconds in known.phases.items()}
         durations["total"] = round((self._clock.monotonic() - known.began) * 1000, 3)
@@ -95,14 +98,14 @@ class Trace:
             "event": "committed",
             "numInputRows": known.rows,
             "durationMs": durations,
-            "states": {name: written.as_dict() for name, written in turn.states.items()},
+            "states": {name: written.as_dict() for name, written in summary.states.items()},
         }
-        if turn.outputs:
-            event["outputs"] = {name: {"rows": rows} for name, rows in turn.outputs.items()}
-        if turn.dead:
-            event["deadLetters"] = turn.dead
-        if known.skipped or turn.skipped:
-            event["skipped"] = {**known.skipped, **turn.skipped}
+        if summary.outputs:
+            event["outputs"] = {name: {"rows": rows} for name, rows in summary.outputs.items()}
+        if summary.dead:
+            event["deadLetters"] = summary.dead
+        if known.skipped or summary.skipped:
+            event["skipped"] = {**known.skipped, **summary.skipped}
         self._tell(event)
 
     def _event(self, group: str, attempt: TransactionAttempt) -> dict[str, Any]:
@@ -111,6 +114,6 @@ class Trace:
 
 
 def _debug_lines(label: str, attempt: TransactionAttempt, table: pa.Table) -> list[str]:
-    """Tuples as Trident's Debug prints them."""
+    """Return tuples as Trident's Debug prints them."""
     columns = [column.to_pylist() for column in table.columns]
     return [f"DEBUG({label}) {attempt}: {list(row)!r}" for row in zip(*columns, strict=True)]

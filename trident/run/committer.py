@@ -1,6 +1,7 @@
-"""The commit turn: one frozen batch into every state of its group, stage by stage, whatever was done of it before.
+"""The commit turn: write one frozen batch into every state of its group, stage by stage.
 
-Synchronous and without a clock: every call may be repeated after any failure.
+It is synchronous and without a clock. Every call may be repeated after any failure, since each step first finds out
+what an earlier try has done: a stage that is frozen is read, and a store skips what it holds.
 """
 
 import shutil
@@ -55,35 +56,41 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Written:
-    """What a commit did to one state, for progress."""
+class StateSummary:
+    """The effect of a commit on one state, for progress."""
 
     keys: int = 0
     written: int = 0
     hottest: Hottest | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As it stands in an event."""
-        told: dict[str, Any] = {"keys": self.keys, "written": self.written}
-        return told if self.hottest is None else told | {"hottest": self.hottest.as_dict()}
+        """Return the summary as progress events show it."""
+        counts: dict[str, Any] = {"keys": self.keys, "written": self.written}
+        return counts if self.hottest is None else counts | {"hottest": self.hottest.as_dict()}
 
 
 @dataclass(slots=True)
-class Turn:
-    """What a commit turn did, for progress: by state, and the rows that each output took."""
+class TurnSummary:
+    """The effect of a commit turn, for progress: by state, and the rows that each output took."""
 
-    states: dict[str, Written] = field(default_factory=dict)
+    states: dict[str, StateSummary] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
     dead: dict[str, int] = field(default_factory=dict)
     """Dead letters, by the step that made them."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Tuples that steps left out; not those of a first stage that was at hand, which its run told."""
+    """Tuples that steps left out. Those of a first stage that was at hand are counted by its run."""
 
 
 @dataclass
 class Committer:
-    """Commits one group's batches. `stores` are acquired under `lease`; `births` is what the log knows of them.
-    `waiting` tells what the outputs of batches that an earlier run froze are called in this program."""
+    """Commits one group's batches.
+
+    `stores` are acquired under `lease`, and `births` is what the log knows of them. `waiting` maps, for the batches
+    that an earlier run froze, the names of their outputs to those of this program.
+
+    The commit thread owns it. Run threads call `with_ttl`, `frozen` and, behind a trim, `forget`, which read what never
+    changes; a start calls `sweep` and `heal` before the commit thread exists.
+    """
 
     group: Group
     log: TransactionLog
@@ -97,41 +104,42 @@ class Committer:
     """Where large results go; None where no folder lives as long as the log."""
     healed: list[tuple[str, int, int]] = field(default_factory=list)
     writing: set[str] = field(default_factory=set)
-    """The states that a commit turn writes just now."""
+    """The states that a turn writes just now. Threads of states change it, each its own name; `status` reads it."""
 
     def __post_init__(self) -> None:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
         self._update, self._window, self._late = cache(compile_update), cache(compile_window), cache(compile_late)
 
-    def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> Turn:
+    def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
         """Apply batch `txid` and log COMMITTED. `first`: the first stage's results where they are still at hand.
 
-        Code of the user's runs in threads of its own (`code`), and this waits for it: code that comes back too late
-        finds that nobody waits, and nothing is written of what it gives.
+        Code of the user's runs in threads of its own (`code`), and this waits for it. The result of code that comes
+        back too late is dropped, and nothing of it is written.
         """
         reach("commit.before")
-        turn = Turn()
-        given: dict[Node, pa.Table] = {}
-        leaving: list[tuple[Sink, Result]] = []
+        summary = TurnSummary()
+        tables: dict[Node, pa.Table] = {}
+        to_sinks: list[tuple[Sink, Result]] = []
         for stage in self.group.stages:
-            results = self._results(stage, txid, first if stage.number == 1 else None, given, turn)
-            given |= self._apply(stage, txid, results, turn.states, self._awaited(stage, txid))
-            turn.dead |= {
+            results = self._results(stage, txid, first if stage.number == 1 else None, tables, summary)
+            tables |= self._apply(stage, txid, results, summary.states, self._awaited(stage, txid))
+            summary.dead |= {
                 o.step.source.step: results[o.name].num_rows
                 for o in stage.updates
                 if isinstance(o.step, LettersOf) and o.name in results
             }
-            leaving += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
+            to_sinks += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
         reach("commit.states.after")
-        for sink, result in leaving:
-            turn.outputs[sink.name] = self._leave(sink, result, txid)
+        # Outputs come last: what leaves the topology cannot be taken back, and a store may still fail before.
+        for sink, result in to_sinks:
+            summary.outputs[sink.name] = self._hand_over(sink, result, txid)
         reach("committed.before")
         self.log.committed(self.lease, self.group.name, txid)
         reach("committed.after")
-        return turn
+        return summary
 
-    def _leave(self, sink: Sink, result: Result, txid: int) -> int:
-        """Hand a batch's tuples over to an output, after every state holds it; gives how many there are."""
+    def _hand_over(self, sink: Sink, result: Result, txid: int) -> int:
+        """Hand a batch's tuples over to an output, after every state holds it. Return how many there are."""
         if self.log.lease() != self.lease:  # an output has no fence of its own
             raise FencedError("the log was taken over by another driver; this one stops")
         reach("output.before")
@@ -149,7 +157,8 @@ class Committer:
         fell_back = of_another_life(report, self.births[state])
         if fell_back or any(group.marker is None for group in report.groups):  # also where only a part of it is gone
             self._check_kept(state, birth, upto)
-            self.log.sync(self.lease)  # who took the log may have dropped the state
+            # Raises FencedError where another driver took the log: that one may have dropped the state on purpose.
+            self.log.sync(self.lease)
             if fell_back:
                 store.drop(self.lease)
             store.create(self.lease, birth)
@@ -163,7 +172,7 @@ class Committer:
         self.healed.append((state, behind, upto))
 
     def _frozen_for(self, state: str, txid: int) -> Result:
-        """What a batch did to a state."""
+        """Return the frozen result of a batch for a state."""
         try:
             found = self._frozen.of_state(txid, state)
         except LookupError:
@@ -179,16 +188,16 @@ class Committer:
         stage: Stage,
         txid: int,
         at_hand: Mapping[str, Result] | None,
-        given: Mapping[Node, pa.Table],
-        turn: Turn,
+        tables: Mapping[Node, pa.Table],
+        summary: TurnSummary,
     ) -> Mapping[str, Result]:
-        """What enters the stage's state steps: at hand, from the log, or computed and frozen now."""
+        """Return the tables that enter the stage's state steps: at hand, from the log, or computed and frozen now."""
         if at_hand is not None:
             return at_hand
         frozen = self._frozen.stage(txid, stage.number)
         if frozen is not None:
             results, skipped = without_skipped(frozen)
-            turn.skipped.update(skipped)
+            summary.skipped.update(skipped)
             names = self.waiting.get(txid)
             return results if names is None else {names[name]: r for name, r in results.items() if name in names}
         if stage.number == 1:
@@ -196,114 +205,131 @@ class Committer:
         reach("commit.stage.before")
         results, skipped = dict[str, Result](), dict[str, int]()
         if stage.runs:
-            ran = self.code.run_stage(stage, {node: given[node] for node in stage.inputs}, txid, self.lease.epoch)
+            ran = self.code.run_stage(stage, {node: tables[node] for node in stage.inputs}, txid, self.lease.epoch)
             results.update(ran.results)
             skipped.update(ran.skipped)
-        results = self.with_ttl({**results, **self._updated(stage, txid, given)})
-        theirs = self._in_terms_of_the_batch(results, txid)
-        outputs = self.frozen(theirs, skipped, TransactionAttempt(txid, 0, self.lease.epoch), stage.number)
+        results = self.with_ttl({**results, **self._updated(stage, txid, tables)})
+        # Frozen before the first write that follows from it: a repeated turn must not compute it again, from states
+        # that hold a part of this batch already.
+        renamed = self._under_frozen_names(results, txid)
+        outputs = self.frozen(renamed, skipped, TransactionAttempt(txid, 0, self.lease.epoch), stage.number)
         self.log.freeze_stage(self.lease, self.group.name, txid, stage.number, outputs)
-        turn.skipped.update(skipped)
+        summary.skipped.update(skipped)
         reach("commit.stage.frozen")
         return results
 
-    def _in_terms_of_the_batch(self, results: Mapping[str, Result], txid: int) -> Mapping[str, Result]:
-        """Return a later stage's results under the names of the program that froze the batch: all of its stages have
-        names of one program. What that one has no name for leads to a state that was dropped."""
-        names = self.waiting.get(txid)
-        return (
-            results if names is None else {theirs: results[name] for theirs, name in names.items() if name in results}
-        )
+    def _under_frozen_names(self, results: Mapping[str, Result], txid: int) -> Mapping[str, Result]:
+        """Return a later stage's results under the names of the program that froze the batch.
 
-    def _updated(self, stage: Stage, txid: int, given: Mapping[Node, pa.Table]) -> dict[str, pa.Table]:
-        """What the stage's updates make of their states, from these as the batch before left them."""
+        All stages of a batch have names of one program. A result for which that program has no name leads to a state
+        that was dropped.
+        """
+        names = self.waiting.get(txid)
+        if names is None:
+            return results
+        return {former: results[name] for former, name in names.items() if name in results}
+
+    def _updated(self, stage: Stage, txid: int, tables: Mapping[Node, pa.Table]) -> dict[str, pa.Table]:
+        """Return the new values that the stage's updates make, from the states as the batch before left them."""
         emitting = {o.step.source: o.name for o in stage.updates if isinstance(o.step, Emitted)}
         unborn = self._unborn(txid)
         results: dict[str, pa.Table] = {}
         for output in stage.updates:
             step = output.step
             if isinstance(step, Sink):
-                results[output.name] = conform(given[step.source], output.schema)
+                results[output.name] = conform(tables[step.source], output.schema)
             elif isinstance(step, LateTuples) and step.window.state.name not in unborn:
-                late = partial(self._late_tuples, step, given[step.source], txid)
+                late = partial(self._late_tuples, step, tables[step.source], txid)
                 results[output.name] = self._reading(step.window, txid, late)
             if not isinstance(step, StateUpdate) or step.state.name in unborn:
                 continue
-            making = partial(self._made, step, given[step.source], txid)
-            made = self._reading(step, txid, partial(self.code.call, step, txid, making))
-            results[output.name] = made.puts
-            if step in emitting and made.emitted is not None:
-                results[emitting[step]] = made.emitted
+            work = partial(self._update_of, step, tables[step.source], txid)
+            update = self._reading(step, txid, partial(self.code.call, step, txid, work))
+            results[output.name] = update.puts
+            if step in emitting and update.emitted is not None:
+                results[emitting[step]] = update.emitted
         return results
 
     def _reading(self, step: StateUpdate, txid: int, work: Callable[[], T]) -> T:
-        """Run what reads a step's states, and once more where one of them turns out to be behind."""
+        """Run what reads a step's states, and run it again where one of them turns out to be behind."""
         try:
             return work()
         except StateRecoveringError:
             watermark = step.watermark if isinstance(step, Window) else None
-            for each in [step] if watermark is None else [step, watermark]:
-                self.heal(each.state.name, txid - 1)
+            for read in [step] if watermark is None else [step, watermark]:
+                self.heal(read.state.name, txid - 1)
             return work()
 
-    def _made(self, step: StateUpdate, table: pa.Table, txid: int) -> Updated:
+    def _update_of(self, step: StateUpdate, table: pa.Table, txid: int) -> Updated:
         stored = self._stored(step.state.name, txid)
         if isinstance(step, WindowUpdate):
-            return self._window(step)(table, stored, self._turn(step, txid))
+            return self._window(step)(table, stored, self._window_turn(step, txid))
         return self._update(step)(table, stored, txid)
 
     def _late_tuples(self, step: LateTuples, table: pa.Table, txid: int) -> pa.Table:
-        return self._late(step)(table, self._turn(step.window, txid))
+        return self._late(step)(table, self._window_turn(step.window, txid))
 
-    def _turn(self, step: WindowUpdate, txid: int) -> WindowTurn:
-        """What a window asks beside its state: the batch's time, and its watermark as the batch before left it."""
+    def _window_turn(self, step: WindowUpdate, txid: int) -> WindowTurn:
+        """Return what a window asks beside its state: the batch's time, and its watermark before this batch."""
         watermark = step.watermark if isinstance(step, Window) else None
         stored = None if watermark is None else self._stored(watermark.state.name, txid)
         return WindowTurn(txid, partial(self._frozen.time, txid), stored)
 
     def _stored(self, state: str, txid: int) -> AsOf:
-        """A state as the batch before left it."""
+        """Return a state as the batch before left it."""
         time = self._frozen.time(txid) if state in self._ttls else None
         return AsOf(self.stores[state], txid - 1, time)
 
     def _unborn(self, txid: int) -> set[str]:
-        """Return the states that were born after this batch. Each was dropped since: it gets nothing of the batch, and
-        gives nothing on."""
+        """Return the states that were born after this batch.
+
+        Each was dropped since: it gets nothing of the batch, and hands nothing on to later stages.
+        """
         return {state for state, birth in self.births.items() if birth.txid >= txid}
 
     def _awaited(self, stage: Stage, txid: int) -> set[Node]:
-        """Return what later stages start from, if one of them is still to be computed. If not, the states may be at
-        later batches already (a power loss takes a COMMITTED from the log, not from a server), where this batch's
-        values cannot be read any more."""
+        """Return the steps from which later stages start, if one of these stages is still to be computed.
+
+        If not, the states may be at later batches already, where this batch's values cannot be read any more: a power
+        loss takes a COMMITTED from the log, and not from a server.
+        """
         later = [other for other in self.group.stages if other.number > stage.number]
         if all(self.log.frozen(self.group.name, txid, stage.number) is not None for stage in later):
             return set()
         return {node for stage in later for node in stage.reads}
 
     def _apply(
-        self, stage: Stage, txid: int, results: Mapping[str, Result], written: dict[str, Written], awaited: set[Node]
+        self,
+        stage: Stage,
+        txid: int,
+        results: Mapping[str, Result],
+        written: dict[str, StateSummary],
+        awaited: set[Node],
     ) -> dict[Node, pa.Table]:
-        """Write the stage's states side by side and read for its queries. Return what later stages start from, if they
-        await anything."""
-        given: dict[Node, pa.Table] = {}
+        """Write the stage's states side by side and read for its queries.
+
+        Return the tables from which later stages start, of the steps that are `awaited`.
+        """
+        later: dict[Node, pa.Table] = {}
         unborn = self._unborn(txid)
         wanted = {name for name in results if (awaited or name in self.stores) and name not in unborn}
         tables = {name: self._frozen.whole(results[name]) for name in wanted}
         queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery)]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
             asking = tables.get(output.name, output.schema.empty_table())
-            given[output.step] = self._answer(output, asking, txid, written)
+            later[output.step] = self._answer(output, asking, txid, written)
         for output in stage.frozen:
             if awaited and output.carried:
-                given[output.step] = tables.get(output.name, output.schema.empty_table())
+                later[output.step] = tables.get(output.name, output.schema.empty_table())
         steps = [(o, o.step) for o in stage.frozen if isinstance(o.step, StateWriter)]
-        given |= {step: o.schema.empty_table() for o, step in steps if o.name in unborn}
+        later |= {step: o.schema.empty_table() for o, step in steps if o.name in unborn}
         asking_values = {step for step in awaited if not isinstance(step, StateUpdate)}  # those of one are known
         futures = [
             (o, self.code.write(partial(self._write, o, txid, tables[o.name], step in asking_values)))
             for o, step in steps
             if o.name not in unborn
         ]
+        # All writes are awaited, also behind one that failed: the next try must not meet a write of this one.
         failures: list[BaseException] = []
         for output, future in futures:
             error = future.exception()
@@ -312,20 +338,21 @@ class Committer:
                 continue
             applied, table = future.result(), tables[output.name]
             assert isinstance(output.step, StateWriter)
-            written[output.name] = Written(table.num_rows, applied.written, hottest_of(output.step, table))
+            written[output.name] = StateSummary(table.num_rows, applied.written, hottest_of(output.step, table))
             if isinstance(output.step, StateUpdate):  # these are the new values themselves
-                given[output.step] = table
+                later[output.step] = table
             elif applied.values is not None:
-                given[output.step] = table.set_column(
-                    table.num_columns - 1, table.schema.field(table.num_columns - 1), applied.values
-                )
+                last = table.num_columns - 1
+                later[output.step] = table.set_column(last, table.schema.field(last), applied.values)
         if failures:
             raise failures[0]
-        return given
+        return later
 
-    def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, Written]) -> pa.Table:
-        """A query sees the batches before this one, and of this one what earlier stages wrote; of a state that was born
-        later nothing, as it was at its birth."""
+    def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, StateSummary]) -> pa.Table:
+        """Answer a query as of the batches before this one, and of this one what earlier stages wrote.
+
+        A state that was born later is empty, as it was at its birth.
+        """
         assert isinstance(output.step, StateQuery)
         state = output.step.updated.state.name
         as_of = txid if state in written else txid - 1
@@ -340,7 +367,7 @@ class Committer:
             return self.code.answer(output.step, table, as_of)
 
     def _write(self, output: Output, txid: int, table: pa.Table, values: bool) -> Applied:
-        """Write one state's part of the batch, healing the store first if it is behind."""
+        """Write one state's part of the batch, and heal the store first if it is behind. In a thread of states."""
         store = self.stores[output.name]
         update = self._frozen.update(txid, table)
         reach("commit.state.before")
@@ -358,22 +385,26 @@ class Committer:
         reach("commit.state.after")
         return applied
 
-    # --- small things ----------------------------------------------------------------------------------------
+    # --- results and their files -----------------------------------------------------------------------------
 
     def with_ttl(self, results: Mapping[str, Result]) -> dict[str, Result]:
-        """Results that are about to be frozen, with how long each state's values live."""
+        """Return results that are about to be frozen, with the time to live of each state's values.
+
+        The time is frozen with the batch: a driver with another `ttlSecs` that applies the batch again must not bring
+        back what had passed away.
+        """
         return {name: with_life(result, self._ttls.get(name)) for name, result in results.items()}
 
     @cached_property
     def _ttls(self) -> dict[str, float]:
-        """How long the values of those states live whose values pass away."""
-        lives = {step.state.name: getattr(step.state.factory, "ttlSecs", None) for step in self.group.states}
-        return {name: float(life) for name, life in lives.items() if life is not None}
+        """The time to live of each state whose values pass away."""
+        ttls = {step.state.name: getattr(step.state.factory, "ttlSecs", None) for step in self.group.states}
+        return {name: float(ttl) for name, ttl in ttls.items() if ttl is not None}
 
     def frozen(
         self, results: Mapping[str, Result], skipped: Mapping[str, int], attempt: TransactionAttempt, stage: int
     ) -> dict[str, FrozenOutput]:
-        """A stage's results as the log keeps them."""
+        """Return a stage's results as the log keeps them."""
         beside = None if self.files is None else self.files.folder(self.group.name, attempt, stage)
         return {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
 
@@ -382,6 +413,7 @@ class Committer:
         named = self.log.folders(self.group.name)
         for folder in FrozenPlace(self.folder, self.log.uuid).folders(self.group.name):
             epoch = folder.name.partition("-")[0]
+            # Not a later epoch's: another driver may have taken the log meanwhile, and be writing there.
             if epoch.isdigit() and int(epoch) < self.lease.epoch and str(folder.relative_to(self.folder)) not in named:
                 shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""The life of a group's batches, as a pure state machine: events in, actions out.
+"""The way of a group's batches from plan to commit, as a pure state machine: events in, actions out.
 
 It has no thread, no clock and no I/O. The runtime drives it with threads, Spark and a real log; a simulator drives the
 same code with a seeded scheduler. What it guarantees, whatever the order of events:
@@ -6,7 +6,7 @@ same code with a seeded scheduler. What it guarantees, whatever the order of eve
 - txids are planned in order and without gaps; a plan is made from where the batch before it ends;
 - at most `pending` batches are in flight (planned, not yet committed);
 - batches freeze in txid order and commit in txid order, one at a time;
-- a message of an attempt that is no longer the living one changes nothing;
+- a message of an attempt that is not its batch's current one changes nothing;
 - before FROZEN a failure makes a new attempt; after it only the commit is repeated.
 
 Meaning: ``org.apache.storm.trident.topology.MasterBatchCoordinator``, with freezing added and its out-of-order starts
@@ -16,7 +16,7 @@ and stale failures closed.
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import BatchFailedError, TridentError
@@ -26,7 +26,7 @@ from trident.run.events import Action, Event
 
 
 class Status(enum.Enum):
-    """Where a batch stands."""
+    """The steps of a batch, from its plan to its commit."""
 
     PLANNING = "planning"
     RUNNING = "running"
@@ -38,13 +38,14 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is set for a group. Seconds throughout.
+    """The settings of a group's coordinator. Times are seconds.
 
     pending: batches in flight at most (Trident's max.spout.pending).
     maxAttempts: attempts at one batch before the group stops; one, where the error is `hopeless`.
     ahead: whether n + 1 can be planned before n is frozen (False if a spout knows its position only after emission).
     replans: whether a failed attempt is planned anew (an opaque spout) instead of read again.
     commitRetry: how long a commit is repeated before the group stops, the batch frozen; None: for ever.
+    idleFirst, idleMost: the first and the longest sleep of a group whose sources have nothing.
     """
 
     pending: int = 2
@@ -58,7 +59,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Batch:
-    """A batch in flight."""
+    """A batch in flight. `previous` and `after`: where the spouts stand before and behind it."""
 
     attempt: TransactionAttempt
     status: Status
@@ -95,26 +96,28 @@ class Coordinator:
     # --- in and out ------------------------------------------------------------------------------------------
 
     def start(self) -> list[Action]:
-        """Take up what an earlier run left: repeat the last success, commit what is frozen. Batches of which nothing
-        was frozen are planned anew: nobody outside has seen them."""
+        """Go on where an earlier run ended: repeat the last success, commit what is frozen.
+
+        Batches of which nothing was frozen are planned anew, since neither a state nor an output has seen them.
+        """
         for txid in self._history.frozen:
             attempt = TransactionAttempt(txid, 0, self._epoch)
             self._batches[txid] = Batch(attempt, Status.FROZEN, {})
-        if self.committed:
+        if self.committed:  # the earlier run may have ended between COMMITTED and the spouts' success
             self._succeeding = True
             self._do(on.Succeed(self.committed))
         return self._settle()
 
     def handle(self, event: Event) -> list[Action]:
-        """What to do now that this has happened."""
-        if self.finished:
+        """Return what is to be done now that this has happened."""
+        if self.finished:  # events of threads that end late
             return []
-        _HANDLERS[type(event)](self, event)
+        self._HANDLERS[type(event)](self, event)
         return self._settle()
 
     @property
     def in_flight(self) -> dict[int, tuple[TransactionAttempt, Status]]:
-        """The batches under way, for those who watch."""
+        """The batches under way, with their attempts. Any thread may ask: the dict is copied first."""
         return {txid: (batch.attempt, batch.status) for txid, batch in self._batches.copy().items()}
 
     # --- what happened ---------------------------------------------------------------------------------------
@@ -127,6 +130,7 @@ class Coordinator:
         self._idle = 0
         if batch.plan is not None and batch.plan != event.plan:
             self._discard_after(event.attempt.txid)
+        # Good until the batch freezes: where spouts plan ahead, the next batch is planned from here meanwhile.
         batch.plan = event.plan
         batch.after = positions_after(batch.previous, event.plan)
         self._run(batch)
@@ -162,6 +166,7 @@ class Coordinator:
     def _run_failed(self, event: on.RunFailed) -> None:
         batch = self._current(event.attempt, Status.RUNNING)
         if batch is not None:
+            # The cancel first: an attempt that overran its limit still works, and is void before the next one begins.
             self._do(on.Cancel(event.attempt))
             self._do(on.Fail(event.attempt))
             self._again(batch, event.error)
@@ -170,7 +175,7 @@ class Coordinator:
         batch = self._current(event.attempt, Status.FREEZING)
         if batch is not None:
             batch.status = Status.FROZEN
-            batch.after = event.positions
+            batch.after = event.positions  # what was emitted decides, no longer what was planned
             self.frozen = event.attempt.txid
             self.positions = event.positions
 
@@ -186,21 +191,21 @@ class Coordinator:
     def _commit_failed(self, event: on.CommitFailed) -> None:
         self._batches[event.txid].status = Status.FROZEN
         limit = self._rules.commitRetry
-        if self._stopping:
+        if self._stopping:  # the next start commits it
             self._finish()
             return
         if not event.transient or (limit is not None and self._commit_waited >= limit):
             self._stop(event.error)
             self._finish()
             return
-        delay = min(1.0, 0.01 * 2 ** min(self._commit_tries, 12))
+        delay = min(1.0, 0.01 * 2 ** min(self._commit_tries, 12))  # the power would overflow a float
         self._commit_tries += 1
         self._commit_waited += delay
         self._commit(event.txid, delay)
 
     def _succeeded(self, event: on.Succeeded) -> None:
         self._succeeding = False
-        if self._draining:
+        if self._draining:  # a source may have more to give once it has heard of the success
             self._sleeping = False
 
     def _woken(self, event: on.Woken) -> None:
@@ -212,7 +217,7 @@ class Coordinator:
 
     def _stop_asked(self, event: on.StopAsked) -> None:
         self._stop(None)
-        if self._commit_tries:
+        if self._commit_tries:  # the store is away: a stop does not wait until it is back
             self._finish()
 
     def _given_up(self, event: on.GivenUp) -> None:
@@ -230,7 +235,7 @@ class Coordinator:
             self._freeze_next()
             self._commit_next()
             self._plan_next()
-            if self._stopping and not self._busy():
+            if self._stopping and not self._finishing():
                 self._finish()
         actions, self._actions = self._actions, []
         return actions
@@ -244,6 +249,7 @@ class Coordinator:
     def _commit_next(self) -> None:
         txid = self.committed + 1
         batch = self._batches.get(txid)
+        # One after the other: the spouts hear of every commit, in order, before the next one.
         if batch is not None and batch.status is Status.FROZEN and not self._succeeding:
             self._commit(txid, 0.0)
 
@@ -271,7 +277,7 @@ class Coordinator:
         deaths = self._deaths(txid)
         running = [other for other in self._batches if other > self.frozen]
         if running and (deaths or any(map(self._deaths, running))):
-            return  # alone, until it is frozen: else nobody could tell which of them ends the process
+            return  # alone, until it is frozen: else it could not be told which of them ends the process
         if deaths >= self._rules.maxAttempts:
             self._stop(_deadly(txid, deaths))
         else:
@@ -279,18 +285,18 @@ class Coordinator:
             self._plan(self._batches[txid])
 
     def _deaths(self, txid: int) -> int:
-        """How many drivers in a row died while the batch was under way."""
+        """Return how many drivers in a row died while the batch was under way."""
         last = self._history.attempts.get(txid)
         return 0 if last is None else last.deaths
 
     def _position_before(self, txid: int) -> Positions | None:
-        """Where a new batch starts; None while that cannot be known."""
+        """Return where a new batch starts; None while that cannot be known."""
         if txid == self.frozen + 1:
             return self.positions
         return self._batches[txid - 1].after if self._rules.ahead else None
 
     def _plan(self, batch: Batch) -> None:
-        if batch.plan is not None and not self._rules.replans:
+        if batch.plan is not None and not self._rules.replans:  # the same tuples again, so under the same plan
             batch.after = positions_after(batch.previous, batch.plan)
             self._run(batch)
             self._plan_next()
@@ -304,12 +310,12 @@ class Coordinator:
         self._do(on.Run(batch.attempt, batch.plan, batch.previous, 0.0 if self._rules.replans else self._delay(batch)))
 
     def _delay(self, batch: Batch) -> float:
-        """The first replay is immediate, later ones back off."""
+        """Return the seconds before an attempt: the first replay is immediate, later ones back off."""
         failures = self._failures.get(batch.attempt.txid, 0)
         return 0.0 if failures <= 1 else min(5.0, 0.1 * 2 ** (failures - 2))
 
     def _again(self, batch: Batch, error: BaseException) -> None:
-        """The attempt failed before it was frozen: another one, or the end."""
+        """Have another attempt made at a batch that failed before it was frozen, or stop the group."""
         if self._stopping:  # it was cancelled, or found its spout closed
             return
         txid = batch.attempt.txid
@@ -325,7 +331,7 @@ class Coordinator:
         batch.status = Status.PLANNING
 
     def _discard_after(self, txid: int) -> None:
-        """The plan of `txid` changed: what was planned from it is void."""
+        """Drop the batches behind `txid`, whose plan changed: theirs begin where the former plan would have ended."""
         for later in sorted(t for t in self._batches if t > txid):
             batch = self._batches.pop(later)
             assert batch.status not in (Status.FREEZING, Status.FROZEN, Status.COMMITTING)
@@ -337,7 +343,7 @@ class Coordinator:
         self._idle += 1
 
     def _stop(self, error: BaseException | None) -> None:
-        """Nothing new from here on; what is frozen and under way is finished."""
+        """Begin nothing new from here on; what is frozen and under way is finished."""
         if self._reason is None:
             self._reason = error
         if self._stopping:
@@ -347,7 +353,8 @@ class Coordinator:
             if batch.status in (Status.RUNNING, Status.RAN, Status.PLANNING):
                 self._do(on.Cancel(batch.attempt))
 
-    def _busy(self) -> bool:
+    def _finishing(self) -> bool:
+        """Return whether a batch that is frozen, or nearly so, is still on its way to its success."""
         finishing = (Status.FREEZING, Status.FROZEN, Status.COMMITTING)
         return self._succeeding or any(batch.status in finishing for batch in self._batches.values())
 
@@ -356,7 +363,7 @@ class Coordinator:
             self.finished = True
             self._do(on.Finish(self._reason))
 
-    # --- small things ----------------------------------------------------------------------------------------
+    # --- attempts and actions ----------------------------------------------------------------------------------------
 
     def _do(self, action: Action) -> None:
         self._actions.append(action)
@@ -366,8 +373,26 @@ class Coordinator:
         return TransactionAttempt(txid, self._attempts[txid], self._epoch)
 
     def _current(self, attempt: TransactionAttempt, status: Status) -> Batch | None:
+        """Return the batch of this attempt; None for a late message, of an attempt that is over or a step behind."""
         batch = self._batches.get(attempt.txid)
         return batch if batch is not None and batch.attempt == attempt and batch.status is status else None
+
+    _HANDLERS: ClassVar[dict[type, Callable[["Coordinator", Any], None]]] = {
+        on.Planned: _planned,
+        on.NothingThere: _nothing_there,
+        on.PlanFailed: _plan_failed,
+        on.Ran: _ran,
+        on.RunFailed: _run_failed,
+        on.Frozen: _froze,
+        on.Committed: _committed,
+        on.CommitFailed: _commit_failed,
+        on.Succeeded: _succeeded,
+        on.Woken: _woken,
+        on.DrainAsked: _drain,
+        on.StopAsked: _stop_asked,
+        on.GivenUp: _given_up,
+        on.Broken: _broken,
+    }
 
 
 def _deadly(txid: int, deaths: int) -> BatchFailedError:
@@ -376,21 +401,3 @@ def _deadly(txid: int, deaths: int) -> BatchFailedError:
         f"memory, perhaps, or code that ends the process. Nothing of the batch was written. This run stops; the next "
         f"start tries it again"
     )
-
-
-_HANDLERS: dict[type, Callable[[Coordinator, Any], None]] = {
-    on.Planned: Coordinator._planned,
-    on.NothingThere: Coordinator._nothing_there,
-    on.PlanFailed: Coordinator._plan_failed,
-    on.Ran: Coordinator._ran,
-    on.RunFailed: Coordinator._run_failed,
-    on.Frozen: Coordinator._froze,
-    on.Committed: Coordinator._committed,
-    on.CommitFailed: Coordinator._commit_failed,
-    on.Succeeded: Coordinator._succeeded,
-    on.Woken: Coordinator._woken,
-    on.DrainAsked: Coordinator._drain,
-    on.StopAsked: Coordinator._stop_asked,
-    on.GivenUp: Coordinator._given_up,
-    on.Broken: Coordinator._broken,
-}

@@ -1,4 +1,4 @@
-"""How a running topology looks: a line of text, a piece of HTML, and a notebook cell that keeps itself up to date."""
+"""The display of a running topology: a line of text, a piece of HTML, and a notebook cell that stays up to date."""
 
 import html
 import sys
@@ -13,7 +13,7 @@ _DEBUG_LINES = 20
 
 
 class Watched(Protocol):
-    """What showing needs of a running topology."""
+    """A running topology, as the display sees it."""
 
     @property
     def name(self) -> str: ...
@@ -34,7 +34,7 @@ class Watched(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """One batch group's newest batch, and how it goes."""
+    """One batch group's newest batch, its rate and its failures."""
 
     group: str
     txid: int
@@ -46,7 +46,7 @@ class GroupLine:
 
 
 def lines_of(events: list[ProgressEvent]) -> list[GroupLine]:
-    """One line a group, by name. `failures` counts the failed attempts among these events."""
+    """Return one line a group, by name. `failures` counts the failed attempts among these events."""
     lines = []
     for group in sorted({event["group"] for event in events}):
         mine = [event for event in events if event["group"] == group]
@@ -70,8 +70,8 @@ def _number(value: float | None, unit: str = "") -> str:
     return "" if value is None else f"{value:,.0f}{unit}"
 
 
-def standing(watched: Watched) -> str:
-    """How it stands: running, stopped, or failed with what."""
+def status_of(watched: Watched) -> str:
+    """Return the status in a word: running, stopped, or failed, with the error."""
     error = watched.exception()
     if error is not None:
         return f"failed: {type(error).__name__}: {error}"
@@ -79,27 +79,27 @@ def standing(watched: Watched) -> str:
 
 
 def text_of(watched: Watched) -> str:
-    """A line a group.
+    """Return the text of the display, a line a group.
 
     For example ``wordcount (running) sentences: txid 12, 100,000 rows, 1,930,000 rows/s, 52 ms, counts 21,004 keys``.
     """
-    head = f"{watched.name} ({standing(watched)})"
+    head = f"{watched.name} ({status_of(watched)})"
     lines = lines_of(watched.recentProgress)
     if not lines:
         return f"{head}: no batch yet"
-    return "\n".join(f"{head} {line.group}: {_said(line)}" for line in lines)
+    return "\n".join(f"{head} {line.group}: {_line_text(line)}" for line in lines)
 
 
-def _said(line: GroupLine) -> str:
-    said = [f"txid {line.txid}", _number(line.rows, " rows"), _number(line.rate, " rows/s")]
-    said.append(_number(line.milliseconds, " ms"))
-    said += [f"{name} {_number(keys, ' keys')}" for name, keys in line.states.items()]
-    said.append(f"{line.failures} failed attempts" if line.failures else "")
-    return ", ".join(part for part in said if part)
+def _line_text(line: GroupLine) -> str:
+    parts = [f"txid {line.txid}", _number(line.rows, " rows"), _number(line.rate, " rows/s")]
+    parts.append(_number(line.milliseconds, " ms"))
+    parts += [f"{name} {_number(keys, ' keys')}" for name, keys in line.states.items()]
+    parts.append(f"{line.failures} failed attempts" if line.failures else "")
+    return ", ".join(part for part in parts if part)
 
 
 def html_of(watched: Watched, picture: str = "") -> str:
-    """Its standing, a row a group, the newest Debug lines, and its picture (SVG, trusted) if one is given."""
+    """Return its status, a row a group, the newest Debug lines, and its picture (SVG, trusted) if one is given."""
     rows = "".join(
         f"<tr><td>{html.escape(line.group)}</td><td>{line.txid}</td><td>{_number(line.rows)}</td>"
         f"<td>{_number(line.rate)}</td><td>{_number(line.milliseconds)}</td>"
@@ -111,11 +111,11 @@ def html_of(watched: Watched, picture: str = "") -> str:
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else "<i>no batch yet</i>"
     lines = list(watched.debugOutput)[-_DEBUG_LINES:]
     debug = f"<pre>{html.escape(chr(10).join(lines))}</pre>" if lines else ""
-    return f"<div><b>{html.escape(watched.name)}</b> {html.escape(standing(watched))}{table}{debug}{picture}</div>"
+    return f"<div><b>{html.escape(watched.name)}</b> {html.escape(status_of(watched))}{table}{debug}{picture}</div>"
 
 
 def in_notebook() -> bool:
-    """Whether this Python is a notebook's kernel (and not, say, a terminal's IPython)."""
+    """Return whether this Python is a notebook's kernel (and not, say, a terminal's IPython)."""
     if "IPython" not in sys.modules:
         return False
     from IPython import get_ipython
@@ -127,7 +127,7 @@ def in_notebook() -> bool:
 class LiveProgress:
     """Shows a running topology and keeps the picture up to date until the topology ends.
 
-    In a notebook it is one output that is replaced in its place, by whatever cell it was begun; elsewhere a line is
+    In a notebook it is one output that is replaced in its place, below the cell that began it. Elsewhere a line is
     printed where something has changed.
 
     Parameters
@@ -166,10 +166,10 @@ class LiveProgress:
                 return
 
     def _mark(self) -> tuple[Any, ...]:
-        """Changes whenever there is something new to show."""
+        """Return a value that changes whenever there is something new to show."""
         events, lines = self._watched.recentProgress, list(self._watched.debugOutput)
         newest = [(event["group"], event["txid"], event["attempt"], event["timestamp"]) for event in events[-1:]]
-        return (*newest, len(lines), *lines[-1:], standing(self._watched))
+        return (*newest, len(lines), *lines[-1:], status_of(self._watched))
 
     def _update(self) -> None:
         if self._handle is None:

@@ -1,4 +1,4 @@
-"""What the coordinator hears and what it asks for. Plain data, no behaviour."""
+"""The events that the coordinator hears and the actions that it asks for. Plain data, no behaviour."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Planned(Event, frozen=True):
-    """The batch is named."""
+    """The spouts have planned the batch."""
 
     attempt: TransactionAttempt
     plan: BatchPlan
@@ -26,17 +26,21 @@ class NothingThere(Event, frozen=True):
 
 
 class PlanFailed(Event, frozen=True):
+    """A spout failed to plan the batch."""
+
     attempt: TransactionAttempt
     error: BaseException
 
 
 class Ran(Event, frozen=True):
-    """Stage 1 of the attempt is computed; the runtime holds its result."""
+    """Stage 1 of the attempt is computed, and its result is held."""
 
     attempt: TransactionAttempt
 
 
 class RunFailed(Event, frozen=True):
+    """The attempt failed, or its time is over; it may still be working."""
+
     attempt: TransactionAttempt
     error: BaseException
 
@@ -69,7 +73,7 @@ class Succeeded(Event, frozen=True):
 
 
 class Woken(Event, frozen=True):
-    """A wait is over, or somebody knows that there is something to plan."""
+    """A sleep is over, or the sources may have something to plan."""
 
 
 class DrainAsked(Event, frozen=True):
@@ -94,12 +98,14 @@ class Broken(Event, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True):
-    """Something that is to be done."""
+    """Something that the loop is to do."""
 
 
 class Plan(Action, frozen=True):
-    """Name the batch. `kept`: the plan of an earlier attempt, of which the spouts that replay
-    exactly keep their part. Answer: Planned, NothingThere or PlanFailed."""
+    """Have the spouts plan the batch. Answer: Planned, NothingThere or PlanFailed.
+
+    `kept` is the plan of an earlier attempt, of which the spouts that replay exactly keep their part.
+    """
 
     attempt: TransactionAttempt
     previous: Positions
@@ -108,7 +114,7 @@ class Plan(Action, frozen=True):
 
 
 class Run(Action, frozen=True):
-    """Emit and compute stage 1. `previous` is where the spouts stood before. Answer: Ran or RunFailed."""
+    """Emit and compute stage 1. Answer: Ran or RunFailed. `previous` is where the spouts stood before."""
 
     attempt: TransactionAttempt
     plan: BatchPlan
@@ -117,7 +123,7 @@ class Run(Action, frozen=True):
 
 
 class Cancel(Action, frozen=True):
-    """Stop an attempt's work if it runs, and drop its result. No answer is heard any more."""
+    """Stop an attempt's work if it runs, and drop its result. A later message of it changes nothing."""
 
     attempt: TransactionAttempt
 
@@ -148,16 +154,16 @@ class Fail(Action, frozen=True):
 
 
 class Sleep(Action, frozen=True):
-    """Send Woken after so many seconds, or earlier if something is known to be there."""
+    """Send Woken after so many seconds, or earlier where the sources may have something."""
 
     seconds: float
 
 
 class Rest(Action, frozen=True):
-    """The sources have nothing and nothing is in flight."""
+    """Note that the sources have nothing and nothing is in flight."""
 
 
 class Finish(Action, frozen=True):
-    """The group is over; with an error if it did not stop on request."""
+    """End the group; with an error if it did not stop on request."""
 
     error: BaseException | None = None

@@ -1,4 +1,4 @@
-"""What a start accepts: each option checked where it is given, with what is accepted in its error."""
+"""The options of a start, each checked with an error that says what is accepted."""
 
 import inspect
 import re
@@ -24,7 +24,8 @@ _UNITS = {
 
 def check_known(start: Callable[..., Any], given: Mapping[str, Any]) -> None:
     """Refuse an option that `start` has no keyword parameter for."""
-    known = [each.name for each in inspect.signature(start).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    parameters = inspect.signature(start).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for option in given:
         if option not in known:
             raise TopologyError(
@@ -33,7 +34,7 @@ def check_known(start: Callable[..., Any], given: Mapping[str, Any]) -> None:
 
 
 def folder(checkpointLocation: str | Path) -> Path:
-    """The folder that a checkpointLocation names, independent of where the program stands.
+    """Return the absolute folder that a checkpointLocation names.
 
     >>> folder("file:///data/checkpoint").as_posix()
     '/data/checkpoint'
@@ -47,26 +48,26 @@ def folder(checkpointLocation: str | Path) -> Path:
 
 
 def seconds(interval: str | float | None) -> float | None:
-    """A trigger's interval as PySpark writes it ("1 second", "500 milliseconds"), or a number of seconds.
+    """Return the seconds of a trigger's interval, as PySpark writes it ("1 second") or a number of seconds.
 
     >>> seconds("500 milliseconds")
     0.5
     """
     if interval is None or isinstance(interval, int | float):
-        found = interval
+        length = interval
     else:
         parts = re.fullmatch(r"\s*([\d.]+)\s*([a-z]+?)s?\s*", interval.lower())
         unit = None if parts is None else _UNITS.get(parts[2]) or _UNITS.get(parts[2] + "s")
         if parts is None or unit is None:
             raise TopologyError(f"processingTime={interval!r}: write for example '1 second', '500 milliseconds' or 0.5")
-        found = float(parts[1]) * unit
-    if found is not None and found < 0:
+        length = float(parts[1]) * unit
+    if length is not None and length < 0:
         raise TopologyError(f"processingTime={interval!r} is negative")
-    return found
+    return length
 
 
 def at_least(least: int, option: str, value: int) -> int:
-    """A whole number that is not less."""
+    """Return the value of an option if it is a whole number of at least `least`; refuse it otherwise."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise TopologyError(f"{option}={value!r}: a whole number of at least {least} is accepted")
+        raise TopologyError(f"{option}={value!r}: expected a whole number of at least {least}")
     return value

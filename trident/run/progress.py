@@ -1,11 +1,13 @@
-"""What a run tells of itself: one event for each committed batch and each failed attempt, the newest ones kept.
+"""The progress of a run: one event for each committed batch and each failed attempt, of which the newest are kept.
 
 An event is plain data (it can be written as JSON) with camelCase keys: ``event`` ("committed" or "failed"), ``name``,
 ``id`` and ``runId`` of the run, ``group``, ``txid``, ``attempt``, ``timestamp`` (ISO 8601, UTC). A committed batch adds
-``numInputRows`` (None where nobody counted), ``durationMs`` (milliseconds by phase: plan, run, freeze, commit, total)
+``numInputRows`` (None where the rows were not counted), ``durationMs`` (milliseconds by phase: plan, run, freeze,
+commit, total)
 and ``states`` (by name: ``keys`` that the batch touched, ``written`` of them now). Where the topology has outputs it
-adds ``outputs`` (by name: the ``rows`` that each took), where steps let tuples go on which they failed, ``deadLetters``
-and ``skipped`` (their numbers by step). A failed attempt adds ``phase`` and ``error``; in the phase "commit",
+adds ``outputs`` (by name: the ``rows`` that each took). Where steps left out tuples on which they failed it adds
+``deadLetters`` and ``skipped`` (their numbers by step). A failed attempt adds ``phase`` and ``error``; in the phase
+"commit",
 ``attempt`` is how often the commit had failed in user code before. A listener that was slow hears ``dropped``, the
 number of events that were left out just before.
 """
@@ -25,11 +27,11 @@ Listener = Callable[[ProgressEvent], None]
 logger = logging.getLogger(__name__)
 
 BEHIND = 1000
-"""So many events wait for a listener at most."""
+"""The most events that wait for a listener."""
 
 
 class Progress:
-    """The newest events of a run, and who wants to hear of them. Any thread may tell and ask.
+    """The newest events of a run, and its listeners. Any thread may tell and ask.
 
     Parameters
     ----------
@@ -48,7 +50,7 @@ class Progress:
         self._listening: list[_Listening] = []
 
     def tell(self, event: ProgressEvent) -> None:
-        """Keep an event, then pass it to the listeners, which hear of it in threads of their own."""
+        """Keep an event and pass it to the listeners, which hear of it in threads of their own."""
         with self._lock:
             self._recent.append(event)
             if event.get("event") == "committed":
@@ -69,11 +71,11 @@ class Progress:
             return copy.deepcopy(list(self._recent))
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every event from now on. What is given back ends it: it hears of nothing later.
+        """Call `listener` with every event from now on. Return the function that ends this.
 
         Each listener has a thread of its own, so that a slow one holds nothing up. Where more than a thousand events
-        wait for it, the oldest are left out; the next one that it hears tells how many under ``"dropped"``. A listener
-        that raises is logged: a batch does not fail because somebody could not watch it.
+        wait for it, the oldest are left out; the next one that it hears has their number under ``"dropped"``. An error
+        of a listener is logged: it does not fail a batch.
         """
         listening = _Listening(listener)
         with self._lock:
@@ -87,21 +89,21 @@ class Progress:
         return end
 
     def owns_this_thread(self) -> bool:
-        """Whether the calling thread is a listener's."""
+        """Return whether the calling thread is a listener's."""
         with self._lock:
             return any(listening.owns_this_thread() for listening in self._listening)
 
     def flush(self, timeout: float) -> None:
-        """Wait until the listeners have heard of everything, at most `timeout` seconds."""
+        """Wait until the listeners have heard of everything, `timeout` seconds at most."""
         until = time.monotonic() + timeout
         with self._lock:
             listening = list(self._listening)
-        for each in listening:
-            each.wait(max(0.0, until - time.monotonic()))
+        for listener in listening:
+            listener.wait(max(0.0, until - time.monotonic()))
 
 
 class _Listening:
-    """A listener at work: a thread of its own goes through the events that wait for it, and ends with the last one."""
+    """A listener with its own thread, which goes through the events that wait for it and ends with the last one."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -111,7 +113,7 @@ class _Listening:
         self._thread: threading.Thread | None = None
 
     def tell(self, event: ProgressEvent) -> None:
-        """Have the listener hear of an event; the oldest one is left out where too many wait."""
+        """Queue an event for the listener; the oldest one is left out where too many wait."""
         with self._changed:
             if len(self._waiting) >= BEHIND:
                 self._waiting.popleft()
@@ -135,17 +137,18 @@ class _Listening:
                 logger.exception("a progress listener raised")
 
     def owns_this_thread(self) -> bool:
-        """Whether the calling thread is the listener's."""
+        """Return whether the calling thread is this listener's."""
         return threading.current_thread() is self._thread
 
     def wait(self, timeout: float) -> None:
-        """Wait until it has heard everything, at most so many seconds."""
+        """Wait until it has heard everything, `timeout` seconds at most."""
         with self._changed:
+            # A listener that asks for the end of its own run must not wait for itself.
             self._changed.wait_for(lambda: self._thread is None or self.owns_this_thread(), timeout)
 
 
 def rows_per_second(events: list[ProgressEvent]) -> float | None:
-    """Input rows a second over these events, oldest first; None where they cannot tell.
+    """Return the input rows a second over these events, oldest first; None where there are too few or no counts.
 
     The rows of a batch came in between the commit before it and its own, so the first batch only starts the clock.
 

@@ -12,7 +12,7 @@ from trident.user_calls.threads import await_left_behind
 _lock = threading.Lock()
 _running: "dict[str, Running | None]" = {}
 _PATIENCE = 20.0
-"""Seconds that an interpreter which ends waits for its topologies, for all together."""
+"""Seconds that an ending interpreter waits for all its topologies together."""
 _LAST_PATIENCE = 5.0
 """Seconds that it then waits for threads whose jobs are being cancelled."""
 
@@ -44,7 +44,7 @@ def running_here() -> "list[Running]":
 
 
 def reserve(name: str, replace: bool) -> None:
-    """Take a name for a start; refused while another topology of this process has it."""
+    """Take a name for a start. Raises TopologyActiveError while another topology of this process has it."""
     with _lock:
         holder = _running.get(name)
         taken = name in _running
@@ -61,35 +61,36 @@ def reserve(name: str, replace: bool) -> None:
 
 
 def enter(name: str, running: "Running") -> None:
-    """The start that reserved the name has succeeded."""
+    """Put the running topology behind the name that its start has reserved."""
     with _lock:
         _running[name] = running
 
 
 def release(name: str, running: "Running | None") -> None:
-    """The name is free again; only its holder can free it."""
+    """Free a name, if `running` holds it."""
     with _lock:
         if name in _running and _running[name] is running:
             del _running[name]
 
 
 def _at_exit() -> None:
-    """A program that ends stops its topologies, else it ends in the middle of a batch (and loses nothing either).
+    """Stop the topologies of a program that ends.
 
-    Also after an earlier stop: the work that it cancelled may not have ended yet."""
-    last = running_here()
-    for running in last:
+    Otherwise they would end in the middle of a batch, which loses nothing, but repeats the batch at the next start.
+    """
+    left = running_here()
+    for running in left:
         running.stop_soon()
     until = time.monotonic() + _PATIENCE
-    for running in last:
+    for running in left:
         running.wait_ended(max(0.0, until - time.monotonic()))
-    await_left_behind(_LAST_PATIENCE)
+    await_left_behind(_LAST_PATIENCE)  # also where all were stopped before: cancelled work may not have ended yet
 
 
 def _after_fork() -> None:
-    """A forked child has none of the threads: what runs, runs in the parent."""
+    """Forget the topologies in a forked child, which has none of their threads."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.Lock()  # a thread of the parent may have held the other one at the fork
     for running in _running.values():
         if running is not None:
             running.leave_to_parent()

@@ -16,7 +16,7 @@ from trident.run import events as on
 from trident.run import registry
 from trident.run.context import RunContext
 from trident.run.dead_letter_replay import letter_finder, replay_spout
-from trident.run.display import LiveProgress, html_of, standing
+from trident.run.display import LiveProgress, html_of, status_of
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
 from trident.run.read_source import RunCommits
@@ -241,7 +241,7 @@ class RunningTopology:
 
     def __repr__(self) -> str:
         txids = ", ".join(f"{name} at txid {run.committed}" for name, run in self._runs.items())
-        return f"<RunningTopology {self.name!r} {standing(self)}: {txids}>"
+        return f"<RunningTopology {self.name!r} {status_of(self)}: {txids}>"
 
     def _repr_html_(self) -> str:
         return html_of(self, self._context.topology.draw("svg"))

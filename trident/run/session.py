@@ -1,4 +1,4 @@
-"""Which Spark session a run works with."""
+"""The Spark session of a run."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def session_for(spark: "SparkSession | None") -> "SparkSession":
-    """The given session, else the active one, else a local one. It is never changed: a run works on its own."""
+    """Return the given session, else the active one, else a local one. A run makes sessions of its own beside it."""
     from pyspark.sql import SparkSession
 
     from trident.compiler.spark.sessions import local_session
@@ -20,7 +20,7 @@ def session_for(spark: "SparkSession | None") -> "SparkSession":
 
 
 def _alive(spark: "SparkSession") -> "SparkSession":
-    """The session, if it is one and was not stopped."""
+    """Return the session; refuse what is none, or was stopped."""
     from trident.compiler.columns.failures import short
     from trident.compiler.spark.sessions import is_connect
 
@@ -28,6 +28,6 @@ def _alive(spark: "SparkSession") -> "SparkSession":
         raise TopologyError(
             f"start takes a SparkSession, not {short(spark)}; without one it takes the active session, or makes one"
         )
-    if spark.is_stopped if is_connect(spark) else spark.sparkContext._jsc is None:  # type: ignore[attr-defined]
+    if spark.is_stopped if is_connect(spark) else spark.sparkContext._jsc is None:  # type: ignore[attr-defined]  # noqa: SLF001
         raise TopologyError("the SparkSession has been stopped; give one that is alive, or none")
     return spark

@@ -1,4 +1,4 @@
-"""The key of a batch that most tuples came to, where a state counts tuples: what skew there is, told for nothing."""
+"""The hottest key of a batch, where a state counts tuples: a report of skew that costs nothing more."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,19 +11,19 @@ from trident.plan.nodes import PersistentAggregate, StateWriter
 
 @dataclass(frozen=True, slots=True)
 class Hottest:
-    """A key, by its fields, and how many of the batch's tuples it has."""
+    """A key by its fields, with the number of the batch's tuples that it has."""
 
     key: dict[str, Any]
     tuples: int
 
     def as_dict(self) -> dict[str, Any]:
-        """As it stands in an event: what JSON has no form for, as text."""
+        """Return the key as progress events show it, with text for values that JSON cannot hold."""
         plain = str | int | float | bool | None
         return {"key": {n: v if isinstance(v, plain) else str(v) for n, v in self.key.items()}, "tuples": self.tuples}
 
 
 def hottest_of(step: StateWriter, table: pa.Table) -> Hottest | None:
-    """The hottest key of what a batch counted; None where the state counts no tuples or has one key only."""
+    """Return the hottest key of a batch; None where the state counts no tuples or has one key only."""
     if not isinstance(step, PersistentAggregate) or not step.group or step.aggregation.native != "count":
         return None
     if not table.num_rows:

@@ -1,4 +1,4 @@
-"""Places where attempts run, each cancelled without touching its neighbours."""
+"""The slots in which attempts run, each cancelled without touching its neighbours."""
 
 import logging
 import shutil
@@ -18,25 +18,30 @@ from trident_spouts.executor import Emission
 logger = logging.getLogger(__name__)
 
 
-class _Place:
-    """A slot and the attempt that it works for just now."""
+class _SlotUse:
+    """A slot and the attempt that uses it just now."""
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self.lock = threading.Lock()
+        """Guards `attempt` while a cancel is sent. Not the lock of `Slots`: Spark may take seconds to cancel."""
         self.attempt: TransactionAttempt | None = None
         self.cancelled = False
+        """Whether the slot is closed behind this use: a cancel that arrives late must not stop the next attempt."""
 
 
 class Slots:
-    """Hands out slots of one group and makes new ones where cancelled work does not let go of its own."""
+    """The slots of one group, with a new one where cancelled work does not let go of its own. Any thread.
+
+    A run thread or the commit thread stays in `run` as long as its stage takes; others call `cancel` meanwhile.
+    """
 
     def __init__(self, make: Callable[[], Slot], scratch: Path) -> None:
         self._make = make
         self._scratch = scratch
         self._lock = threading.Lock()
-        self._free: list[_Place] = []
-        self._busy: dict[tuple[TransactionAttempt, int], _Place] = {}
+        self._free: list[_SlotUse] = []
+        self._busy: dict[tuple[TransactionAttempt, int], _SlotUse] = {}
         """By attempt and stage: a commit turn computes later stages while an earlier attempt may still be ending."""
         self._closed = False
 
@@ -44,41 +49,42 @@ class Slots:
         """Run a stage of an attempt in a free slot."""
         key = attempt, stage.number
         with self._lock:
-            place = self._free.pop() if self._free else None
-        place = place or _Place(self._make())
+            use = self._free.pop() if self._free else None
+        # Made outside the lock, because a Spark session takes long to make.
+        use = use or _SlotUse(self._make())
         with self._lock:
-            if self._closed:
-                place.cancelled = True
-            self._busy[key] = place
-        with place.lock:
-            place.attempt = attempt
+            if self._closed:  # `close` has not seen this slot, and nothing else would ever close it
+                use.cancelled = True
+            self._busy[key] = use
+        with use.lock:
+            use.attempt = attempt
         scratch = self._scratch / f"{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage.number}"
         try:
-            if place.cancelled:
+            if use.cancelled:
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled: the run has ended")
-            return place.slot.run(stage, inputs, attempt, scratch)
+            return use.slot.run(stage, inputs, attempt, scratch)
         finally:
-            with place.lock:
-                place.attempt = None
+            with use.lock:
+                use.attempt = None
             with self._lock:
                 self._busy.pop(key, None)
-                place.cancelled |= self._closed
-                if not place.cancelled:
-                    self._free.append(place)
-            if place.cancelled:
-                _close(place)
+                use.cancelled |= self._closed
+                if not use.cancelled:
+                    self._free.append(use)
+            if use.cancelled:
+                _close(use)
             shutil.rmtree(scratch, ignore_errors=True)
 
     def cancel(self, attempt: TransactionAttempt, stage: int = 1) -> None:
         """Stop the attempt's work on a stage if it runs; its slot is not used again."""
         with self._lock:
-            place = self._busy.get((attempt, stage))
-        if place is None:
+            use = self._busy.get((attempt, stage))
+        if use is None:
             return
-        with place.lock:
-            if place.attempt == attempt:
-                place.cancelled = True
-                place.slot.cancel()
+        with use.lock:
+            if use.attempt == attempt:  # else its work has ended, and the slot may work for another attempt
+                use.cancelled = True
+                use.slot.cancel()
 
     def close(self) -> None:
         with self._lock:
@@ -86,12 +92,12 @@ class Slots:
             busy, free, self._free = list(self._busy), self._free, []
         for attempt, stage in busy:
             self.cancel(attempt, stage)
-        for place in free:
-            _close(place)
+        for use in free:
+            _close(use)
 
 
-def _close(place: _Place) -> None:
+def _close(use: _SlotUse) -> None:
     try:
-        place.slot.close()
+        use.slot.close()
     except Exception:
         logger.warning("a slot failed to close", exc_info=True)

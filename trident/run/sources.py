@@ -189,6 +189,7 @@ def _sites(spout: Spout) -> tuple[CallSite, ...]:
     if not type(own).__module__.startswith("trident"):
         return (site_of(own),)
     partitions = getattr(own, "partitions", None)
-    several = isinstance(partitions, Mapping)
-    functions = partitions.values() if several else (partitions, getattr(own, "rows", None))
+    functions = [partitions, getattr(own, "rows", None)]
+    if isinstance(partitions, Mapping):
+        functions = [*partitions.values()]
     return tuple(site_of(function) for function in functions if callable(function))

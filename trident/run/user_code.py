@@ -1,5 +1,6 @@
-"""The user's code of a batch group outside its spouts: stages, and in the commit turn queries, updaters and outputs.
-Whatever it is, it is called here, watched, and named with its file and line. For stores of their own: `WatchedStore`.
+"""The calls of a batch group's user code outside its spouts: stages, queries, updaters and outputs.
+
+Each call is watched here, and named with its file and line. For users' own stores see `WatchedStore`.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,14 +33,15 @@ _COMMIT = "commit turn"
 
 
 class UserCode:
-    """Calls the user's code of one group. `stores`: where writes to states run, or wait for their lanes."""
+    """Calls the user's code of one group. `stores` are the threads in which states are written, or wait for lanes."""
 
     def __init__(
         self, calls: WatchedCalls, slots: Slots, answer: AnswerQuery, hand_over: HandOver, stores: Threads
     ) -> None:
         self._calls, self._slots, self._answer, self._hand_over, self._stores = calls, slots, answer, hand_over, stores
         self.tries = 0
-        """How often the commit turn failed in such code since the last commit: the limits grow with it."""
+        """How often commit turns failed in such code since the last commit: the limits grow with it. The commit thread
+        changes it."""
 
     def run_first(
         self,
@@ -48,7 +50,7 @@ class UserCode:
         attempt: TransactionAttempt,
         over: Callable[[BaseException], None],
     ) -> StageResult:
-        """Run stage 1 of an attempt in the calling thread; `over` is told that its time is over."""
+        """Run stage 1 of an attempt in the calling thread. `over` is called when its time is over."""
         with self._calls.watch(Subject(f"attempt {attempt}", _sites_of(stage)), attempt.attempt, over):
             return self._slots.run(stage, inputs, attempt)
 
@@ -69,7 +71,7 @@ class UserCode:
         self.call(sink, txid, partial(self._hand_over, sink, result, txid), getattr(self._hand_over, "cancel", None))
 
     def write(self, work: Callable[[], T]) -> "Future[T]":
-        """Have a state written beside others. A store of the user's own is called in its lane: see `WatchedStore`."""
+        """Write a state beside others. A store of the user's own is called in its lane: see `WatchedStore`."""
         return self._stores.submit(work)
 
     def call(self, step: Node, txid: int, work: Callable[[], T], overrun: Callable[[], None] | None = None) -> T:
