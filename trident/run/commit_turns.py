@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, CallHangsError, FencedError, LogError, TridentError
 from trident.compiler.engine import Result
-from trident.reads.committed_reads import CommitGate
+from trident.reads.commit_gate import CommitGate
 from trident.recovery.takeover import explained
 from trident.run import events as on
 from trident.run.commit_errors import REPEATED, TRANSIENT
