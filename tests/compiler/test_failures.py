@@ -91,8 +91,8 @@ CASES: dict[str, tuple[TridentTopology, str]] = {
     ),
     "a Function that returns": (
         counted(lambda s: s.each("word", Returns(), "w string")),
-        r"s/1:each\(Returns\): Returns \(test_failures.py:\d+\) raised TypeError: execute returned \['COW'\]; what it "
-        r"gives is emitted: write collector\.emit\(\[\.\.\.\]\); the tuple was \(word='cow'\)",
+        r"s/1:each\(Returns\): Returns \(test_failures.py:\d+\) raised TypeError: execute returned \['COW'\]; it must "
+        r"emit its tuples: write collector\.emit\(\[\.\.\.\]\); the tuple was \(word='cow'\)",
     ),
     "a filter that is none": (
         counted(lambda s: s.filter("word", lambda word: word)),

@@ -14,7 +14,7 @@ from trident import Count, Max, Min, Sum
 from trident.base.callsite import site_of
 from trident.base.errors import UserFunctionError
 from trident.base.types import parse_type, spark_schema
-from trident.compiler.aggregates.arrow_folds import fold_columns, met, quick_merge, quick_partial
+from trident.compiler.aggregates.arrow_folds import arrow_merge, arrow_partial, fold_columns, merge_partials
 from trident.compiler.aggregates.folds import Fold, FoldMember, FoldSpec
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.failures import Where
@@ -74,9 +74,9 @@ def test_every_way_gives_the_same(tuples: list[Any], cut_at: int, keys: str, agg
     expected = folded(how, tuples)
     parts = [columns(tuples[:cut_at]), columns(tuples[cut_at:])]
     assert outcome(lambda: fold_columns(how, parts), how) == expected
-    quick = [quick_partial(how, part) for part in parts]
+    quick = [arrow_partial(how, part) for part in parts]
     if all(part is not None for part in quick):
-        merged = outcome(lambda: quick_merge(how, [part for part in quick if part is not None]), how)
+        merged = outcome(lambda: arrow_merge(how, [part for part in quick if part is not None]), how)
         assert merged == expected
     partials = []
     for part in parts:
@@ -91,16 +91,16 @@ def test_every_way_gives_the_same(tuples: list[Any], cut_at: int, keys: str, agg
         for few in (256, 0):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("trident.compiler.aggregates.arrow_folds._FEW", few)
-                assert outcome(lambda: met(how, both), how) == expected
+                assert outcome(lambda: merge_partials(how, both), how) == expected
 
 
 def test_arrows_own_grouping_is_taken_where_it_says_what_spark_says() -> None:
     many = columns([("a", 1.0, 5)] * 300)
-    assert quick_partial(spec(Count(), "kx"), many) is not None
-    assert quick_partial(spec(Sum(), "k"), many) is not None
-    assert quick_partial(spec(Sum(), "k"), columns([("a", 1.0, 2**62)] * 3)) is None, "it would overflow"
-    assert quick_partial(spec(Tally(), "k"), many) is None
-    assert quick_partial(spec(Count(), ""), many) is None
+    assert arrow_partial(spec(Count(), "kx"), many) is not None
+    assert arrow_partial(spec(Sum(), "k"), many) is not None
+    assert arrow_partial(spec(Sum(), "k"), columns([("a", 1.0, 2**62)] * 3)) is None, "it would overflow"
+    assert arrow_partial(spec(Tally(), "k"), many) is None
+    assert arrow_partial(spec(Count(), ""), many) is None
 
 
 def test_quick_folds_meet_before_they_are_many() -> None:
@@ -119,7 +119,7 @@ def test_keys_meet_as_in_spark() -> None:
     values = {"x": [[0.0, None], [-0.0, None], [math.nan]], "s": [{"y": math.nan}, {"y": math.nan}, None]}
     found = Columns.of(pa.table(values, schema=schema), schema)
     index = KeyIndex(schema.types)
-    assert index.places([found["x"], found["s"]], 3) == [0, 0, 1]
+    assert index.numbers([found["x"], found["s"]], 3) == [0, 0, 1]
     x, s = index.columns()
     assert x.array().to_pylist()[0] == [0.0, None] and s.array().to_pylist()[1] is None
     assert spark_schema(schema).names == ["x", "s"]

@@ -55,7 +55,7 @@ def test_what_a_query_function_returns_is_not_lost_without_a_word() -> None:
 
     query = compile_query(asking(Returns(), "count"))
     with pytest.raises(
-        UserFunctionError, match=r"execute returned \[5\]; what it gives is emitted: write collector\.emit"
+        UserFunctionError, match=r"execute returned \[5\]; it must emit its tuples: write collector\.emit"
     ):
         query(tuples("word string, n long", ("a", 1)), lambda *_: pa.array([1]))
 
@@ -77,7 +77,7 @@ def test_a_key_of_another_type_says_what_the_keys_are() -> None:
             return state.multiGet([arg.n for arg in args])
 
     expected = (
-        r"s/2:stateQuery\(Wrong\): Wrong \(test_queries.py:\d+\): state 'counts': 1 \(int\) is no key; accepted is word"
+        r"s/2:stateQuery\(Wrong\): Wrong \(test_queries.py:\d+\): state 'counts': invalid key 1 \(int\): expected word"
     )
     with pytest.raises(StateKeyError, match=expected):
         compile_query(asking(Wrong(), "count"))(tuples("word string, n long", ("a", 1)), away)

@@ -175,7 +175,7 @@ WRONG = [
         "",
         "gave (1, 2.0) where a stream's name and its values belong; the tuple was (line=",
     ),
-    (Returns(), "", "raised TypeError: execute returned something; what it gives is emitted: write collector.emitTo("),
+    (Returns(), "", "raised TypeError: execute returned a result; it must emit its tuples: write collector.emitTo("),
     (Emits(), "", "raised TypeError: emit names no stream: write emitTo('orders', [...]); the tuple was"),
     (
         Misses(),

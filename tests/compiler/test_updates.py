@@ -323,17 +323,17 @@ def misuse(body: Callable[[Any], Any]) -> Any:
     ("body", "error", "message"),
     [
         (lambda s: s.multiGet("a"), StateKeyError, r": multiGet takes a list of keys, not 'a' \(str\)"),
-        (lambda s: s.multiGet([1]), StateKeyError, r": multiGet: 1 \(int\) is no key; accepted is word string"),
-        (lambda s: s.multiPut([("a", "b")], [1]), StateKeyError, r": multiPut: \('a', 'b'\) \(tuple\) is no key"),
+        (lambda s: s.multiGet([1]), StateKeyError, r": multiGet: invalid key 1 \(int\): expected word string"),
+        (lambda s: s.multiPut([("a", "b")], [1]), StateKeyError, r": multiPut: invalid key \('a', 'b'\) \(tuple\)"),
         (lambda s: s.multiPut(["a"], ["1"]), StateValueError, r": multiPut takes values of type bigint, not '1' \(str"),
         (lambda s: s.multiPut(["a"], [True]), StateValueError, r"not True \(bool\) \(a bool is not a number here"),
         (lambda s: s.multiPut(["a"], [2**63]), StateValueError, r"not 9223372036854775808 \(int\)"),
         (
             lambda s: s.multiPut(["a", "b"], [1]),
             StateValueError,
-            r": multiPut takes one value a key, 2 here, not \[1\]",
+            r": multiPut takes one value for each key, 2 here, not \[1\]",
         ),
-        (lambda s: s.multiUpdate(["a"], []), StateValueError, r": multiUpdate takes one updater a key, 1 here"),
+        (lambda s: s.multiUpdate(["a"], []), StateValueError, r": multiUpdate takes one updater for each key, 1 here"),
         (
             lambda s: s.multiUpdate(["a"], [lambda v: "x"]),
             StateValueError,

@@ -374,7 +374,7 @@ def test_a_wrong_key_stops_the_group_and_writes_nothing_of_the_batch(tmp_path: P
             state.multiPut([7], [1])
 
     rows = words([("a", 1)], [("a", 10), ("b", 1)])
-    with pytest.raises(StateKeyError, match=r"state 'sums': multiPut: 7 \(int\) is no key; accepted is k string"):
+    with pytest.raises(StateKeyError, match=r"state 'sums': multiPut: invalid key 7 \(int\): expected k string"):
         run(adding(MemoryMapState.opaque(), rows, update), tmp_path)
     with start_local(adding(MemoryMapState.opaque(), rows), name="t", checkpointLocation=tmp_path) as running:
         running.processAllAvailable(timeout=20)

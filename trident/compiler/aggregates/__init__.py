@@ -1,1 +1,1 @@
-"""Many tuples become few: aggregates, picks and reducers over columns."""
+"""Aggregates, selections and reducers over columns: many tuples become few."""

@@ -1,4 +1,4 @@
-"""Combiners by Arrow's own grouping, where it says what Spark says and is quicker than a loop."""
+"""Combiners by Arrow's own grouping, where it agrees with Spark and is faster than a loop."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,41 +11,47 @@ from trident.compiler.aggregates.folds import FoldMember, FoldSpec, folded, fold
 from trident.compiler.columns.columns import Columns
 
 _FEW = 256
-"""From so many rows on Arrow counts and sums faster than a Python loop."""
+"""From this number of rows on Arrow counts and sums faster than a Python loop."""
 
 
 def fold_columns(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
-    """Every key of these tuples with its accumulators."""
+    """Return every key of these tuples with its accumulators."""
     if sum(part.rows for part in parts) >= _FEW:
-        quick = [quick_partial(spec, part) for part in parts]
-        if all(part is not None for part in quick):
-            return quick_merge(spec, [part for part in quick if part is not None])
+        partials = [arrow_partial(spec, part) for part in parts]
+        if all(part is not None for part in partials):
+            return arrow_merge(spec, [part for part in partials if part is not None])
     return folded(spec, parts)
 
 
-def met(spec: FoldSpec, partials: pa.Table) -> Columns:
-    """Partial accumulators from several partitions, met by key; without key fields one row, also of none."""
-    if partials.num_rows >= _FEW and meets_quickly(spec):
-        return _met_by_arrow(spec, partials)
+def merge_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
+    """Merge partial accumulators of several partitions by key.
+
+    Without key fields the result is one row, also if there are no accumulators.
+    """
+    if partials.num_rows >= _FEW and arrow_can_merge(spec):
+        return _merge_in_arrow(spec, partials)
     if not partials.num_rows and not spec.keys.names:
         return spec.zeros()
     return folded_partials(spec, partials)
 
 
-def meets_quickly(spec: FoldSpec) -> bool:
-    """Whether Arrow's grouping says of partial accumulators what Spark says: flat keys, whole numbers, no NaN rules."""
+def arrow_can_merge(spec: FoldSpec) -> bool:
+    """Return whether Arrow can merge these partial accumulators as Spark does.
+
+    It can for flat keys, whole numbers and values without NaN rules.
+    """
     flat = bool(spec.keys.names) and not any(
         kinds.is_nested(kind) or kinds.is_floating(kind) for kind in spec.keys.types
     )
-    return flat and all(map(_meets_quickly, spec.members))
+    return flat and all(map(_member_can_merge, spec.members))
 
 
-def quick_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
-    """The partial accumulators of these tuples by Arrow's own grouping; None where it would not say what Spark says.
+def arrow_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
+    """Return the partial accumulators of these tuples by Arrow's grouping; None where Spark would differ.
 
     Arrow keeps 0.0 and -0.0 apart: a merge has to follow.
     """
-    if not _quick(spec, columns):
+    if not _arrow_can_fold(spec, columns):
         return None
     arrays = [columns[name].array() for name in spec.keys.names]
     values: list[pa.Array | None] = []
@@ -56,15 +62,18 @@ def quick_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
     return _grouped(arrays, spec, values, [str(member.aggregation.native) for member in spec.members])
 
 
-def quick_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
-    """Partial accumulators of `quick_partial`, met by key as Spark means equal."""
+def arrow_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
+    """Merge partial accumulators of `arrow_partial` by key, equal as Spark means it."""
     if len(partials) == 1 and not any(map(kinds.is_floating, spec.keys.types)):
         return Columns.of(partials[0], spec.schema)
-    return _met_by_arrow(spec, pa.concat_tables(partials))
+    return _merge_in_arrow(spec, pa.concat_tables(partials))
 
 
-def _met_by_arrow(spec: FoldSpec, partials: pa.Table) -> Columns:
-    """The same of one table with a key in several rows; by a loop where Arrow's sum might not hold it."""
+def _merge_in_arrow(spec: FoldSpec, partials: pa.Table) -> Columns:
+    """Merge the rows of one table that have the same key.
+
+    A Python loop does it where Arrow's sum might overflow.
+    """
     width = len(spec.keys)
     hows = ["sum" if m.aggregation.native == "count" else str(m.aggregation.native) for m in spec.members]
     values = [column.combine_chunks() for column in partials.columns[width:]]
@@ -74,21 +83,24 @@ def _met_by_arrow(spec: FoldSpec, partials: pa.Table) -> Columns:
     return Columns.of(_grouped(partials.columns[:width], spec, values, hows), spec.schema)
 
 
-def _meets_quickly(member: FoldMember) -> bool:
+def _member_can_merge(member: FoldMember) -> bool:
     native = member.aggregation.native
     if native in ("count", "sum"):
         return bool(kinds.is_int64(member.kind))
-    return native in ("min", "max") and _plain(member.kind)
+    return native in ("min", "max") and _orders_like_spark(member.kind)
 
 
-def _quick(spec: FoldSpec, columns: Columns) -> bool:
-    """Whether Arrow's grouping says what Spark says: flat keys, whole numbers that cannot overflow, no NaN rules."""
+def _arrow_can_fold(spec: FoldSpec, columns: Columns) -> bool:
+    """Return whether Arrow can fold these tuples as Spark does.
+
+    It can for flat keys, whole numbers that cannot overflow and values without NaN rules.
+    """
     if not spec.keys.names or any(map(kinds.is_nested, spec.keys.types)):
         return False
-    return all(_quick_member(member, columns) for member in spec.members)
+    return all(_member_can_fold(member, columns) for member in spec.members)
 
 
-def _quick_member(member: FoldMember, columns: Columns) -> bool:
+def _member_can_fold(member: FoldMember, columns: Columns) -> bool:
     native = member.aggregation.native
     if native == "count":
         return True
@@ -97,11 +109,11 @@ def _quick_member(member: FoldMember, columns: Columns) -> bool:
     value = columns[member.where.inputs[0]].array()
     if native == "sum":
         return kinds.is_integer(value.type) and kinds.is_int64(member.kind) and _cannot_overflow(value)
-    return _plain(value.type)
+    return _orders_like_spark(value.type)
 
 
-def _plain(kind: pa.DataType) -> bool:
-    """Whether Arrow orders values of this type as Spark does."""
+def _orders_like_spark(kind: pa.DataType) -> bool:
+    """Return whether Arrow orders values of this type as Spark does."""
     return any(test(kind) for test in (kinds.is_integer, kinds.is_string, kinds.is_date))
 
 
@@ -112,16 +124,16 @@ def _cannot_overflow(value: pa.Array) -> bool:
 
 
 def _grouped(keys: Sequence[Any], spec: FoldSpec, values: Sequence[pa.Array | None], hows: Sequence[str]) -> pa.Table:
-    """One row a key with each member's accumulator; a member without values counts rows."""
+    """Return one row for each key with each member's accumulator; a member without values counts rows."""
     names = [f"k{at}" for at in range(len(keys))]
-    given = {f"v{at}": value for at, value in enumerate(values) if value is not None}
-    asked: list[tuple[Any, str]] = [(f"v{at}", hows[at]) for at, value in enumerate(values) if value is not None]
-    if len(asked) < len(values):
-        asked.append(([], "count_all"))  # whoever has no values counts rows
-    table = pa.table([*keys, *given.values()], names=[*names, *given])
-    grouped = table.group_by(names, use_threads=False).aggregate(asked)
-    found = [grouped.column(name) for name in names]
+    inputs = {f"v{at}": value for at, value in enumerate(values) if value is not None}
+    wanted: list[tuple[Any, str]] = [(f"v{at}", hows[at]) for at, value in enumerate(values) if value is not None]
+    if len(wanted) < len(values):
+        wanted.append(([], "count_all"))
+    table = pa.table([*keys, *inputs.values()], names=[*names, *inputs])
+    grouped = table.group_by(names, use_threads=False).aggregate(wanted)
+    columns = [grouped.column(name) for name in names]
     for at, member in enumerate(spec.members):
         result = grouped.column("count_all" if values[at] is None else f"v{at}_{hows[at]}").cast(member.kind)
-        found.append(result.fill_null(0) if member.aggregation.native == "sum" else result)  # of nothing but nulls
-    return pa.Table.from_arrays(found, schema=spec.schema)
+        columns.append(result.fill_null(0) if member.aggregation.native == "sum" else result)  # of nulls alone
+    return pa.Table.from_arrays(columns, schema=spec.schema)

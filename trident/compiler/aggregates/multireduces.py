@@ -1,6 +1,6 @@
 """A reducer over the tuples of several streams: one state for each partition, or for each group that has a tuple.
 
-Both engines run the same `Reducing`; a request's tuples are a group by themselves.
+Both engines run the same `PartitionReducer`; a request's tuples are a group by themselves.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,9 @@ import pyarrow as pa
 from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, UserFunctionError
 from trident.base.types import arrow_schema, select
-from trident.base.values import NotAccepted, type_name
-from trident.compiler.columns.calls import ListCollector
-from trident.compiler.columns.columns import Column, Columns, concat
-from trident.compiler.columns.failures import Where, short
+from trident.compiler.columns.calls import ListCollector, output_table
+from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
+from trident.compiler.columns.failures import Calling, Where, short
 from trident.compiler.columns.kernels import Work
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.columns.lifecycle import prepared
@@ -25,8 +24,6 @@ from trident.operations.context import OperationContext
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import MultiReduce
-
-_PLACE_KIND = pa.int32()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,32 +36,32 @@ class ReduceSpec:
     inputs: tuple[tuple[str, ...], ...]
     groups: tuple[tuple[str, ...], ...]
     keys: pa.Schema
-    """The group fields, under the first stream's names."""
+    """The group fields, under the names of the first stream."""
     outputs: pa.Schema
 
     @classmethod
     def of(cls, node: MultiReduce) -> "ReduceSpec":
-        """What a step asks of its reducer."""
+        """Return the spec of this node."""
         keys = arrow_schema(select(node.sources[0].schema, node.groups[0])) if node.groups else pa.schema([])
         how, outputs = node.reduction, arrow_schema(node.schema)
         return cls(node.step, how.site, how.reducer, node.inputs, node.groups, keys, outputs)
 
     def where(self, inputs: tuple[str, ...] = ()) -> Where:
-        """Whose call an error is about."""
+        """Return the call that an error is about."""
         return Where(self.step, self.site, inputs)
 
 
 @contextmanager
-def reducing(spec: ReduceSpec, place: int, count: int | None) -> Iterator["Reducing"]:
-    """The reducer of one partition, between its prepare and its cleanup where it has any."""
+def partition_reducer(spec: ReduceSpec, partition: int, count: int | None) -> Iterator["PartitionReducer"]:
+    """Yield the reducer of one partition, between its prepare and its cleanup where it has them."""
     operation = Operation(spec.reducer, spec.site, Call.FUNCTION)
     works = [Work("each", spec.where(), operation, spec.outputs)]
-    with prepared(works, OperationContext(place, count)) as (ready,):
+    with prepared(works, OperationContext(partition, count)) as (ready,):
         assert ready.operation is not None
-        yield Reducing(replace(spec, reducer=ready.operation.target))
+        yield PartitionReducer(replace(spec, reducer=ready.operation.target))
 
 
-class Reducing:
+class PartitionReducer:
     """The states of one partition, fed with the tuples of any stream in any order."""
 
     def __init__(self, spec: ReduceSpec) -> None:
@@ -77,75 +74,57 @@ class Reducing:
         self._group = tuple_type(tuple(spec.keys.names))
 
     def begin(self) -> None:
-        """Make the state of a partition, which is there without a tuple too."""
-        self._index.places([], 1)
-        self._state(())
+        """Make the state of a partition that has one even without a tuple."""
+        self._index.numbers([], 1)
+        self._add_state(())
 
     def add(self, stream: int, columns: Columns) -> None:
-        """Tuples of the stream at this place: its group fields and input fields are read."""
+        """Add tuples of the stream of this number: its group fields and input fields are read."""
         spec, inputs = self._spec, self._spec.inputs[stream]
         names = spec.groups[stream] if spec.groups else ()
-        places = self._index.places([columns[name] for name in names], columns.rows)
+        numbers = self._index.numbers([columns[name] for name in names], columns.rows)
         groups = list(zip(*columns.lists(names), strict=True)) if names else []
         lists = columns.lists(inputs)
-        make, execute = self._makers[stream], spec.reducer.execute
-        tuples = map(make, zip(*lists, strict=True)) if lists else (make(()) for _ in places)
+        make, execute, where = self._makers[stream], spec.reducer.execute, spec.where(inputs)
         states, collector = self._states, self._collector
         row = 0
-        for row, (place, each) in enumerate(zip(places, tuples, strict=True)):
-            if place == len(states):
-                self._state(groups[row])
-            try:
-                given = execute(states[place], stream, *self._groups[place], each, collector)
-            except FailedException:
-                raise
-            except (Exception, SystemExit) as cause:
-                raise spec.where(inputs).raised(cause, lists, row) from cause
-            if given is not None:
-                what = f"gave {short(given)} in execute(), which gives nothing: it changes the state in place"
-                raise spec.where(inputs).error(f"{what}; {spec.where(inputs).tuple_text(lists, row)}")
+        with where.calling_rows(lists, lambda: row):
+            for row, (number, values) in enumerate(zip(numbers, made_tuples(make, lists, columns.rows), strict=True)):
+                if number == len(states):
+                    self._add_state(groups[row])
+                returned = execute(states[number], stream, *self._groups[number], values, collector)
+                if returned is not None:
+                    what = f"gave {short(returned)} in execute(), which gives nothing: it changes the state in place"
+                    raise where.error(f"{what}; {where.tuple_text(lists, row)}")
 
     def complete(self) -> None:
-        """There are no more tuples."""
-        complete = self._spec.reducer.complete
-        for state, group in zip(self._states, self._groups, strict=True):
-            self._called("complete", group, complete, state, *group, self._collector)
+        """Call complete for every state: there are no more tuples."""
+        complete, group = self._spec.reducer.complete, ()
+        with Calling(lambda cause: self._failed(cause, "complete", group)):
+            for state, group in zip(self._states, self._groups, strict=True):
+                complete(state, *group, self._collector)
 
-    def emitted(self, least: int = 0) -> Columns | None:
-        """What was emitted since this was last asked; None where it is less than this."""
+    def emitted(self, least: int = 1) -> Columns | None:
+        """Return the tuples emitted since the last call; None where they are fewer than `least`."""
         rows = self._collector.emitted
-        if len(rows) < max(least, 1):
+        if len(rows) < least:
             return None
         self._collector.emitted = []
-        values = zip(*rows, strict=True)
-        fields = zip(self._spec.outputs, values, strict=True)
-        return Columns({field.name: self._column(list(column), field) for field, column in fields}, len(rows))
+        return output_table(self._spec.where(), rows, self._spec.outputs, "emitted")
 
-    def _state(self, values: tuple[Any, ...]) -> None:
+    def _add_state(self, values: tuple[Any, ...]) -> None:
         group = (self._group(values),) if self._spec.groups else ()
-        self._states.append(self._called("init", group, self._spec.reducer.init, self._collector, *group))
-        self._groups.append(group)
-
-    def _called(self, name: str, group: tuple[Any, ...], method: Any, *args: Any) -> Any:
-        try:
-            return method(*args)
+        try:  # not `Calling`: there may be as many groups as tuples, and entering a context costs more than most inits
+            self._states.append(self._spec.reducer.init(self._collector, *group))
         except FailedException:
             raise
         except (Exception, SystemExit) as cause:
-            of = f" of group {short(tuple(group[0]))}" if group else ""
-            what = f"raised {type(cause).__name__}: {cause} in {name}(){of}"
-            raise self._spec.where().error(what, cause) from cause
+            raise self._failed(cause, "init", group) from cause
+        self._groups.append(group)
 
-    def _column(self, values: list[Any], field: pa.Field) -> Column:
-        try:
-            return Column.made(values, field.type)
-        except NotAccepted as error:
-            raise self._mistyped(error, field) from None
-
-    def _mistyped(self, error: NotAccepted, field: pa.Field) -> UserFunctionError:
-        came = f"{short(error.value)} ({type(error.value).__name__}) for field {field.name!r}"
-        hint = f" ({error.why})" if error.why else ""
-        return self._spec.where().error(f"emitted {came}, declared {type_name(field.type)}{hint}")
+    def _failed(self, cause: BaseException, method: str, group: tuple[Any, ...]) -> UserFunctionError:
+        of = f" of group {short(tuple(group[0]))}" if group else ""
+        return self._spec.where().error(f"raised {type(cause).__name__}: {cause} in {method}(){of}", cause)
 
 
 # --- the driver-side engine ----------------------------------------------------------------------------------------
@@ -157,49 +136,49 @@ def multi_reduced(
     hidden: Sequence[str],
     requests: Columns | None,
     count: int | None,
-    placed: bool,
+    partitioned: bool,
 ) -> Columns:
-    """What the reducer emits, partition by partition, and request by request where several share a pass."""
+    """Return what the reducer emits, partition by partition, and within one request by request."""
     spec = ReduceSpec.of(node)
-    if placed and node.groups:
+    if partitioned and node.groups:
         pairs = zip(node.sources, node.groups, sources, strict=True)
         sources = [by_fields(columns, names, arrow_schema(source.schema), count) for source, names, columns in pairs]
-    by_place = [dict(parts(columns)) for columns in sources]
-    found = []
-    for place in range((count or 1) if placed else 1):
-        here = [there.get(place, columns.take([])) for there, columns in zip(by_place, sources, strict=True)]
-        for mark, tuples in _by_request(here, hidden, requests):
-            made = _reduced(spec, tuples, place, count)
-            if placed:
-                mark[PARTITION] = Column(_PLACE_KIND, pa.array([place], _PLACE_KIND), None)
-            found.append(made.plus({name: column.take([0] * made.rows) for name, column in mark.items()}))
-    return concat(found)
+    by_partition = [dict(parts(columns)) for columns in sources]
+    results = []
+    for partition in range((count or 1) if partitioned else 1):
+        tuples = [own.get(partition, columns.take([])) for own, columns in zip(by_partition, sources, strict=True)]
+        for marks, request_tuples in _by_request(tuples, hidden, requests):
+            emitted = _reduced(spec, request_tuples, partition, count)
+            if partitioned:
+                marks[PARTITION] = Column(pa.int32(), pa.array([partition], pa.int32()), None)
+            results.append(emitted.plus({name: column.take([0] * emitted.rows) for name, column in marks.items()}))
+    return concat(results)
 
 
 def _by_request(
     sources: Sequence[Columns], hidden: Sequence[str], requests: Columns | None
 ) -> Iterator[tuple[dict[str, Column], list[Columns]]]:
-    """The tuples of every request with what marks them; all of them where there are no requests."""
+    """Yield the tuples of every request with the columns that mark them; all tuples if there are no requests."""
     if requests is None or not hidden:
         yield {}, list(sources)
         return
     (name,) = hidden
     for row, number in enumerate(requests[name].values()):
-        yield {name: requests[name].take([row])}, [_where(columns, name, number) for columns in sources]
+        yield {name: requests[name].take([row])}, [_of_request(columns, name, number) for columns in sources]
 
 
-def _where(columns: Columns, name: str, number: Any) -> Columns:
-    """The tuples of one request."""
-    return columns.take([row for row, each in enumerate(columns[name].values()) if each == number])
+def _of_request(columns: Columns, name: str, number: Any) -> Columns:
+    """Return the tuples of one request."""
+    return columns.take([row for row, own in enumerate(columns[name].values()) if own == number])
 
 
-def _reduced(spec: ReduceSpec, sources: Sequence[Columns], place: int, count: int | None) -> Columns:
-    """The reducer over one partition."""
-    with reducing(spec, place, count) as reducer:
+def _reduced(spec: ReduceSpec, sources: Sequence[Columns], partition: int, count: int | None) -> Columns:
+    """Return what the reducer emits over one partition."""
+    with partition_reducer(spec, partition, count) as reducer:
         if not spec.groups:
             reducer.begin()
         for stream, columns in enumerate(sources):
             reducer.add(stream, columns)
         reducer.complete()
-        found = reducer.emitted()
-    return found or Columns({f.name: Column(f.type, pa.array([], f.type), None) for f in spec.outputs}, 0)
+        emitted = reducer.emitted()
+    return emitted or Columns({f.name: Column(f.type, pa.array([], f.type), None) for f in spec.outputs}, 0)

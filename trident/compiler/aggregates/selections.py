@@ -1,4 +1,7 @@
-"""Whole tuples picked out of many: one kernel for both engines. What was picked of parts can be picked again of all."""
+"""Selections of whole tuples: one kernel for both engines.
+
+The tuples selected from parts can be selected from again: the result is that of the whole.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,9 +12,9 @@ import numpy
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from trident.base.errors import FailedException
-from trident.compiler.columns.columns import Column, Columns
-from trident.compiler.columns.failures import Where, short
+from trident.base.errors import UserFunctionError
+from trident.compiler.columns.columns import Column, Columns, made_tuples
+from trident.compiler.columns.failures import Calling, Where, short
 from trident.compiler.columns.keys import KeyIndex
 from trident.operations.selections import Extreme, First, Picking
 from trident.operations.tuples import tuple_type
@@ -20,34 +23,34 @@ from trident.plan.nodes import Pick
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PickSpec:
-    """A picking step as it travels to the workers."""
+    """A selection as it travels to the workers."""
 
     where: Where
     picking: Picking
 
     @classmethod
     def of(cls, node: Pick) -> "PickSpec":
-        """The spec of a node."""
+        """Return the spec of this node."""
         return cls(Where(node.step, node.picking.site, node.inputs), node.picking)
 
 
 def picked(spec: PickSpec, columns: Columns, apart: Sequence[str] = ()) -> Columns:
-    """The tuples that are picked; of tuples with different values of the fields `apart` by themselves."""
+    """Return the selected tuples; tuples that differ in the fields `apart` are selected from separately."""
     if not apart:
         return columns.take(_rows(spec, columns))
     groups: dict[int, list[int]] = {}
     index = KeyIndex([columns[name].kind for name in apart])
-    for row, place in enumerate(index.places([columns[name] for name in apart], columns.rows)):
-        groups.setdefault(place, []).append(row)
-    found: list[int] = []
+    for row, number in enumerate(index.numbers([columns[name] for name in apart], columns.rows)):
+        groups.setdefault(number, []).append(row)
+    selected: list[int] = []
     for rows in groups.values():
         own = columns.select(spec.where.inputs).take(rows) if spec.where.inputs else Columns({}, len(rows))
-        found += [rows[row] for row in _rows(spec, own)]
-    return columns.take(found)
+        selected += [rows[row] for row in _rows(spec, own)]
+    return columns.take(selected)
 
 
 def _rows(spec: PickSpec, columns: Columns) -> list[int]:
-    """The rows that are picked, in their new order."""
+    """Return the selected rows, in their new order."""
     picking = spec.picking
     if isinstance(picking, First):
         return _first(picking, spec.where, columns)
@@ -55,21 +58,20 @@ def _rows(spec: PickSpec, columns: Columns) -> list[int]:
         row = _extreme(spec, _tuples(spec.where, columns), range(columns.rows))
         return [] if row is None else [row]
     column = columns[spec.where.inputs[0]]
-    quick = None if picking.comparator is not None else _by_arrow(column, picking.greatest)
-    if quick is not None:
-        return quick
+    by_arrow = None if picking.comparator is not None else _by_arrow(column, picking.greatest)
+    if by_arrow is not None:
+        return by_arrow
     values = column.values()
     row = _extreme(spec, values, [at for at, value in enumerate(values) if value is not None])
     return [] if row is None else [row]
 
 
 def _tuples(where: Where, columns: Columns) -> list[Any]:
-    lists = columns.lists(where.inputs)
-    return list(map(tuple_type(where.inputs), zip(*lists, strict=True)))
+    return list(made_tuples(tuple_type(where.inputs), columns.lists(where.inputs), columns.rows))
 
 
 def _by_arrow(column: Column, greatest: bool) -> list[int] | None:
-    """The row of the extreme value where Arrow orders as Spark does; None where it does not."""
+    """Return the row of the extreme value where Arrow orders as Spark does; None where it does not."""
     kind = column.kind
     if not (kinds.is_integer(kind) or kinds.is_string(kind) or kinds.is_date(kind) or kinds.is_timestamp(kind)):
         return None
@@ -82,31 +84,28 @@ def _by_arrow(column: Column, greatest: bool) -> list[int] | None:
 
 
 def _extreme(spec: PickSpec, values: Sequence[Any], rows: Iterable[int]) -> int | None:
-    """The row of the extreme one of these; the last of equal ones."""
+    """Return the row of the extreme value among these rows; the last one where several are equal."""
     picking = spec.picking
     assert isinstance(picking, Extreme)
     compare, sign = picking.comparator or _compare, 1 if picking.greatest else -1
     best: int | None = None
-    for row in rows:
-        if best is None or sign * _compared(spec, compare, values[row], values[best]) >= 0:
-            best = row
+    row = 0
+
+    def compared() -> str:
+        return f"comparing {short(values[row])} with {short(values[best or 0])}"
+
+    def failed(cause: BaseException) -> UserFunctionError:
+        return spec.where.error(f"raised {type(cause).__name__}: {cause}; {compared()}", cause)
+
+    with Calling(failed):
+        for row in rows:
+            order = sign if best is None else compare(values[row], values[best])
+            if isinstance(order, bool) or not isinstance(order, int | float | numpy.number):
+                hint = "a comparator gives a number below 0, 0 or above 0"
+                raise spec.where.error(f"gave {short(order)}; {compared()} ({hint})")
+            if sign * order >= 0:
+                best = row
     return best
-
-
-def _compared(spec: PickSpec, compare: Any, a: Any, b: Any) -> Any:
-    if compare is _compare:
-        return _compare(a, b)
-    try:
-        found = compare(a, b)
-    except FailedException:
-        raise
-    except (Exception, SystemExit) as cause:
-        what = f"raised {type(cause).__name__}: {cause}; comparing {short(a)} with {short(b)}"
-        raise spec.where.error(what, cause) from cause
-    if isinstance(found, bool) or not isinstance(found, int | float | numpy.number):
-        hint = "a comparator gives a number below 0, 0 or above 0"
-        raise spec.where.error(f"gave {short(found)}; comparing {short(a)} with {short(b)} ({hint})")
-    return found
 
 
 def _compare(a: Any, b: Any) -> int:
@@ -115,7 +114,7 @@ def _compare(a: Any, b: Any) -> int:
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    """What orders values as Spark does: NaN is greater than every number."""
+    """Return what orders values as Spark does: NaN is greater than every number."""
     return (0, value) if value == value else (1,)
 
 
@@ -123,8 +122,8 @@ def _first(picking: First, where: Where, columns: Columns) -> list[int]:
     if not where.inputs:
         return list(range(min(picking.count, columns.rows)))
     values = columns[where.inputs[0]].values()
-    there = [row for row, value in enumerate(values) if value is not None]
+    known = [row for row, value in enumerate(values) if value is not None]
     choose = nlargest if picking.reverse else nsmallest
-    found = choose(picking.count, there, key=lambda row: _rank(values[row]))
+    first = choose(picking.count, known, key=lambda row: _rank(values[row]))
     nulls = (row for row, value in enumerate(values) if value is None)
-    return [*found, *(row for row, _ in zip(nulls, range(picking.count - len(found)), strict=False))]
+    return [*first, *(row for row, _ in zip(nulls, range(picking.count - len(first)), strict=False))]

@@ -1,4 +1,4 @@
-"""What an aggregating step asks of a fold or a gather: its plan node as what travels to the workers."""
+"""The plan node of an aggregate as a spec of a fold or a gather, which travels to the workers."""
 
 from collections.abc import Iterable
 
@@ -12,41 +12,41 @@ from trident.operations.aggregators import Aggregation, Emitting, Reduction
 from trident.plan.nodes import Aggregate, Member, PersistentAggregate
 
 
-def folds(node: Aggregate | PersistentAggregate) -> bool:
-    """Whether partial accumulators can meet: every member is a combiner."""
-    return isinstance(node, PersistentAggregate) or all(isinstance(each.how, Aggregation) for each in node.members)
+def can_fold(node: Aggregate | PersistentAggregate) -> bool:
+    """Return whether every member is a combiner, so that partial accumulators can be merged."""
+    return isinstance(node, PersistentAggregate) or all(isinstance(member.how, Aggregation) for member in node.members)
 
 
 def inputs_of(node: Aggregate | PersistentAggregate) -> tuple[str, ...]:
-    """The fields that its aggregators see, each once."""
+    """Return the fields that its aggregators see, each once."""
     if isinstance(node, PersistentAggregate):
         return node.inputs
     return tuple(dict.fromkeys(name for member in node.members for name in member.inputs))
 
 
 def all_native(node: Aggregate | PersistentAggregate) -> bool:
-    """Whether Spark has exactly these aggregates itself; it has none of a partition."""
+    """Return whether Spark has exactly these aggregates itself; it has none of a partition."""
     if isinstance(node, PersistentAggregate):
         return node.aggregation.native is not None
     if node.scope == "partition":
         return False
-    return all(isinstance(each.how, Aggregation) and each.how.native is not None for each in node.members)
+    return all(isinstance(member.how, Aggregation) and member.how.native is not None for member in node.members)
 
 
 def fold_spec(node: Aggregate | PersistentAggregate, hidden: Iterable[pa.Field] = ()) -> FoldSpec:
-    """What a step of combiners asks of a fold. `hidden` are key fields before its own."""
+    """Return the spec of an aggregate of combiners. `hidden` are key fields before its own."""
     if isinstance(node, PersistentAggregate):
         where = Where(node.step, node.aggregation.site, node.inputs)
         return FoldSpec.of(_keys(node, hidden), FoldMember(where, node.aggregation))
-    return FoldSpec.of(_keys(node, hidden), *(_fold_member(node, each, each.how) for each in node.members))  # type: ignore[arg-type]
+    return FoldSpec.of(_keys(node, hidden), *(_fold_member(node, member, member.how) for member in node.members))  # type: ignore[arg-type]
 
 
 def gather_spec(node: Aggregate, batch: int | None, hidden: Iterable[pa.Field] = ()) -> GatherSpec:
-    """What a step asks of a gather."""
+    """Return the spec of an aggregate of any members."""
     keys = _keys(node, hidden)
-    members = tuple(_member(node, each) for each in node.members)
-    outputs = [arrow_schema(each.outputs) for each in node.members]
-    return GatherSpec(members, keys, pa.schema([*keys, *(field for each in outputs for field in each)]), batch)
+    members = tuple(_member(node, member) for member in node.members)
+    outputs = [arrow_schema(member.outputs) for member in node.members]
+    return GatherSpec(members, keys, pa.schema([*keys, *(field for member in outputs for field in member)]), batch)
 
 
 def _keys(node: Aggregate | PersistentAggregate, hidden: Iterable[pa.Field]) -> pa.Schema:
@@ -59,21 +59,21 @@ def _member(node: Aggregate, member: Member) -> FoldMember | ReduceMember | Emit
         case Emitting() as how:
             return EmitMember(Where(node.step, how.site, member.inputs), how)
         case Reduction() as how:
-            return ReduceMember(Where(node.step, how.site, member.inputs), how, _shown(member, how))
+            return ReduceMember(Where(node.step, how.site, member.inputs), how, _presented_type(member, how))
         case Aggregation() as how:
             return _fold_member(node, member, how)
 
 
 def _fold_member(node: Aggregate, member: Member, how: Aggregation) -> FoldMember:
-    return FoldMember(Where(node.step, how.site, member.inputs), how, _shown(member, how))
+    return FoldMember(Where(node.step, how.site, member.inputs), how, _presented_type(member, how))
 
 
-def _shown(member: Member, how: Aggregation | Reduction) -> pa.DataType | None:
+def _presented_type(member: Member, how: Aggregation | Reduction) -> pa.DataType | None:
     presents = callable(getattr(how.aggregator, "present", None))
     return arrow_type(member.outputs.fields[0].dataType) if presents else None
 
 
 def read_fields(node: Aggregate | PersistentAggregate) -> list[str]:
-    """The fields that an aggregate reads of its source; one at least."""
+    """Return the fields that an aggregate reads of its source; one at least."""
     wanted = {*node.group, *inputs_of(node)}
     return [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]

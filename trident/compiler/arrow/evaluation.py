@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from trident.base.errors import MissingSessionError
 from trident.base.types import arrow_schema, select
-from trident.compiler.aggregates.evaluation import aggregating
+from trident.compiler.aggregates.evaluation import compile_aggregate
 from trident.compiler.aggregates.multireduces import multi_reduced
 from trident.compiler.aggregates.selections import PickSpec, picked
 from trident.compiler.arrow.joins import joined, merged
@@ -16,22 +16,22 @@ from trident.compiler.column_pruning import needs, with_letters
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.kernels import Work, catching, kernel, work_of
-from trident.compiler.columns.lifecycle import prepared, wants_life
+from trident.compiler.columns.lifecycle import needs_lifecycle, prepared
 from trident.compiler.columns.partitions import (
     PARTITION,
-    batch_place,
+    batch_partition,
     by_fields,
-    every_part,
+    every_partition,
     in_one,
     in_order,
-    is_placed,
+    is_partitioned,
     numbered,
     parts,
     repartitioned,
     spread,
 )
 from trident.compiler.columns.splits import part_of
-from trident.compiler.states.queries import Read, answering
+from trident.compiler.states.queries import Read, compile_answer
 from trident.compiler.windows.panes import pane_spec, panes_of
 from trident.operations.context import OperationContext
 from trident.plan.nodes import (
@@ -93,7 +93,7 @@ class Evaluation:
         self._native = native
         nodes = walk(*ends, starts=self._starts)
         self._counts = partition_counts(nodes, self._starts)
-        self._placed = is_placed(nodes, self._counts)
+        self._placed = is_partitioned(nodes, self._counts)
         self._carried = (*hidden, PARTITION) if self._placed else hidden
         self._needs = needs(nodes, with_letters(nodes, ends, caught), self._carried)
         self._steps = [
@@ -129,7 +129,7 @@ class Evaluation:
             case Aggregate(group=group) if group:
                 return by_fields(columns, group, arrow_schema(node.schema), count)
             case Aggregate() | Pick():
-                return in_one(columns, batch_place(run.txid, count or 1))
+                return in_one(columns, batch_partition(run.txid, count or 1))
         return spread(columns, count)
 
     def _meaning(self, node: Node) -> Step:
@@ -160,7 +160,7 @@ class Evaluation:
                 spec = pane_spec(node)
                 return lambda sources, run: panes_of(spec, sources[0])
             case StateQuery():
-                answer = answering(node)
+                answer = compile_answer(node)
                 return lambda sources, run: answer(sources[0], _asked(run))
         return self._native_step(node)
 
@@ -168,7 +168,7 @@ class Evaluation:
         apply = kernel(work, after)
         if id(node) in self._caught:
             work = replace(work, caught=self._caught[id(node)])
-        if not wants_life([work]):
+        if not needs_lifecycle([work]):
             if work.caught is not None:
                 catch = catching(work, after)
                 return lambda sources, run: catch(sources[0], run.letters)
@@ -188,13 +188,13 @@ class Evaluation:
         return living
 
     def _aggregating(self, node: Aggregate | PersistentAggregate) -> Step:
-        aggregate = aggregating(node)
+        aggregate = compile_aggregate(node)
         if not self._placed or not isinstance(node, Aggregate) or node.scope == "batch":
             return lambda sources, run: aggregate(sources[0], run.requests, _batch(run))
         count = self._counts[id(node)] or 1
 
         def parted(sources: Sequence[Columns], run: Run) -> Columns:
-            return in_order(aggregate(sources[0], every_part(run.requests, count), _batch(run)))
+            return in_order(aggregate(sources[0], every_partition(run.requests, count), _batch(run)))
 
         return parted
 

@@ -52,7 +52,7 @@ def _matches(node: Join, sources: Sequence[Columns], hidden: Sequence[str]) -> I
     rows: list[dict[int, list[int]]] = []
     for key, columns in zip(keys, sources, strict=True):
         found: dict[int, list[int]] = {}
-        for row, place in enumerate(index.places([columns[name] for name in key], columns.rows)):
+        for row, place in enumerate(index.numbers([columns[name] for name in key], columns.rows)):
             found.setdefault(place, []).append(row)
         rows.append(found)
     nobody: list[int | None] = [None]

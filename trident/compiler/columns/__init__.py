@@ -1,1 +1,1 @@
-"""Tuples in memory, column by column, and what user code makes of them."""
+"""Tuples in memory, column by column, and how user code is applied to them."""

@@ -1,8 +1,8 @@
-"""How a user's operation is called over columns, and what may come back.
+"""Calls of a user's operation over columns, and checks of what comes back.
 
-A scalar is one value, a tuple several, None a null; a generator gives many tuples. What fits the declaration in the
-common way (every result a plain value of one type) is found out for a whole column at once; only other columns are
-looked at value by value.
+A scalar is one value, a tuple several, None a null; a generator gives many tuples. The common case, where every result
+is a plain value of the declared type, is recognised for a whole column at once; only other columns are looked at value
+by value.
 """
 
 from bisect import bisect_right
@@ -15,10 +15,9 @@ import numpy
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident.base.errors import FailedException
 from trident.base.values import NotAccepted, are_exact, type_name
-from trident.compiler.columns.columns import Column
-from trident.compiler.columns.failures import Where, short
+from trident.compiler.columns.columns import Column, Columns, made_tuples
+from trident.compiler.columns.failures import Where, reason, short, typed
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
 
@@ -28,43 +27,45 @@ Lists = Sequence[list[Any]]
 
 @dataclass(slots=True)
 class Emitted:
-    """What a function gave for the tuples of a column: the new fields, and how many tuples had come when each input was
-    done (None: one each)."""
+    """The tuples that a function gave for the rows of a column.
+
+    `columns` are the new fields; `ends` says how many tuples there were when each input row was done (None: one for
+    each row).
+    """
 
     columns: list[Column]
     ends: list[int] | None
     rows: int
 
     def origins(self) -> list[int]:
-        """For each emitted tuple the row that it comes from."""
+        """Return for each emitted tuple the row that it comes from."""
         counts: Any = numpy.diff(numpy.asarray(self.ends or (), numpy.int64), prepend=0)
         origins: list[int] = numpy.repeat(numpy.arange(len(counts)), counts).tolist()
         return origins
 
 
-def calls(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Callable[[Lists, int], Iterator[Any]]:
-    """A function from columns to one result a row, lazily. `width` is what a collector takes in one emission."""
+def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Callable[[Lists, int], Iterator[Any]]:
+    """Return a function from columns to one result for each row, lazily.
+
+    `width` is the number of values that a collector takes in one emission.
+    """
     target = operation.target
     if operation.call is Call.VALUES:
         if inputs:
             return lambda lists, rows: map(target, *lists)
         return lambda lists, rows: (target() for _ in range(rows))
-    tuples = tuple_type(inputs)
-
-    def rows_of(lists: Lists, rows: int) -> Iterator[Any]:
-        return map(tuples, zip(*lists, strict=True)) if inputs else (tuples(()) for _ in range(rows))
-
+    make = tuple_type(inputs)
     if operation.call is Call.TUPLE:
-        return lambda lists, rows: map(target, rows_of(lists, rows))
+        return lambda lists, rows: map(target, made_tuples(make, lists, rows))
     if operation.call is Call.FILTER:
-        return lambda lists, rows: map(target.isKeep, rows_of(lists, rows))
+        return lambda lists, rows: map(target.isKeep, made_tuples(make, lists, rows))
     if operation.call is Call.FUNCTION:
         execute = target.execute
 
         def collected(lists: Lists, rows: int) -> Iterator[list[tuple[Any, ...]]]:
-            for each in rows_of(lists, rows):
+            for values in made_tuples(make, lists, rows):
                 collector = ListCollector(width)
-                if (returned := execute(each, collector)) is not None:
+                if (returned := execute(values, collector)) is not None:
                     raise not_emitted(returned)
                 yield collector.emitted
 
@@ -73,7 +74,7 @@ def calls(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Call
 
 
 class ListCollector:
-    """Keeps what a function emits for one tuple."""
+    """A collector that keeps what a function emits for one tuple."""
 
     __slots__ = ("emitted", "_width")
 
@@ -96,33 +97,29 @@ class ListCollector:
 
 
 def not_emitted(returned: object) -> TypeError:
-    """What is wrong with a method that has a collector and gives a result."""
-    return TypeError(f"execute returned {short(returned)}; what it gives is emitted: write collector.emit([...])")
+    """Return the error for a method that has a collector and returned a result all the same."""
+    return TypeError(f"execute returned {short(returned)}; it must emit its tuples: write collector.emit([...])")
 
 
-def gather(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> list[Any]:
-    """All results, one a row; an exception becomes an error that shows its tuple."""
-    found: list[Any] = []
-    try:
-        found.extend(results)
-    except FailedException:
-        raise
-    except (Exception, SystemExit) as cause:
-        raise where.raised(cause, lists, len(found)) from cause
-    if len(found) != rows:  # a StopIteration of the user's ends our loop without a sound
-        raise where.raised(StopIteration(), lists, len(found))
-    return found
+def collect_results(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> list[Any]:
+    """Return all results, one for each row; an exception becomes an error that shows its tuple."""
+    collected: list[Any] = []
+    with where.calling_rows(lists, lambda: len(collected)):
+        collected.extend(results)
+    if len(collected) != rows:  # a StopIteration raised by the user's code ends our loop silently
+        raise where.raised(StopIteration(), lists, len(collected))
+    return collected
 
 
 # --- filters ------------------------------------------------------------------------------------------------------
 
 
 def predicate(operation: Operation, where: Where) -> Callable[[Lists, int], list[bool]]:
-    """A function from columns to what the user's predicate keeps."""
-    call = calls(operation, where.inputs)
+    """Return a function from columns to a list that says which rows the user's predicate keeps."""
+    call = call_rows(operation, where.inputs)
 
     def run(lists: Lists, rows: int) -> list[bool]:
-        kept = gather(where, call(lists, rows), lists, rows)
+        kept = collect_results(where, call(lists, rows), lists, rows)
         if set(map(type, kept)) <= {bool}:
             return kept
         for row, value in enumerate(kept):
@@ -135,11 +132,11 @@ def predicate(operation: Operation, where: Where) -> Callable[[Lists, int], list
 
 
 def action(operation: Operation, where: Where) -> Callable[[Lists, int], None]:
-    """A function that shows columns to the user's action, whose results are nothing to us."""
-    call = calls(operation, where.inputs)
+    """Return a function that shows columns to the user's action and ignores what it returns."""
+    call = call_rows(operation, where.inputs)
 
     def run(lists: Lists, rows: int) -> None:
-        gather(where, call(lists, rows), lists, rows)
+        collect_results(where, call(lists, rows), lists, rows)
 
     return run
 
@@ -148,41 +145,43 @@ def action(operation: Operation, where: Where) -> Callable[[Lists, int], None]:
 
 
 def emitter(operation: Operation, where: Where, outputs: pa.Schema) -> Callable[[Lists, int], Emitted]:
-    """A function from columns to what the user's function emits for them."""
-    call = calls(operation, where.inputs, len(outputs))
+    """Return a function from columns to what the user's function emits for them."""
+    call = call_rows(operation, where.inputs, len(outputs))
     collected = operation.call is Call.FUNCTION
     many = operation.many or collected
 
     def run(lists: Lists, rows: int) -> Emitted:
         ends = None
         if many:
-            results, ends = flatten(where, call(lists, rows), lists, rows)
+            results, ends = collect_emissions(where, call(lists, rows), lists, rows)
         else:
-            results = gather(where, call(lists, rows), lists, rows)
+            results = collect_results(where, call(lists, rows), lists, rows)
             if any(hasattr(kind, "__next__") for kind in set(map(type, results))):
-                each = (result if hasattr(result, "__next__") else (result,) for result in results)
-                results, ends = flatten(where, each, lists, rows)
+                emissions = (result if hasattr(result, "__next__") else (result,) for result in results)
+                results, ends = collect_emissions(where, emissions, lists, rows)
         origin = origin_of(ends)
-        if len(outputs) == 1 and not collected and are_exact(results, outputs.field(0).type):  # the common way
-            return Emitted([column_of(where, results, outputs.field(0), lists, origin, True)], ends, len(results))
+        if len(outputs) == 1 and not collected and are_exact(results, outputs.field(0).type):  # the common case
+            return Emitted([tuple_column(where, results, outputs.field(0), lists, origin, True)], ends, len(results))
         if collected:
             fields = [list(values) for values in zip(*results, strict=True)] or [[] for _ in outputs]
         else:
-            fields = spread(where, results, outputs, lists, origin)
+            fields = field_values(where, results, outputs, lists, origin)
         columns = [
-            column_of(where, values, field, lists, origin) for values, field in zip(fields, outputs, strict=True)
+            tuple_column(where, values, field, lists, origin) for values, field in zip(fields, outputs, strict=True)
         ]
         return Emitted(columns, ends, len(results))
 
     return run
 
 
-def flatten(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> tuple[list[Any], list[int]]:
-    """Every emission of every result, and how many had come at the end of each. One result lives at a time: many
-    generators at once are work for the garbage collector."""
+def collect_emissions(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> tuple[list[Any], list[int]]:
+    """Return every emission of every result, and how many there were at the end of each result.
+
+    One result lives at a time: many generators at once are work for the garbage collector.
+    """
     flat: list[Any] = []
     ends: list[int] = []
-    try:
+    with where.calling_rows(lists, lambda: len(ends)):
         for result in results:
             kind = type(result)
             if kind is not GeneratorType and (kind in _NO_EMISSIONS or not hasattr(result, "__iter__")):
@@ -190,34 +189,29 @@ def flatten(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> tu
                 raise where.gave(f"{short(result)} where many tuples are expected", lists, len(ends), hint)
             flat.extend(result)
             ends.append(len(flat))
-    except FailedException:
-        raise
-    except (Exception, SystemExit) as cause:
-        raise where.raised(cause, lists, len(ends)) from cause
-    if len(ends) != rows:  # a StopIteration of the user's ends our loop without a sound
+    if len(ends) != rows:  # a StopIteration raised by the user's code ends our loop silently
         raise where.raised(StopIteration(), lists, len(ends))
     return flat, ends
 
 
 _NO_EMISSIONS = frozenset({str, bytes, dict})
-"""One can iterate over them, but nobody means it."""
+"""Types of results that are values, though one can iterate over them."""
 
 
 def origin_of(ends: list[int] | None) -> Callable[[int], int]:
-    """From the place of an emission to the row that it comes from; only errors ask."""
+    """Return a function from the number of an emission to the row that it comes from; only errors need it."""
     return (lambda at: at) if ends is None else (lambda at: bisect_right(ends, at))
 
 
-def spread(
+def field_values(
     where: Where, results: list[Any], outputs: pa.Schema, lists: Lists, origin: Callable[[int], int]
 ) -> list[list[Any]]:
-    """Results, a tuple or a scalar each, as one list a field."""
+    """Return results, each a tuple or a scalar, as one list of values for each field."""
     width = len(outputs)
     if width == 1:
-        unusual = {kind for kind in set(map(type, results)) if issubclass(kind, tuple | list)}
-        if not unusual:
+        if not any(issubclass(kind, tuple | list) for kind in set(map(type, results))):
             return [results]
-        return [[_single(where, result, outputs, lists, at, origin) for at, result in enumerate(results)]]
+        return [[_single(where, result, outputs, lists, number, origin) for number, result in enumerate(results)]]
     if not results:
         return [[] for _ in outputs]
     if not all(issubclass(kind, tuple) for kind in set(map(type, results))) or set(map(len, results)) != {width}:
@@ -227,7 +221,7 @@ def spread(
 
 
 def _single(where: Where, result: Any, outputs: pa.Schema, lists: Lists, at: int, origin: Callable[[int], int]) -> Any:
-    """The one value of a result for one field."""
+    """Return the one value of a result for a single field."""
     kind = outputs.field(0).type
     if isinstance(result, tuple):
         if len(result) == 1:
@@ -250,7 +244,7 @@ def _wrong_width(where: Where, result: Any, outputs: pa.Schema, lists: Lists, ro
     return where.gave(f"{short(result)} where {len(outputs)} values are declared: ({declared})", lists, row, hint)
 
 
-def column_of(
+def tuple_column(
     where: Where,
     values: list[Any],
     field: pa.Field,
@@ -258,14 +252,35 @@ def column_of(
     origin: Callable[[int], int],
     exact: bool | None = None,
 ) -> Column:
-    """The values of one output field, checked against its declared type; `exact` where `are_exact` was asked."""
+    """Return the values of one output field as a column, checked against its declared type.
+
+    `exact` is the answer of `are_exact` for these values, where it is known.
+    """
     try:
         return Column.made(values, field.type, exact)
     except NotAccepted as error:
-        raise where.gave(misfit(error, field), lists, origin(error.row), error.why) from None
+        raise where.gave(_misfit(error, field), lists, origin(error.row), error.why) from None
 
 
-def misfit(error: NotAccepted, field: pa.Field) -> str:
-    """What came for a field that does not take it."""
-    came = f"{short(error.value)} ({type(error.value).__name__})"
-    return f"{came} for field {field.name!r}, declared {type_name(field.type)}"
+def output_column(where: Where, values: list[Any], field: pa.Field, verb: str = "gave") -> Column:
+    """Return the values of one output field as a column; an error names the value that is of another type.
+
+    For results that belong to no single tuple; where they do, `tuple_column` shows it.
+    """
+    try:
+        return Column.made(values, field.type)
+    except NotAccepted as error:
+        raise where.error(f"{verb} {_misfit(error, field)}{reason(error)}") from None
+
+
+def output_table(where: Where, rows: Sequence[tuple[Any, ...]], fields: pa.Schema, verb: str = "gave") -> Columns:
+    """Return tuples that user code gave as columns of these fields."""
+    made = {
+        field.name: output_column(where, [row[number] for row in rows], field, verb)
+        for number, field in enumerate(fields)
+    }
+    return Columns(made, len(rows))
+
+
+def _misfit(error: NotAccepted, field: pa.Field) -> str:
+    return f"{typed(error.value)} for field {field.name!r}, declared {type_name(field.type)}"

@@ -1,10 +1,10 @@
 """Tuples in the driver's or a worker's memory, column by column: an Arrow array, a Python list, or both.
 
-A step that calls Python reads lists and gives lists, one that passes a field on leaves it as it came. A conversion is
-made once, when the other form is asked for; what nobody asks for is never converted.
+A step that calls Python reads lists and gives lists; a step that passes a field on leaves it as it came. A conversion
+happens once, when the other form is first needed; what is never needed is never converted.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from typing import Any
 
@@ -13,11 +13,11 @@ import pyarrow as pa
 from trident.base.values import are_exact, exact_type, to_arrow, to_python
 
 _FEW = 64
-"""Up to so many rows a Python loop beats a call into Arrow."""
+"""Up to this number of rows a Python loop beats a call into Arrow."""
 
 
 class Column:
-    """One field of several tuples. Immutable, apart from the second form that is kept once it was made."""
+    """One field of several tuples. Immutable, apart from the second form, which is kept once it was made."""
 
     __slots__ = ("kind", "_array", "_values")
 
@@ -28,49 +28,56 @@ class Column:
 
     @classmethod
     def of(cls, array: pa.Array | pa.ChunkedArray) -> "Column":
-        """A column of an Arrow array."""
+        """Return a column of an Arrow array."""
         if isinstance(array, pa.ChunkedArray):
             array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
         return cls(array.type, array, None)
 
     @classmethod
     def made(cls, values: list[Any], kind: pa.DataType, exact: bool | None = None) -> "Column":
-        """A column of values that a function gave; raises NotAccepted where one is not of the declared type. `exact`
-        says whether they `are_exact`, where that is known."""
+        """Return a column of values that a function gave; raise NotAccepted where one is of another type.
+
+        `exact` is the answer of `are_exact` for these values, where it is known.
+        """
         exact = are_exact(values, kind) if exact is None else exact
         if exact and len(values) <= _FEW and exact_type(kind) in _UNBOUNDED:
             return cls(kind, None, values)
         return cls(kind, to_arrow(values, kind, exact), values if exact else None)
 
+    @property
+    def has_array(self) -> bool:
+        """Whether the Arrow form is there without a conversion."""
+        return self._array is not None
+
     def array(self) -> pa.Array:
-        """The column as Arrow."""
+        """Return the column as an Arrow array."""
         if self._array is None:
             self._array = to_arrow(self._values or [], self.kind)
         return self._array
 
     def values(self) -> list[Any]:
-        """The column as Python values; do not change the list."""
+        """Return the column as Python values; do not change the list."""
         if self._values is None:
             self._values = to_python(self._array)
         return self._values
 
     def __len__(self) -> int:
-        held = self._array if self._values is None else self._values
-        return 0 if held is None else len(held)
+        form = self._array if self._values is None else self._values
+        return 0 if form is None else len(form)
 
     def cast(self, kind: pa.DataType) -> "Column":
-        """The same values under a cousin of the type (an int as a long)."""
+        """Return the same values under a related type (an int as a long)."""
         return self if self.kind.equals(kind) else Column(kind, self.array().cast(kind), None)
 
     def take(self, rows: Sequence[int]) -> "Column":
-        """The values of these rows, in this order, repeated where a row is."""
+        """Return the values of these rows, in this order; a row may come several times."""
         if self._values is not None and (self._array is None or len(rows) <= _FEW):
             values = self._values
             return Column(self.kind, None, [values[row] for row in rows])
         return Column(self.kind, self.array().take(pa.array(rows, pa.int64())), None)
 
     def keep(self, mask: list[bool]) -> "Column":
-        """The values whose place in the mask is true."""
+        """Return the values at the rows where the mask is true."""
         values = None if self._values is None else list(compress(self._values, mask))
         if self._array is None or (values is not None and len(mask) <= _FEW):
             return Column(self.kind, None, values)
@@ -93,13 +100,16 @@ class Columns:
 
     @classmethod
     def of(cls, data: pa.RecordBatch | pa.Table, schema: pa.Schema) -> "Columns":
-        """The columns of a batch or table, by position, under these names; types cast where they are cousins."""
-        found = {}
+        """Return the columns of a batch or table, by position, under these names.
+
+        A column of a related type is cast.
+        """
+        by_name = {}
         for field, array in zip(schema, data.columns, strict=True):
             if not array.type.equals(field.type):
                 array = array.cast(field.type)
-            found[field.name] = Column.of(array)
-        return cls(found, data.num_rows)
+            by_name[field.name] = Column.of(array)
+        return cls(by_name, data.num_rows)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -109,44 +119,44 @@ class Columns:
         return self._by_name[name]
 
     def lists(self, names: Iterable[str]) -> list[list[Any]]:
-        """These columns as Python values."""
+        """Return these columns as Python values."""
         return [self._by_name[name].values() for name in names]
 
     def select(self, names: Iterable[str]) -> "Columns":
-        """These columns, in this order."""
+        """Return these columns, in this order."""
         return Columns({name: self._by_name[name] for name in names}, self.rows)
 
     def rename(self, names: Iterable[str]) -> "Columns":
-        """The same columns by position under other names."""
+        """Return the same columns, by position, under other names."""
         return Columns(dict(zip(names, self._by_name.values(), strict=True)), self.rows)
 
     def take(self, rows: Sequence[int]) -> "Columns":
-        """These rows, in this order."""
+        """Return these rows, in this order."""
         return Columns({name: column.take(rows) for name, column in self._by_name.items()}, len(rows))
 
     def keep(self, mask: list[bool]) -> "Columns":
-        """The rows whose place in the mask is true."""
+        """Return the rows where the mask is true."""
         return Columns({name: column.keep(mask) for name, column in self._by_name.items()}, sum(mask))
 
     def plus(self, more: Mapping[str, Column]) -> "Columns":
-        """These columns and some more."""
+        """Return these columns and some more."""
         return Columns({**self._by_name, **more}, self.rows)
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """As one record batch of this schema, whose names choose the columns."""
+        """Return one record batch of this schema, whose names choose the columns."""
         if not len(schema):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * self.rows, pa.struct([])))
         return pa.RecordBatch.from_arrays([self._by_name[field.name].array() for field in schema], schema=schema)
 
     def table(self, schema: pa.Schema) -> pa.Table:
-        """As a table of this schema, whose names choose the columns."""
+        """Return a table of this schema, whose names choose the columns."""
         if not len(schema):
             return pa.Table.from_batches([self.batch(schema)])
         return pa.Table.from_arrays([self._by_name[field.name].array() for field in schema], schema=schema)
 
 
 def concat(parts: Sequence[Columns]) -> Columns:
-    """All rows, part after part, under the first part's names; by position."""
+    """Return all rows, part after part, under the names of the first part; columns match by position."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -154,8 +164,13 @@ def concat(parts: Sequence[Columns]) -> Columns:
     for at, name in enumerate(first.names):
         pieces = [part[part.names[at]] for part in parts]
         kind = pieces[0].kind
-        if all(piece._array is not None for piece in pieces):
+        if all(piece.has_array for piece in pieces):
             merged[name] = Column(kind, pa.concat_arrays([piece.array().cast(kind) for piece in pieces]), None)
         else:
             merged[name] = Column(kind, None, list(chain.from_iterable(piece.values() for piece in pieces)))
     return Columns(merged, sum(part.rows for part in parts))
+
+
+def made_tuples(make: Callable[[Iterable[Any]], Any], lists: Sequence[list[Any]], rows: int) -> Iterator[Any]:
+    """Yield the tuples that operations see: `make` of each row of these fields; without fields one for each row."""
+    return map(make, zip(*lists, strict=True)) if lists else (make(()) for _ in range(rows))

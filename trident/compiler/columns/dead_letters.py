@@ -1,4 +1,4 @@
-"""What is caught: tuples on which a user's function failed, as they travel from where they are to the driver."""
+"""Tuples on which a user's function failed, as they travel from where they were caught to the driver."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,10 @@ from trident_state.records.documents import Documents
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """That tuples on which a work fails leave the stream: as dead letters of these fields, or only counted."""
+    """The fate of tuples on which a work fails: they leave the stream.
+
+    `dead` says whether they become dead letters of these fields, or are only counted.
+    """
 
     dead: bool
     fields: pa.Schema
@@ -27,44 +30,44 @@ Told = dict[str, Any]
 
 @dataclass(slots=True)
 class Letters:
-    """What is caught on the way: of a batch on the driver, of a partition on a worker."""
+    """The dead letters and the counts of skipped tuples: of a batch on the driver, of a partition on a worker."""
 
     dead: list[Told] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
 
     def add(self, where: Where, caught: Caught, row: Columns, error: UserFunctionError) -> None:
-        """Take in a tuple on which a work failed."""
+        """Add a tuple on which a work failed."""
         step = where.step
         if not caught.dead:
             self.skipped[step] = self.skipped.get(step, 0) + 1
             return
         cause = error.__cause__
-        told = {
+        letter = {
             "step": step,
             "function": str(where.site),
             "error": type(error if cause is None else cause).__name__,
             "message": str(error if cause is None else cause),
             "tuple": tuple_json(row, caught.fields),
         }
-        self.dead.append(told)
+        self.dead.append(letter)
 
-    def texts(self) -> list[str]:
-        """All of it as lines, and begin anew."""
-        told: list[Told] = [*self.dead, *({"step": step, "skipped": n} for step, n in self.skipped.items())]
+    def take_lines(self) -> list[str]:
+        """Return everything as lines of JSON, and begin anew."""
+        records: list[Told] = [*self.dead, *({"step": step, "skipped": n} for step, n in self.skipped.items())]
         self.dead, self.skipped = [], {}
-        return [json.dumps(each) for each in told]
+        return [json.dumps(record) for record in records]
 
-    def take_in(self, texts: Sequence[str]) -> None:
-        """What a worker told."""
-        for told in map(json.loads, texts):
-            if "skipped" in told:
-                self.skipped[told["step"]] = self.skipped.get(told["step"], 0) + told["skipped"]
+    def add_lines(self, texts: Sequence[str]) -> None:
+        """Add the lines that a worker sent."""
+        for record in map(json.loads, texts):
+            if "skipped" in record:
+                self.skipped[record["step"]] = self.skipped.get(record["step"], 0) + record["skipped"]
             else:
-                self.dead.append(told)
+                self.dead.append(record)
 
 
 def tuple_json(row: Columns, fields: pa.Schema) -> str:
-    """A tuple as JSON by field."""
+    """Return a tuple as JSON, by field."""
     kind = pa.struct(list(fields))
     struct = pa.StructArray.from_arrays([row[name].array() for name in fields.names], fields=list(fields))
     try:

@@ -1,7 +1,7 @@
-"""What goes wrong inside a user's function: said in one sentence, and carried from a worker to the driver.
+"""Errors of user functions: said in one sentence, and carried from a worker to the driver.
 
-A worker cannot raise a typed error in the driver: Spark hands on text. So the sentence travels in the text, as one
-line of JSON behind a mark, and the driver makes the error from it again.
+A worker cannot raise a typed error in the driver: Spark hands on text. So the sentence travels in the text, as one line
+of JSON behind a mark, and the driver makes the error from it again.
 """
 
 import json
@@ -9,60 +9,102 @@ import os
 import re
 import reprlib
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trident.base import errors
 from trident.base.callsite import CallSite
 from trident.base.errors import FailedException, TridentError, UserFunctionError
+from trident.base.values import NotAccepted
 
 _MARK = "TRIDENT-FAILURE "
 _OURS = os.path.dirname(__file__)
 _LONGEST = 600
-"""Characters of a message that travel: Connect cuts long ones."""
+"""Characters of a message that travel: Spark Connect cuts longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Whose call an error is about: the step, the user's function, the fields it reads."""
+    """The call that an error is about: the step, the user's function and the fields that it reads."""
 
     step: str
     site: CallSite
     inputs: tuple[str, ...] = ()
 
     def raised(self, cause: BaseException, lists: Sequence[Sequence[Any]], row: int) -> TridentError:
-        """The error for a function that raised at this row of its inputs. A FailedException stays what it is."""
+        """Return the error for a function that raised at this row of its inputs.
+
+        A FailedException and a UserFunctionError stay what they are.
+        """
         if isinstance(cause, FailedException | UserFunctionError):
             return cause
         what = f"raised {type(cause).__name__}: {cause}" if str(cause) else f"raised {type(cause).__name__}"
         return self.error(f"{what}; {self.tuple_text(lists, row)}" if self.inputs else what, cause)
 
+    def calling(self, method: str) -> "Calling":
+        """Return the context for calls of a method that sees no tuple, or many at once."""
+        return Calling(lambda cause: self.error(f"raised {type(cause).__name__}: {cause} in {method}", cause))
+
+    def calling_rows(self, lists: Sequence[Sequence[Any]], row: Callable[[], int]) -> "Calling":
+        """Return the context for calls over the rows of a column; `row` says which one an error came from."""
+        return Calling(lambda cause: self.raised(cause, lists, row()))
+
     def gave(self, what: str, lists: Sequence[Sequence[Any]], row: int, hint: str = "") -> UserFunctionError:
-        """The error for a function that gave what was not declared."""
+        """Return the error for a function that gave what was not declared."""
         return self.error(f"gave {what}; {self.tuple_text(lists, row)}{f' ({hint})' if hint else ''}")
 
     def error(
         self, what: str, cause: BaseException | None = None, kind: type[UserFunctionError] = UserFunctionError
     ) -> UserFunctionError:
-        """An error about this function: `what` follows its name."""
+        """Return an error about this function: `what` follows its name."""
         error = kind(f"{self.step}: {self.site} {what}")
         error.__cause__ = cause
         return error
 
     def tuple_text(self, lists: Sequence[Sequence[Any]], row: int) -> str:
-        """The tuple at this row, short enough to read."""
+        """Return the tuple at this row, short enough to read."""
         shown = [f"{name}={short(values[row])}" for name, values in zip(self.inputs, lists, strict=False)]
         return f"the tuple was ({', '.join(shown[:8])}{', ...' if len(shown) > 8 else ''})"
 
 
+class Calling:
+    """A context for calls of user code: what these raise becomes the error that `error` makes of it.
+
+    A FailedException passes, and so does an error that already names its step. Entering costs more than a call of a
+    small function: enter once for a column, never once for a row.
+    """
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: Callable[[BaseException], BaseException]) -> None:
+        self._error = error
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, cause: BaseException | None, trace: object) -> None:
+        # a SystemExit of the user's must not end a worker or the driver's thread
+        if isinstance(cause, Exception | SystemExit) and not isinstance(cause, FailedException | UserFunctionError):
+            raise self._error(cause) from cause
+
+
 def short(value: object) -> str:
-    """A value as an error shows it.
+    """Return a value as an error shows it.
 
     >>> short("x" * 500)[:12], len(short("x" * 500)) < 90
     ("'xxxxxxxxxxx", True)
     """
     return _REPR.repr(value)
+
+
+def typed(value: object) -> str:
+    """Return a value and its type as an error shows them."""
+    return f"{short(value)} ({type(value).__name__})"
+
+
+def reason(error: NotAccepted) -> str:
+    """Return why a column does not take a value, in parentheses; nothing where the types say it all."""
+    return f" ({error.why})" if error.why else ""
 
 
 _REPR = reprlib.Repr()
@@ -73,15 +115,15 @@ _REPR.maxstring = _REPR.maxother = 80
 
 
 class WorkerFailure(Exception):
-    """How an error leaves a worker: its text is a line that `decoded` finds."""
+    """An error on its way out of a worker: its text is a line that `decoded` finds."""
 
 
 def encoded(error: TridentError) -> WorkerFailure:
-    """The error as a worker raises it."""
-    told: dict[str, str] = {"type": type(error).__name__, "message": _cut(str(error))}
+    """Return the error as a worker raises it."""
+    fields: dict[str, str] = {"type": type(error).__name__, "message": _cut(str(error))}
     if error.__cause__ is not None:
-        told["trace"] = _cut(_user_frames(error.__cause__))
-    return WorkerFailure(_MARK + json.dumps(told, ensure_ascii=True))
+        fields["trace"] = _cut(_user_frames(error.__cause__))
+    return WorkerFailure(_MARK + json.dumps(fields, ensure_ascii=True))
 
 
 def _cut(text: str) -> str:
@@ -89,29 +131,29 @@ def _cut(text: str) -> str:
 
 
 def _user_frames(cause: BaseException) -> str:
-    """The innermost frames, which are the user's, and the exception itself."""
+    """Return the innermost frames, which are the user's, and the exception itself."""
     frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if not frame.filename.startswith(_OURS)]
-    theirs = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames[-4:]]
-    return " | ".join([*theirs, "".join(traceback.format_exception_only(cause)).strip()])
+    shown = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames[-4:]]
+    return " | ".join([*shown, "".join(traceback.format_exception_only(cause)).strip()])
 
 
 def decoded(text: str) -> TridentError | None:
-    """The error of ours that a Spark exception's text carries, if it carries one."""
+    """Return the error of ours that the text of a Spark exception carries, if it carries one."""
     for line in _lines_with_mark(text):
         try:
-            told, _ = json.JSONDecoder().raw_decode(line)
-            error = _by_name(told["type"], told["message"])
+            fields, _ = json.JSONDecoder().raw_decode(line)
+            error = _by_name(fields["type"], fields["message"])
         except (ValueError, KeyError, TypeError):
             continue
-        if told.get("trace"):
-            error.add_note(f"in the worker: {told['trace']}")
+        if fields.get("trace"):
+            error.add_note(f"in the worker: {fields['trace']}")
         return error
-    found = _BARE.search(text)
-    return _by_name(found[1], found[2].strip()) if found else None
+    bare = _BARE.search(text)
+    return _by_name(bare[1], bare[2].strip()) if bare else None
 
 
 def _lines_with_mark(text: str) -> list[str]:
-    return [text[found.end() :] for found in re.finditer(_MARK, text)]
+    return [text[match.end() :] for match in re.finditer(_MARK, text)]
 
 
 _BARE = re.compile(r"trident\.base\.errors\.(\w+): ([^\n]*)")

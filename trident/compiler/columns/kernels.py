@@ -1,7 +1,7 @@
-"""What Python operations do to tuples: plain functions over columns, made once and used by both engines.
+"""Python operations as plain functions over columns, made once and used by both engines.
 
-Adjacent Python operations are one kernel: a field that a function reads becomes a Python list once, however many
-functions read it, and a field that nobody reads later is dropped where its last reader stands.
+Adjacent Python operations are one kernel: a field that functions read becomes a Python list once, however many of them
+read it, and a field that no later operation reads is dropped right after its last reader.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ Kernel = Callable[[Columns], Columns]
 """Tuples in, tuples out."""
 
 _CHUNK = 64
-"""So many tuples are tried together before each is tried alone."""
+"""This many tuples are tried together before each is tried alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,20 +35,20 @@ class Work:
     where: Where
     operation: Operation | None
     outputs: pa.Schema
-    """What it adds (each), replaces the tuple by (map, split) or leaves of it (project)."""
+    """The fields that it adds (each), makes the new tuple of (map, split) or keeps (project)."""
     streams: Streams = ()
-    """What a split sends tuples to."""
+    """The streams that a split sends tuples to."""
     caught: Caught | None = None
 
     def before(self, after: set[str]) -> set[str]:
-        """The fields that must enter, if these are needed of what leaves."""
-        made = self.outputs.names if self.verb in ("each", "map", "split") else ()
+        """Return the fields that must enter, if these are needed of what leaves."""
+        added = self.outputs.names if self.verb in ("each", "map", "split") else ()
         whole = self.caught.fields.names if self.caught is not None and self.caught.dead else ()
-        return (after - set(made)) | {*self.where.inputs, *whole}
+        return (after - set(added)) | {*self.where.inputs, *whole}
 
 
 def work_of(node: Node) -> Work | None:
-    """The Python work of this node; None where it is not a Python operation on one source."""
+    """Return the Python work of this node; None where it is not a Python operation on one source."""
     match node:
         case Each(inputs=inputs, function=operation, outputs=outputs) if not operation.call.native:
             return Work("each", Where(node.step, operation.site, inputs), operation, arrow_schema(outputs))
@@ -70,23 +70,25 @@ def work_of(node: Node) -> Work | None:
 def compile_chain(
     works: Sequence[Work], needed: Iterable[str], letters: Letters | None = None
 ) -> tuple[Kernel, set[str]]:
-    """One kernel for works in a row, and the fields that must enter it. `needed` are the fields that must leave;
-    `letters` takes what works with a policy fail on, where these catch."""
-    steps: list[Kernel] = []
+    """Return one kernel for works in a row, and the fields that must enter it.
+
+    `needed` are the fields that must leave; `letters` takes the tuples on which works with a policy fail.
+    """
+    kernels: list[Kernel] = []
     fields = set(needed)
     for work in reversed(works):
-        steps.insert(0, _step(work, frozenset(fields), letters))
+        kernels.insert(0, _kernel(work, frozenset(fields), letters))
         fields = work.before(fields)
 
     def run(columns: Columns) -> Columns:
-        for step in steps:
-            columns = step(columns)
+        for apply in kernels:
+            columns = apply(columns)
         return columns
 
     return run, fields
 
 
-def _step(work: Work, after: frozenset[str], letters: Letters | None) -> Kernel:
+def _kernel(work: Work, after: frozenset[str], letters: Letters | None) -> Kernel:
     if work.caught is None or letters is None:
         return kernel(work, after)
     catch = catching(work, after)
@@ -94,21 +96,21 @@ def _step(work: Work, after: frozenset[str], letters: Letters | None) -> Kernel:
 
 
 def kernel(work: Work, after: frozenset[str]) -> Kernel:
-    """One work as a kernel whose result holds only the fields in `after`."""
+    """Return the kernel of one work; its result holds only the fields in `after`."""
     operation, where = work.operation, work.where
 
-    def carried(columns: Columns) -> Columns:
+    def passed_on(columns: Columns) -> Columns:
         return columns.select(name for name in columns.names if name in after)
 
     if operation is None:
-        return carried
+        return passed_on
     if work.verb == "filter":
         keeps = predicate(operation, where)
 
         def filtered(columns: Columns) -> Columns:
             mask = keeps(columns.lists(where.inputs), columns.rows)
-            left = carried(columns)
-            return left if all(mask) else left.keep(mask)
+            rest = passed_on(columns)
+            return rest if all(mask) else rest.keep(mask)
 
         return filtered
     if work.verb == "peek":
@@ -116,7 +118,7 @@ def kernel(work: Work, after: frozenset[str]) -> Kernel:
 
         def peeked(columns: Columns) -> Columns:
             act(columns.lists(where.inputs), columns.rows)
-            return carried(columns)
+            return passed_on(columns)
 
         return peeked
     if work.verb == "split":
@@ -125,23 +127,26 @@ def kernel(work: Work, after: frozenset[str]) -> Kernel:
 
 
 def _emitting(operation: Operation, work: Work, after: frozenset[str]) -> Kernel:
-    """A function's kernel. What a map replaces is not in `after`, so it needs no rule of its own."""
+    """Return the kernel of a function.
+
+    What a map replaces is not in `after`, so it needs no rule of its own.
+    """
     inputs, names = work.where.inputs, work.outputs.names
     emit = emitter(operation, work.where, work.outputs)
 
     def emitted(columns: Columns) -> Columns:
-        found = emit(columns.lists(inputs), columns.rows)
-        made = {name: column for name, column in zip(names, found.columns, strict=True) if name in after}
-        left = columns.select(name for name in columns.names if name in after and name not in made)
-        if found.ends is not None:
-            left = left.take(found.origins()) if left.names else Columns({}, found.rows)
-        return left.plus(made)
+        emission = emit(columns.lists(inputs), columns.rows)
+        added = {name: column for name, column in zip(names, emission.columns, strict=True) if name in after}
+        rest = columns.select(name for name in columns.names if name in after and name not in added)
+        if emission.ends is not None:
+            rest = rest.take(emission.origins()) if rest.names else Columns({}, emission.rows)
+        return rest.plus(added)
 
     return emitted
 
 
 def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], Columns]:
-    """One work as a kernel that leaves out the tuples on which it fails."""
+    """Return the kernel of one work that leaves out the tuples on which it fails."""
     apply, caught = kernel(work, after), work.caught
     assert caught is not None
 
@@ -157,8 +162,8 @@ def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], 
                     raise
                 if part.rows > 1:
                     size = _CHUNK if part.rows > _CHUNK else 1
-                    places = range(0, part.rows, size)
-                    waiting += [part.take(range(at, min(at + size, part.rows))) for at in reversed(places)]
+                    starts = range(0, part.rows, size)
+                    waiting += [part.take(range(at, min(at + size, part.rows))) for at in reversed(starts)]
                 else:
                     letters.add(work.where, caught, part, error)
         return concat([part for part in done if part.rows] or done[:1] or [apply(columns.take([]))])

@@ -1,4 +1,7 @@
-"""Equal keys as Spark means it, in a Python dict: 0.0 is -0.0, every NaN is one, null is a value like any other."""
+"""Numbers for keys that are equal as Spark means it.
+
+In a Python dict 0.0 is -0.0 already; here every NaN is one key too, and null is a value like any other.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,24 +9,27 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from trident.compiler.columns.columns import Column
+from trident.compiler.columns.columns import Column, Columns
 
 _NAN = float("nan")
-"""The one NaN: a dict finds it because it is the same object."""
+"""The one NaN: a dict finds it, as it is always the same object."""
 
 Normal = Callable[[Any], Any]
 
 
 def normal(kind: pa.DataType) -> Normal | None:
-    """How a value becomes a dict's key; None where it is one already. What it gives may enter a column again."""
+    """Return a function that makes a dict's key of a value of this type; None where a value is one already.
+
+    What it gives may enter a column again.
+    """
     if kinds.is_floating(kind):
         return _float
     if kinds.is_list(kind):
         item = normal(kind.value_type) or _same
-        return lambda value: None if value is None else tuple(item(each) for each in value)
+        return lambda value: None if value is None else tuple(item(inner) for inner in value)
     if kinds.is_struct(kind):
         parts = [normal(kind.field(at).type) or _same for at in range(kind.num_fields)]
-        return lambda value: None if value is None else tuple(p(each) for p, each in zip(parts, value, strict=True))
+        return lambda value: None if value is None else tuple(p(inner) for p, inner in zip(parts, value, strict=True))
     return None
 
 
@@ -38,41 +44,45 @@ def _same(value: Any) -> Any:
 
 
 def key_values(columns: Sequence[Column]) -> list[list[Any]]:
-    """The key columns as dict keys."""
-    found = []
+    """Return the key columns as dict keys."""
+    keys = []
     for column in columns:
         change = normal(column.kind)
         values = column.values()
-        found.append(values if change is None else [change(value) for value in values])
-    return found
+        keys.append(values if change is None else [change(value) for value in values])
+    return keys
 
 
 class KeyIndex:
-    """Numbers keys 0, 1, 2 ... in the order in which they first come."""
+    """Numbers for keys: 0, 1, 2 ... in the order in which they first come."""
 
-    __slots__ = ("_kinds", "_places")
+    __slots__ = ("_kinds", "_numbers")
 
     def __init__(self, key_kinds: Sequence[pa.DataType]) -> None:
         self._kinds = list(key_kinds)
-        self._places: dict[Any, int] = {}
+        self._numbers: dict[Any, int] = {}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._numbers)
 
-    def places(self, columns: Sequence[Column], rows: int) -> list[int]:
-        """The number of each row's key."""
+    def numbers(self, columns: Sequence[Column], rows: int) -> list[int]:
+        """Return the number of each row's key; a new key gets the next number."""
         if not self._kinds:
             if rows:
-                self._places.setdefault((), 0)
+                self._numbers.setdefault((), 0)
             return [0] * rows
         values = key_values(columns)
         keys = values[0] if len(values) == 1 else zip(*values, strict=True)
-        places, number = self._places, self._places.setdefault
-        return [number(key, len(places)) for key in keys]
+        numbers, number = self._numbers, self._numbers.setdefault
+        return [number(key, len(numbers)) for key in keys]
 
     def columns(self) -> list[Column]:
-        """The keys, in their order, as columns again."""
+        """Return the keys, in their order, as columns again."""
         if len(self._kinds) == 1:
-            return [Column.made(list(self._places), self._kinds[0])]
-        keys = list(zip(*self._places, strict=True)) or [() for _ in self._kinds]
+            return [Column.made(list(self._numbers), self._kinds[0])]
+        keys = list(zip(*self._numbers, strict=True)) or [() for _ in self._kinds]
         return [Column.made(list(values), kind) for values, kind in zip(keys, self._kinds, strict=True)]
+
+    def named(self, names: Sequence[str]) -> Columns:
+        """Return the keys, in their order, as columns of these names."""
+        return Columns(dict(zip(names, self.columns(), strict=True)), len(self))

@@ -1,7 +1,7 @@
-"""Partitions of tuples in memory, and what both engines need to place a tuple.
+"""Partitions of tuples in memory, and what both engines need to choose the partition of a tuple.
 
-In the driver-side engine a tuple's partition is a hidden column, and tuples stand in the order of their partitions. It
-is there only where a plan asks for more than one.
+In the driver-side engine a tuple's partition is a hidden column, and tuples are kept in the order of their partitions.
+The column exists only where a plan asks for more than one partition.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,17 +21,19 @@ from trident.plan.partitions import Counts
 from trident_state.keys import encode_keys, hash_keys
 
 PARTITION = "\0partition"
-"""The hidden column; no user can name a field so."""
+"""The hidden column; users cannot give a field this name."""
 
-_CHOICE = "__trident_partition"
+CHOICE = "__trident_partition"
+"""The field of the partition that a user's function chooses."""
+
 _KIND = pa.int32()
 
 
 # --- both engines ------------------------------------------------------------------------------------------------
 
 
-def batch_place(txid: int, count: int) -> int:
-    """The partition of a whole batch: the same at every attempt, spread over txids."""
+def batch_partition(txid: int, count: int) -> int:
+    """Return the partition of a whole batch: the same at every attempt, spread over txids."""
     return (txid * 0x9E3779B97F4A7C15 >> 32) % count
 
 
@@ -44,117 +46,119 @@ class Choice:
 
     def __call__(self, *values: Any) -> list[int]:
         chosen = self.function(*values, self.count)
-        listed = chosen if isinstance(chosen, list | tuple) else [chosen]
-        for each in listed:
-            if not isinstance(each, int | numpy.integer) or isinstance(each, bool) or not 0 <= each < self.count:
-                raise ValueError(f"it chose partition {each!r}, there are 0 to {self.count - 1}")
-        if not listed:
+        numbers = chosen if isinstance(chosen, list | tuple) else [chosen]
+        for number in numbers:
+            if not isinstance(number, int | numpy.integer) or isinstance(number, bool) or not 0 <= number < self.count:
+                raise ValueError(f"it chose partition {number!r}, there are 0 to {self.count - 1}")
+        if not numbers:
             raise ValueError("it chose no partition; a filter drops tuples")
-        return [int(each) for each in listed]
+        return [int(number) for number in numbers]
 
 
 def choice_of(node: Repartition, count: int) -> Work:
-    """The work that appends the chosen partition to each tuple, once for each where they are several."""
+    """Return the work that appends the chosen partition to each tuple.
+
+    A tuple for which several are chosen comes out once for each.
+    """
     assert node.function is not None
     operation = node.function
     chooser = Operation(Choice(operation.target, count), operation.site, operation.call, many=True)
-    outputs = pa.schema([pa.field(_CHOICE, _KIND)])
+    outputs = pa.schema([pa.field(CHOICE, _KIND)])
     return Work("each", Where(node.step, operation.site, node.names), chooser, outputs)
-
-
-CHOICE = _CHOICE
-"""The field that it appends."""
 
 
 # --- the driver-side engine --------------------------------------------------------------------------------------
 
 
 def spread(columns: Columns, count: int | None) -> Columns:
-    """Tuples that come from anywhere, one after the other over the partitions."""
-    return _at(columns, numpy.arange(columns.rows) % (count or 1))
+    """Return the tuples dealt out over the partitions, one after the other."""
+    return _placed(columns, numpy.arange(columns.rows) % (count or 1))
 
 
 def by_fields(columns: Columns, names: Sequence[str], schema: pa.Schema, count: int | None) -> Columns:
-    """Equal values of these fields in one partition."""
+    """Return the tuples with equal values of these fields in one partition."""
     if (count or 1) == 1 or not columns.rows:
-        return _at(columns, numpy.zeros(columns.rows, numpy.int64))
+        return _placed(columns, numpy.zeros(columns.rows, numpy.int64))
     keys = columns.select(names).table(pa.schema([schema.field(name) for name in names]))
-    return _at(columns, hash_keys(encode_keys(keys)) % numpy.uint64(count or 1))
+    return _placed(columns, hash_keys(encode_keys(keys)) % numpy.uint64(count or 1))
 
 
-def in_one(columns: Columns, place: int) -> Columns:
-    """All tuples in one partition."""
-    return _at(columns, numpy.full(columns.rows, place))
+def in_one(columns: Columns, partition: int) -> Columns:
+    """Return the tuples, all of them in one partition."""
+    return _placed(columns, numpy.full(columns.rows, partition))
 
 
 def repartitioned(node: Repartition, columns: Columns, before: int | None, count: int | None, txid: int) -> Columns:
-    """The tuples where this step brings them."""
-    many = count or 1
+    """Return the tuples in the partitions that this step sends them to."""
+    total = count or 1
     match node.how:
         case Placing.IDENTITY:
             return columns
-        case Placing.LOCAL_OR_SHUFFLE if (before or 1) == many:
+        case Placing.LOCAL_OR_SHUFFLE if (before or 1) == total:
             return columns
         case Placing.SHUFFLE | Placing.LOCAL_OR_SHUFFLE:
             return spread(columns, count)
         case Placing.FIELDS:
             return by_fields(columns, node.names, arrow_schema(select(node.schema, node.names)), count)
         case Placing.BROADCAST:
-            rows = numpy.tile(numpy.arange(columns.rows), many)
-            return _at(columns.take(rows.tolist()), numpy.repeat(numpy.arange(many), columns.rows))
+            rows = numpy.tile(numpy.arange(columns.rows), total)
+            return _placed(columns.take(rows.tolist()), numpy.repeat(numpy.arange(total), columns.rows))
         case Placing.GLOBAL:
             return in_one(columns, 0)
         case Placing.BATCH_GLOBAL:
-            return in_one(columns, batch_place(txid, many))
+            return in_one(columns, batch_partition(txid, total))
         case Placing.CUSTOM:
-            work = choice_of(node, many)
-            chosen = kernel(work, frozenset({*columns.names, _CHOICE}))(columns)
-            places = numpy.asarray(chosen[_CHOICE].values(), numpy.int64)
-            return _at(chosen.select(name for name in chosen.names if name != _CHOICE), places)
+            work = choice_of(node, total)
+            chosen = kernel(work, frozenset({*columns.names, CHOICE}))(columns)
+            partitions = numpy.asarray(chosen[CHOICE].values(), numpy.int64)
+            return _placed(chosen.select(name for name in chosen.names if name != CHOICE), partitions)
 
 
 def in_order(columns: Columns) -> Columns:
-    """Tuples that come with their partitions, in the order of these."""
-    return _at(columns, columns[PARTITION].array().to_numpy(zero_copy_only=False))
+    """Return tuples that carry their partitions, in the order of these."""
+    return _placed(columns, columns[PARTITION].array().to_numpy(zero_copy_only=False))
 
 
-def is_placed(nodes: Sequence[Node], counts: Counts) -> bool:
-    """Whether partitions are anything to these nodes: somebody asks for more than one, or chooses among them."""
+def is_partitioned(nodes: Sequence[Node], counts: Counts) -> bool:
+    """Return whether partitions matter to these nodes.
+
+    They do where a hint asks for more than one, or a function chooses among them.
+    """
     chosen = any(isinstance(node, Repartition) and node.how is Placing.CUSTOM for node in nodes)
     return chosen or any((count or 1) > 1 for count in counts.values())
 
 
 def numbered(columns: Columns, name: str) -> Columns:
-    """The tuples with their partition as a field."""
+    """Return the tuples with their partition as a field."""
     if PARTITION in columns.names:
         return columns.plus({name: columns[PARTITION]})
     return columns.plus({name: Column.of(pa.array(numpy.zeros(columns.rows, numpy.int32), _KIND))})
 
 
-def every_part(requests: Columns | None, count: int) -> Columns:
-    """One row a partition, or a request and partition, of the hidden columns alone."""
+def every_partition(requests: Columns | None, count: int) -> Columns:
+    """Return a row for each partition, or for each request and partition, of the hidden columns alone."""
     rows = 1 if requests is None else requests.rows
-    places = Column.of(pa.array(numpy.repeat(numpy.arange(count, dtype=numpy.int32), rows), _KIND))
+    partitions = Column.of(pa.array(numpy.repeat(numpy.arange(count, dtype=numpy.int32), rows), _KIND))
     if requests is None:
-        return Columns({PARTITION: places}, count)
-    return requests.take(list(range(rows)) * count).plus({PARTITION: places})
+        return Columns({PARTITION: partitions}, count)
+    return requests.take(list(range(rows)) * count).plus({PARTITION: partitions})
 
 
 def parts(columns: Columns) -> list[tuple[int, Columns]]:
-    """The tuples of each partition that has any, with its index."""
+    """Return the tuples of each partition that has any, with the partition's number."""
     if PARTITION not in columns.names:
         return [(0, columns)] if columns.rows else []
-    places = columns[PARTITION].array().to_numpy(zero_copy_only=False)
-    found = []
-    for place in numpy.unique(places).tolist():
-        (rows,) = numpy.nonzero(places == place)
-        found.append((place, columns.take(rows.tolist())))
-    return found
+    partitions = columns[PARTITION].array().to_numpy(zero_copy_only=False)
+    pairs = []
+    for partition in numpy.unique(partitions).tolist():
+        (rows,) = numpy.nonzero(partitions == partition)
+        pairs.append((partition, columns.take(rows.tolist())))
+    return pairs
 
 
-def _at(columns: Columns, places: Any) -> Columns:
-    """The tuples with these partitions, in their order."""
-    order = numpy.argsort(places, kind="stable")
-    ordered = pa.array(numpy.asarray(places)[order].astype(numpy.int32), _KIND)
+def _placed(columns: Columns, partitions: Any) -> Columns:
+    """Return the tuples with these partitions, in the order of these."""
+    order = numpy.argsort(partitions, kind="stable")
+    ordered = pa.array(numpy.asarray(partitions)[order].astype(numpy.int32), _KIND)
     moved = columns if (order == numpy.arange(len(order))).all() else columns.take(order.tolist())
     return moved.plus({PARTITION: Column.of(ordered)})

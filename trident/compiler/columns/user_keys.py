@@ -10,38 +10,38 @@ from pyspark.sql import Row
 from trident.base.errors import StateKeyError
 from trident.base.values import NotAccepted, type_name
 from trident.compiler.columns.columns import Column, Columns
-from trident.compiler.columns.failures import short
+from trident.compiler.columns.failures import reason, typed
 
 
 def key_columns(keys: Sequence[Any], fields: pa.Schema, where: str) -> Columns:
-    """The keys, one row each, in columns of these types; `where` begins every error.
+    """Return the keys, one row each, in columns of these types; `where` begins every error.
 
     Raises
     ------
     StateKeyError
-        A key of another width or type, or something that is no list of keys.
+        A key of another width or type, or something that is not a list of keys.
     """
     if isinstance(keys, str | bytes | dict) or not isinstance(keys, Sequence):
-        raise StateKeyError(f"{where} takes a list of keys, not {short(keys)} ({type(keys).__name__})")
+        raise StateKeyError(f"{where} takes a list of keys, not {typed(keys)}")
     rows = _of_one(keys, fields.field(0).type) if len(fields) == 1 else keys
     columns = {}
     for row in rows:
         if not isinstance(row, tuple | list) or len(row) != len(fields):
-            raise StateKeyError(
-                f"{where}: {short(row)} ({type(row).__name__}) is no key; accepted is {_wanted(fields)}"
-            )
+            raise StateKeyError(f"{where}: invalid key {typed(row)}: expected {_expected(fields)}")
     for at, field in enumerate(fields):
         try:
             columns[field.name] = Column.made([row[at] for row in rows], field.type)
         except NotAccepted as error:
-            why = f" ({error.why})" if error.why else ""
-            came = f"{short(error.value)} ({type(error.value).__name__})"
-            raise StateKeyError(f"{where}: {came} is no key; accepted is {_wanted(fields)}{why}") from None
+            invalid = f"invalid key {typed(error.value)}: expected {_expected(fields)}{reason(error)}"
+            raise StateKeyError(f"{where}: {invalid}") from None
     return Columns(columns, len(rows))
 
 
 def _of_one(keys: Sequence[Any], kind: pa.DataType) -> list[Sequence[Any]]:
-    """Keys of a single field: the value itself, or alone in a tuple (or list, where the field is none itself)."""
+    """Return keys of a single field as rows.
+
+    A key is the value itself, or the value alone in a tuple (or in a list, where the field is not a list itself).
+    """
     alone = tuple if kinds.is_nested(kind) else tuple | list
     return [key if isinstance(key, alone) and not _is_struct(key) and len(key) == 1 else (key,) for key in keys]
 
@@ -50,6 +50,6 @@ def _is_struct(key: Any) -> bool:
     return isinstance(key, Row) and hasattr(key, "__fields__")
 
 
-def _wanted(fields: pa.Schema) -> str:
+def _expected(fields: pa.Schema) -> str:
     listed = ", ".join(f"{field.name} {type_name(field.type)}" for field in fields)
     return listed if len(fields) == 1 else f"a tuple of {len(fields)} values ({listed})"

@@ -88,6 +88,6 @@ def _average(member: FoldMember, field: str, partial: bool) -> str:
     total_kind, _ = (type_ddl(field.dataType) for field in member.aggregation.type.fields)  # type: ignore[attr-defined]
     total = _total(f"{field}.total" if partial else field, total_kind)
     count = f"coalesce(sum({field}.count), 0L)" if partial else f"count({field})"
-    if member.shown is None:
+    if member.presented_type is None:
         return f"named_struct('total', {total}, 'count', {count})"
     return f"CAST({total} AS double) / nullif({count}, 0L)"

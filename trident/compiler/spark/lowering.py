@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame
 
 from trident.base.types import arrow_schema, select
 from trident.compiler.aggregates.selections import PickSpec
-from trident.compiler.aggregates.specs import all_native, fold_spec, folds, gather_spec, read_fields
+from trident.compiler.aggregates.specs import all_native, can_fold, fold_spec, gather_spec, read_fields
 from trident.compiler.columns.kernels import compile_chain
-from trident.compiler.columns.lifecycle import wants_life
-from trident.compiler.columns.partitions import batch_place, choice_of
+from trident.compiler.columns.lifecycle import needs_lifecycle
+from trident.compiler.columns.partitions import batch_partition, choice_of
 from trident.compiler.layout import Layout, is_filter_null
 from trident.compiler.spark import partitions
 from trident.compiler.spark.aggregates import aggregated, gathered_in_place, gathering, meeting, met_in_place, together
@@ -127,10 +127,10 @@ class Lowering:
         if count is None or self._stays(node):
             return found
         if isinstance(node, Pick):
-            return partitions.in_one(found, batch_place(self._txid, count), count)
+            return partitions.in_one(found, batch_partition(self._txid, count), count)
         if isinstance(node, Aggregate):
             if not node.group:
-                return partitions.in_one(found, batch_place(self._txid, count), count)
+                return partitions.in_one(found, batch_partition(self._txid, count), count)
             return partitions.by_fields(found, node.group, count)
         return partitions.spread(found, count)
 
@@ -184,7 +184,7 @@ class Lowering:
     def _chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
         """The same for these fields of the node. A source that Python reads, or may, is read in the same worker."""
         works, below = self.layout.chain(node)
-        alive = wants_life(works)
+        alive = needs_lifecycle(works)
         reader = None if alive else self._reader(below)
         if not works and (reader is None or not self._starts[id(below)].only):
             return None
@@ -278,7 +278,7 @@ class Lowering:
         """An aggregate that Spark does not know."""
         if isinstance(node, Aggregate) and node.scope == "partition":
             return self._in_partitions(node)
-        if isinstance(node, Aggregate) and not folds(node):
+        if isinstance(node, Aggregate) and not can_fold(node):
             names = read_fields(node)
             entering = arrow_schema(select(node.source.schema, names))
             return gathering(self.select(node.source, names), gather_spec(node, self._txid), entering, self.profile)
@@ -286,7 +286,7 @@ class Lowering:
 
     def _in_partitions(self, node: Aggregate) -> Tail:
         """An aggregate of every partition, where the Python operations before it run."""
-        if folds(node):
+        if can_fold(node):
             return met_in_place(self.folding(node), fold_spec(node))
         names = read_fields(node)
         entering = arrow_schema(select(node.source.schema, names))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from trident.base.types import arrow_type, type_ddl
-from trident.compiler.aggregates.multireduces import ReduceSpec, Reducing, reducing
+from trident.compiler.aggregates.multireduces import PartitionReducer, ReduceSpec, partition_reducer
 from trident.compiler.columns.columns import Columns
 from trident.compiler.spark import partitions
 from trident.compiler.spark.pending_function import Tail
@@ -63,7 +63,7 @@ class MultiReducing(OnWorker):
         first = next(filled, None)
         if first is None:
             return
-        with reducing(self.spec, first.column(0)[0].as_py(), self.count) as reducer:
+        with partition_reducer(self.spec, first.column(0)[0].as_py(), self.count) as reducer:
             if not self.spec.groups:
                 reducer.begin()
             for batch in chain((first,), filled):
@@ -73,7 +73,7 @@ class MultiReducing(OnWorker):
             reducer.complete()
             yield from self._emitted(reducer, 1)
 
-    def _emitted(self, reducer: Reducing, least: int) -> Iterator[pa.RecordBatch]:
+    def _emitted(self, reducer: PartitionReducer, least: int) -> Iterator[pa.RecordBatch]:
         """What was emitted since it was last asked, if it is so much, in batches of a bounded size."""
         found = reducer.emitted(least)
         if found is not None:

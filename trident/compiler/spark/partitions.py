@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from trident.compiler.columns.partitions import CHOICE, batch_place
+from trident.compiler.columns.partitions import CHOICE, batch_partition
 from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.plan.nodes import Placing, Repartition
 
@@ -70,7 +70,7 @@ def repartitioned(
         case Placing.GLOBAL:
             return in_one(frame, 0, count or 1)
         case Placing.BATCH_GLOBAL:
-            return in_one(frame, batch_place(txid, count or 1), count or 1)
+            return in_one(frame, batch_partition(txid, count or 1), count or 1)
     return spread(frame, count or partitions)
 
 

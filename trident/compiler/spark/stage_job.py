@@ -10,7 +10,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.types import arrow_schema, select, spark_schema
 from trident.base.values import conform
-from trident.compiler.aggregates.arrow_folds import meets_quickly, met
+from trident.compiler.aggregates.arrow_folds import arrow_can_merge, merge_partials
 from trident.compiler.aggregates.specs import fold_spec
 from trident.compiler.columns.dead_letters import Letters
 from trident.compiler.engine import Result, StageResult
@@ -132,14 +132,14 @@ class StageJob:
         """Whether accumulators of several partitions had better meet on the driver: in a small batch, or where they are
         few and Arrow adds them up, that spares a shuffle and the tasks behind it; without group fields there is but
         one a partition."""
-        few = name in self._few and meets_quickly(fold_spec(node))
+        few = name in self._few and arrow_can_merge(fold_spec(node))
         return (self._lower.profile.small or not node.group or few) and self._lower.folds_in_python(node)
 
     def _partials(self, output: Output, node: PersistentAggregate) -> Branch:
         spec = fold_spec(node)
 
         def finish(table: pa.Table) -> None:
-            self._results[output.name] = met(spec, table).table(output.schema)
+            self._results[output.name] = merge_partials(spec, table).table(output.schema)
 
         with analysed(node):
             return Branch.telling(self._lower.folding(node), finish, self._bell)
@@ -168,7 +168,7 @@ class StageJob:
         told = reduce(lambda left, right: left.unionAll(right), lower.caught)
 
         def finish(table: pa.Table) -> None:
-            self._letters.take_in(table.column(0).to_pylist())
+            self._letters.add_lines(table.column(0).to_pylist())
 
         return Branch(told, StructType([StructField(CAUGHT, StringType())]), finish)
 

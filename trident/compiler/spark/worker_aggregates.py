@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.compiler.aggregates.arrow_folds import quick_merge, quick_partial
+from trident.compiler.aggregates.arrow_folds import arrow_merge, arrow_partial
 from trident.compiler.aggregates.folds import Fold, FoldSpec
 from trident.compiler.aggregates.gathers import Gather, GatherSpec
 from trident.compiler.aggregates.selections import PickSpec, picked
@@ -51,20 +51,20 @@ class Quick:
 
     def add(self, columns: Columns) -> bool:
         """Fold these tuples; False where Arrow cannot, and nothing is done."""
-        part = quick_partial(self._spec, columns)
+        part = arrow_partial(self._spec, columns)
         if part is None:
             return False
         self._parts.append(part)
         self._rows += part.num_rows
         if self._rows > max(100_000, 4 * self._met):
-            merged = quick_merge(self._spec, self._parts)
+            merged = arrow_merge(self._spec, self._parts)
             self._parts, self._rows, self._met = [merged.table(self._spec.schema)], merged.rows, merged.rows
         return True
 
     def results(self) -> Iterator[Columns]:
         """What has come, each key once."""
         if self._parts:
-            yield quick_merge(self._spec, self._parts)
+            yield arrow_merge(self._spec, self._parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class PaneFold(OnWorker):
         spec = self.spec
         fold, quick, last = Fold(spec.fold), Quick(spec.fold), None
         for columns in self.chain.columns(batches):
-            placed, latest = spec.placed(columns)
+            in_panes, latest = spec.with_panes(columns)
             last = latest if last is None else max(last, latest if latest is not None else last)
-            if placed.rows and not quick.add(placed):
-                fold.add_tuples(placed)
+            if in_panes.rows and not quick.add(in_panes):
+                fold.add_tuples(in_panes)
         for found in [*([fold.result()] if len(fold) else []), *quick.results()]:
-            yield from sliced(spec.leaving(found, last), spec.schema)
+            yield from sliced(spec.as_inputs(found, last), spec.schema)
 
 
 @dataclass(frozen=True, slots=True)

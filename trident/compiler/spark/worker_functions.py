@@ -156,7 +156,7 @@ class Catching(OnWorker):
             for batch in sliced(columns, self.chain.leaving) if columns.rows else ():
                 told = pa.nulls(batch.num_rows, pa.string())
                 yield pa.RecordBatch.from_arrays([*batch.columns, told], schema=leaving)
-            texts = letters.texts()
+            texts = letters.take_lines()
             if texts:
                 nothing = [pa.nulls(len(texts), field.type) for field in self.chain.leaving]
                 yield pa.RecordBatch.from_arrays([*nothing, pa.array(texts, pa.string())], schema=leaving)

@@ -1,1 +1,1 @@
-"""What a stage asks of states and makes of them, before any is written."""
+"""Reads and updates of states by a stage, before anything is written."""

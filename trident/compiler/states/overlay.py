@@ -1,7 +1,7 @@
-"""What a batch makes of a state before any of it is written: a user's view of the state, with the batch's own changes
-over what is stored.
+"""A user's view of a state within one batch: the batch's own changes over what is stored.
 
-Every key is read once, and none twice; what was written is seen by every later read. The object is good for one call.
+Nothing is written to the state yet. Every key is read at most once; every later read sees what was written. The object
+is good for one call.
 """
 
 import copy
@@ -16,7 +16,7 @@ from trident.base.errors import StateClosedError, StateKeyError, StateValueError
 from trident.base.names import did_you_mean
 from trident.base.values import NotAccepted, to_python, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
-from trident.compiler.columns.failures import Where, short
+from trident.compiler.columns.failures import Where, reason, short, typed
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.columns.user_keys import key_columns
 from trident_state.protocols import ValueUpdater
@@ -29,16 +29,16 @@ class Stored(Protocol):
     """The state as the batch before left it."""
 
     def read(self, keys: pa.Table) -> pa.Array:
-        """One stored value a row, null where there is none."""
+        """Return one stored value for each row, null where there is none."""
         ...
 
     def scan(self) -> Iterator[pa.Table]:
-        """All entries: the key fields, then the value."""
+        """Yield all entries: the key fields, then the value."""
         ...
 
 
 class Overlay:
-    """Keys and values of one state and batch. `where` says whose call it is for."""
+    """Keys and values of one state in one batch. `where` is the call that the overlay is for."""
 
     def __init__(self, name: str, shape: StateShape, where: Where, stored: Stored) -> None:
         self._shape = shape
@@ -51,7 +51,7 @@ class Overlay:
         self._open = False
         self._nested = kinds.is_nested(shape.value)
         self.failure: BaseException | None = None
-        """Why the stored state could not be read: an updater that goes on all the same must not be believed."""
+        """The error of a read of the stored state: if the updater swallows it, its result must not be used."""
 
     # --- State -----------------------------------------------------------------------------------------------------
 
@@ -62,50 +62,54 @@ class Overlay:
         self._open = False
 
     def changes(self) -> Columns:
-        """Every key that was written, once, in the order of the first writes, under the key fields' names; and its
-        last value as ``""``."""
+        """Return every key that was written, once, with its last value as ``""``.
+
+        The keys come in the order of the first writes, under the names of the key fields.
+        """
         written = list(self._written)
         if not written:
             empty = {field.name: Column.made([], field.type) for field in self._shape.keys}
             return Columns({**empty, "": Column.made([], self._shape.value)}, 0)
         keys = concat(self._keys).take(written)
-        return keys.plus({"": Column.made([self._values[at] for at in written], self._shape.value)})
+        return keys.plus({"": Column.made([self._values[number] for number in written], self._shape.value)})
 
     # --- for the views ---------------------------------------------------------------------------------------------
 
     def get(self, keys: Columns) -> list[Any]:
-        return [self._fresh(self._values[place]) for place in self._places(keys, read=True)]
+        return [self._fresh(self._values[number]) for number in self._numbers(keys, read=True)]
 
     def put(self, keys: Columns, values: Sequence[Any], verb: str) -> None:
         if isinstance(values, str | bytes | dict) or not isinstance(values, Sequence) or len(values) != keys.rows:
-            raise StateValueError(f"{self.about(verb)} takes one value a key, {keys.rows} here, not {short(values)}")
+            raise StateValueError(
+                f"{self.about(verb)} takes one value for each key, {keys.rows} here, not {short(values)}"
+            )
         checked = self._checked(list(values), verb)
-        for place, value in zip(self._places(keys, read=False), checked, strict=True):
-            self._values[place] = value
-            self._written[place] = None
+        for number, value in zip(self._numbers(keys, read=False), checked, strict=True):
+            self._values[number] = value
+            self._written[number] = None
 
     def update(self, keys: Columns, updaters: Updates, verb: str) -> list[Any]:
         if not isinstance(updaters, Sequence) or len(updaters) != keys.rows:
             raise StateValueError(
-                f"{self.about(verb)} takes one updater a key, {keys.rows} here, not {short(updaters)}"
+                f"{self.about(verb)} takes one updater for each key, {keys.rows} here, not {short(updaters)}"
             )
-        given = []
-        for place, updater in zip(self._places(keys, read=True), updaters, strict=True):
+        new_values = []
+        for number, updater in zip(self._numbers(keys, read=True), updaters, strict=True):
             function = updater.update if isinstance(updater, ValueUpdater) else updater
-            (value,) = self._checked([function(self._fresh(self._values[place]))], verb)
-            self._values[place] = value
-            self._written[place] = None
-            given.append(self._fresh(value))
-        return given
+            (value,) = self._checked([function(self._fresh(self._values[number]))], verb)
+            self._values[number] = value
+            self._written[number] = None
+            new_values.append(self._fresh(value))
+        return new_values
 
     def entries(self) -> list[tuple[Any, ...]]:
-        """All entries as they are now."""
+        """Return all entries as they are now."""
         width = len(self._shape.keys)
-        for page in self._asked(lambda: list(self._stored.scan())):
+        for page in self._guarded(lambda: list(self._stored.scan())):
             columns = Columns.of(page.select(range(width)), self._shape.keys)
-            values, there = to_python(page.column(width)), len(self._index)
-            places = self._index.places([columns[name] for name in columns.names], columns.rows)
-            self._take_in(columns, places, there, partial(_chosen, values))
+            values, known = to_python(page.column(width)), len(self._index)
+            numbers = self._index.numbers([columns[name] for name in columns.names], columns.rows)
+            self._keep(columns, numbers, known, partial(_chosen, values))
         if not self._keys:
             return []
         keys = concat(self._keys)
@@ -125,30 +129,33 @@ class Overlay:
 
     # --- small things ----------------------------------------------------------------------------------------------
 
-    def _places(self, keys: Columns, read: bool) -> list[int]:
-        """Where the keys' values stand; new ones are read first, all in one go, or taken for nothing."""
-        there = len(self._index)
-        places = self._index.places([keys[name] for name in keys.names], keys.rows)
+    def _numbers(self, keys: Columns, read: bool) -> list[int]:
+        """Return the numbers of the keys, which are the positions of their values.
+
+        New keys are read first, all in one go; without `read` they begin with null.
+        """
+        known = len(self._index)
+        numbers = self._index.numbers([keys[name] for name in keys.names], keys.rows)
 
         def values(rows: list[int]) -> list[Any]:
             table = keys.take(rows).table(self._shape.keys)
-            return to_python(self._asked(lambda: self._stored.read(table))) if read else [None] * len(rows)
+            return to_python(self._guarded(lambda: self._stored.read(table))) if read else [None] * len(rows)
 
-        self._take_in(keys, places, there, values)
-        return places
+        self._keep(keys, numbers, known, values)
+        return numbers
 
-    def _take_in(self, keys: Columns, places: list[int], there: int, values: Callable[[list[int]], list[Any]]) -> None:
-        """Keep the keys that were not there before, with their values."""
+    def _keep(self, keys: Columns, numbers: list[int], known: int, values: Callable[[list[int]], list[Any]]) -> None:
+        """Keep the keys whose numbers are `known` or above, with their values."""
         first: dict[int, int] = {}
-        for row, place in enumerate(places):
-            if place >= there:
-                first.setdefault(place, row)
+        for row, number in enumerate(numbers):
+            if number >= known:
+                first.setdefault(number, row)
         if first:
             rows = list(first.values())
             self._values += values(rows)
             self._keys.append(keys.take(rows))
 
-    def _asked(self, question: Callable[[], Any]) -> Any:
+    def _guarded(self, question: Callable[[], Any]) -> Any:
         try:
             return question()
         except BaseException as error:
@@ -156,13 +163,13 @@ class Overlay:
             raise
 
     def _checked(self, values: list[Any], verb: str) -> list[Any]:
-        """The values as they will be stored: of the declared type, and no longer the caller's own objects."""
+        """Return the values as they will be stored: of the declared type, and not the caller's own objects."""
         try:
             return Column.made(values, self._shape.value).values()
         except NotAccepted as error:
-            came, kind = f"{short(error.value)} ({type(error.value).__name__})", type_name(self._shape.value)
-            why = f" ({error.why})" if error.why else ""
-            raise StateValueError(f"{self.about(verb)} takes values of type {kind}, not {came}{why}") from None
+            kind = type_name(self._shape.value)
+            what = f"takes values of type {kind}, not {typed(error.value)}{reason(error)}"
+            raise StateValueError(f"{self.about(verb)} {what}") from None
 
     def _fresh(self, value: Any) -> Any:
         return copy.deepcopy(value) if self._nested and value is not None else value
@@ -173,7 +180,7 @@ def _chosen(values: list[Any], rows: list[int]) -> list[Any]:
 
 
 class MapOverlay:
-    """A state with key fields, for one call of an updater: MapState, RemovableMapState and TupleCollection."""
+    """A state with key fields for one call of an updater: MapState, RemovableMapState and TupleCollection."""
 
     __slots__ = ("_keys", "_overlay")
 
@@ -188,23 +195,23 @@ class MapOverlay:
         self._overlay.commit(txid)
 
     def multiGet(self, keys: Sequence[Any]) -> list[Any]:
-        return self._overlay.get(self._read("multiGet", keys))
+        return self._overlay.get(self._columns("multiGet", keys))
 
     def multiPut(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        self._overlay.put(self._read("multiPut", keys), values, "multiPut")
+        self._overlay.put(self._columns("multiPut", keys), values, "multiPut")
 
     def multiUpdate(self, keys: Sequence[Any], updaters: Updates) -> list[Any]:
-        return self._overlay.update(self._read("multiUpdate", keys), updaters, "multiUpdate")
+        return self._overlay.update(self._columns("multiUpdate", keys), updaters, "multiUpdate")
 
     def multiRemove(self, keys: Sequence[Any]) -> None:
-        columns = self._read("multiRemove", keys)
+        columns = self._columns("multiRemove", keys)
         self._overlay.put(columns, [None] * columns.rows, "multiRemove")
 
     def getTuples(self) -> Iterator[tuple[Any, ...]]:
         self._overlay.check_open("getTuples")
         return iter(self._overlay.entries())
 
-    def _read(self, verb: str, keys: Sequence[Any]) -> Columns:
+    def _columns(self, verb: str, keys: Sequence[Any]) -> Columns:
         self._overlay.check_open(verb)
         return key_columns(keys, self._keys, self._overlay.about(verb))
 
@@ -218,7 +225,7 @@ class MapOverlay:
 
 
 class ValueOverlay:
-    """A state without key fields, for one call of an updater: Snapshottable."""
+    """A state without key fields for one call of an updater: Snapshottable."""
 
     __slots__ = ("_overlay",)
 

@@ -1,4 +1,4 @@
-"""State queries over columns: every tuple with what a state answers, in one read a step."""
+"""State queries over columns: each tuple with the answer of a state, in one read for each step."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from trident.base.errors import FailedException, StateError
 from trident.base.types import arrow_schema
-from trident.compiler.columns.calls import ListCollector, column_of, not_emitted
-from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.columns.calls import ListCollector, not_emitted, tuple_column
+from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.failures import Where
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.columns.user_keys import key_columns
@@ -19,8 +19,8 @@ from trident.plan.nodes import HeldState, StateQuery
 from trident.plan.state_schema import function_of, present_of
 
 Read = Callable[[HeldState, pa.Table], pa.Array]
-"""Reads a state: a table of its key fields (no key twice; one row and no column for a global value) to one stored
-accumulator a row, null where there is none."""
+"""A function that reads a state: from a table of its key fields (no key twice; one row and no column for a global
+value) to one stored accumulator for each row, null where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,32 +38,32 @@ Answer = Callable[[Columns, Read], Columns]
 
 
 def compile_query(step: StateQuery) -> Callable[[pa.Table, Read], pa.Table]:
-    """A function from the tuples that enter a state query to the tuples that leave it."""
-    entering, leaving, answer = arrow_schema(step.source.schema), arrow_schema(step.schema), answering(step)
+    """Return a function from the tuples that enter a state query to the tuples that leave it."""
+    entering, leaving, answer = arrow_schema(step.source.schema), arrow_schema(step.schema), compile_answer(step)
     return lambda table, read: answer(Columns.of(table, entering), read).table(leaving)
 
 
-def answering(step: StateQuery) -> Answer:
-    """The same over columns, where hidden fields pass."""
+def compile_answer(step: StateQuery) -> Answer:
+    """Return the function of a state query over columns; hidden fields pass."""
     return _get(step) if step.query.get else _query(step)
 
 
 def _get(step: StateQuery) -> Answer:
-    """MapGet and SnapshotGet: whole columns, no object a tuple."""
+    """Return the function of MapGet and SnapshotGet: whole columns, no object for a tuple."""
     lookup = _Lookup(step)
     field = arrow_schema(step.outputs).field(0)
 
     def answer(columns: Columns, read: Read) -> Columns:
         if not columns.rows:
             return columns.plus({field.name: Column.made([], field.type)})
-        found = lookup.columns([columns[name] for name in step.inputs], columns.rows, read)
-        return columns.plus({field.name: found.cast(field.type)})
+        values = lookup.columns([columns[name] for name in step.inputs], columns.rows, read)
+        return columns.plus({field.name: values.cast(field.type)})
 
     return answer
 
 
 def _query(step: StateQuery) -> Answer:
-    """A user's QueryFunction: one batchRetrieve for all tuples, then execute for each."""
+    """Return the function of a user's QueryFunction: one batchRetrieve for all tuples, then execute for each."""
     lookup = _Lookup(step)
     outputs = arrow_schema(step.outputs)
     where = Where(step.step, step.query.site, step.inputs)
@@ -74,28 +74,24 @@ def _query(step: StateQuery) -> Answer:
         if not columns.rows:
             return columns.plus({field.name: Column.made([], field.type) for field in outputs})
         lists = columns.lists(step.inputs)
-        tuples = list(map(maker, zip(*lists, strict=True))) if lists else [maker(()) for _ in range(columns.rows)]
+        tuples = list(made_tuples(maker, lists, columns.rows))
         results = _retrieved(where, function, ReadOnlyState(lookup, read), tuples)
         emitted: list[tuple[Any, ...]] = []
         origins: list[int] = []
         row = 0
         execute: Callable[..., object] = function.execute
-        try:
-            for row, (each, result) in enumerate(zip(tuples, results, strict=True)):  # noqa: B007
+        with where.calling_rows(lists, lambda: row):
+            for row, (values, result) in enumerate(zip(tuples, results, strict=True)):  # noqa: B007
                 collector = ListCollector(len(outputs))
-                if (returned := execute(each, result, collector)) is not None:
+                if (returned := execute(values, result, collector)) is not None:
                     raise not_emitted(returned)
                 emitted += collector.emitted
                 origins += [row] * len(collector.emitted)
-        except FailedException:
-            raise
-        except (Exception, SystemExit) as cause:
-            raise where.raised(cause, lists, row) from cause
-        made = {
-            field.name: column_of(where, [values[at] for values in emitted], field, lists, origins.__getitem__)
+        added = {
+            field.name: tuple_column(where, [values[at] for values in emitted], field, lists, origins.__getitem__)
             for at, field in enumerate(outputs)
         }
-        return columns.take(origins).plus(made)
+        return columns.take(origins).plus(added)
 
     return answer
 
@@ -109,7 +105,7 @@ def _retrieved(where: Where, function: Any, state: "ReadOnlyState", tuples: Sequ
     except (Exception, SystemExit) as cause:
         if state.failure is None:
             raise where.error(f"raised {type(cause).__name__}: {cause} in batchRetrieve", cause) from cause
-    if state.failure is not None:  # a state that could not be read, whatever the function made of it
+    if state.failure is not None:  # the state could not be read, even if the function swallowed the error
         raise state.failure
     if len(results) != len(tuples):
         raise where.error(f"gave {len(results)} results for {len(tuples)} tuples; batchRetrieve gives one for each")
@@ -117,31 +113,39 @@ def _retrieved(where: Where, function: Any, state: "ReadOnlyState", tuples: Sequ
 
 
 class ReadOnlyState:
-    """What a QueryFunction sees of a state (``org.apache.storm.trident.state.map.ReadOnlyMapState``,
-    ``org.apache.storm.trident.state.snapshot.ReadOnlySnapshottable``, ``ITupleCollection``)."""
+    """A state as a QueryFunction sees it.
+
+    Meaning: ``org.apache.storm.trident.state.map.ReadOnlyMapState``,
+    ``org.apache.storm.trident.state.snapshot.ReadOnlySnapshottable``, ``ITupleCollection``.
+    """
 
     __slots__ = ("_lookup", "_read", "failure")
 
     def __init__(self, lookup: "_Lookup", read: Read) -> None:
         self._lookup, self._read = lookup, read
         self.failure: BaseException | None = None
-        """Why the state could not be read."""
+        """The error of a read of the state, if one failed."""
 
     def multiGet(self, keys: Sequence[Any]) -> list[Any]:
-        """One value a key, None where nothing is stored. A key is a tuple or list of the key fields' values, or the
-        value itself where there is one field."""
+        """Return one value for each key, None where nothing is stored.
+
+        A key is a tuple or list of the key fields' values, or the value itself where there is one field.
+        """
         columns = key_columns(keys, self._lookup.keys, self._lookup.subject)
-        return self._asked(lambda: self._lookup.values(columns, self._read))
+        return self._guarded(lambda: self._lookup.values(columns, self._read))
 
     def get(self) -> Any:
-        """The value of a state without key fields."""
+        """Return the value of a state without key fields."""
         return self.multiGet([()])[0]
 
     def getTuples(self) -> Iterator[tuple[Any, ...]]:
-        """Every entry: the key fields, then the value; in no order. The whole state is read."""
-        return iter(self._asked(lambda: self._lookup.entries(self._read)))
+        """Return every entry: the key fields, then the value; in no order.
 
-    def _asked(self, question: Callable[[], list[Any]]) -> list[Any]:
+        The whole state is read.
+        """
+        return iter(self._guarded(lambda: self._lookup.entries(self._read)))
+
+    def _guarded(self, question: Callable[[], list[Any]]) -> list[Any]:
         try:
             return question()
         except BaseException as error:
@@ -150,7 +154,7 @@ class ReadOnlyState:
 
 
 class _Lookup:
-    """Reads one state for a step: each key once, and `present` applied to what is found."""
+    """Reads of one state for a step: each key once, with `present` applied to what is stored."""
 
     def __init__(self, step: StateQuery) -> None:
         self.state = step.updated
@@ -166,32 +170,27 @@ class _Lookup:
     def entries(self, read: Read) -> list[tuple[Any, ...]]:
         if not isinstance(read, Reads):
             raise TypeError(f"{self.subject}: this reader of states cannot list one")
-        found: list[tuple[Any, ...]] = []
+        entries: list[tuple[Any, ...]] = []
         for page in read.scan(self.state):
             *keys, values = [Column.of(column) for column in page.columns]
-            shown = self._presented(values).values()
-            found += zip(*[key.values() for key in keys], shown, strict=True)
-        return [entry for entry in found if entry[-1] is not None]
+            presented = self._presented(values).values()
+            entries += zip(*[key.values() for key in keys], presented, strict=True)
+        return [entry for entry in entries if entry[-1] is not None]
 
     def columns(self, columns: Sequence[Column], rows: int, read: Read) -> Column:
-        """One value a row."""
+        """Return one value for each row."""
         index = KeyIndex(self.keys.types)
-        places = index.places([column.cast(field.type) for column, field in zip(columns, self.keys, strict=True)], rows)
-        if self.keys.names:
-            keys = Columns(dict(zip(self.keys.names, index.columns(), strict=True)), len(index)).table(self.keys)
-        else:
-            keys = Columns({}, 1).table(self.keys)
-        found = self._presented(Column.of(read(self.state, keys)))
-        return found if len(index) == rows and self.keys.names else found.take(places)
+        numbers = index.numbers(
+            [column.cast(field.type) for column, field in zip(columns, self.keys, strict=True)], rows
+        )
+        keys = (index.named(self.keys.names) if self.keys.names else Columns({}, 1)).table(self.keys)
+        values = self._presented(Column.of(read(self.state, keys)))
+        return values if len(index) == rows and self.keys.names else values.take(numbers)
 
     def _presented(self, stored: Column) -> Column:
         present = self.present
         if present is None:
             return stored
-        try:
-            shown = [None if value is None else present(value) for value in stored.values()]
-        except FailedException:
-            raise
-        except (Exception, SystemExit) as cause:
-            raise self.where.error(f"raised {type(cause).__name__}: {cause} in present()", cause) from cause
-        return Column.made(shown, self.kind) if self.kind is not None else Column(stored.kind, None, shown)
+        with self.where.calling("present()"):
+            presented = [None if value is None else present(value) for value in stored.values()]
+        return Column.made(presented, self.kind) if self.kind is not None else Column(stored.kind, None, presented)

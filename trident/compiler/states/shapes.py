@@ -1,4 +1,4 @@
-"""The shape of a state: what its keys and accumulators are and how a batch's value meets the stored one."""
+"""The shape of a state: its keys, its values, and how a batch's value is combined with the stored one."""
 
 import re
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from trident_state.state_shape import Combine, StateShape, replacing
 
 @dataclass(frozen=True)
 class Combining:
-    """``aggregator.combine`` as stores call it: picklable, and an exception says whose it is."""
+    """``aggregator.combine`` as stores call it: picklable, and its errors name the user's function."""
 
     aggregation: Aggregation
     where: Where
 
     def __call__(self, stored: Any, delta: Any) -> Any:
-        try:
+        try:  # not `Calling`: stores call this for every key, and entering a context costs more than most combines
             return delta if stored is None else self.aggregation.aggregator.combine(stored, delta)
         except FailedException:
             raise
@@ -34,8 +34,10 @@ class Combining:
 
 
 def shape_of(node: HeldState) -> StateShape:
-    """The shape of a step's state. What an update computes takes the stored value's place, so that applying a frozen
-    batch again needs none of the user's code."""
+    """Return the shape of a step's state.
+
+    The result of an update replaces the stored value, so that applying a frozen batch again needs no user code.
+    """
     if isinstance(node, PersistentAggregate):
         return _aggregated(node)
     keys = nullable(arrow_schema(keys_of(node)))
@@ -43,7 +45,7 @@ def shape_of(node: HeldState) -> StateShape:
 
 
 def _made_by(node: HeldState) -> str:
-    """What makes a state's values: a state made by another thing is not gone on with."""
+    """Return the name of what makes a state's values: a state made by something else is refused."""
     match node:
         case PersistentReduce(reduction=reduction):
             return aggregator_name(reduction.aggregator)
@@ -56,7 +58,7 @@ def _made_by(node: HeldState) -> str:
 
 @dataclass(frozen=True)
 class WindowMeaning:
-    """A window as a stored state is known by it: ``SlidingEventTimeWindow(1 hour, 15 minutes by at)``."""
+    """A window as a stored state names it: ``SlidingEventTimeWindow(1 hour, 15 minutes by at)``."""
 
     kind: str
     sizes: tuple[str, ...]
@@ -64,7 +66,7 @@ class WindowMeaning:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the sizes are called."""
+        """The names of the sizes."""
         return ("gap",) if self.kind == "SessionWindow" else ("length", "slide")[: len(self.sizes)]
 
 
@@ -72,17 +74,17 @@ _MEANING = re.compile(r"(\S+) in (\w+)\((.*?)(?: by (.*))?\)", re.DOTALL)
 
 
 def window_of(maker: str) -> tuple[str, WindowMeaning | None]:
-    """From what makes a state's values to the aggregator, and the window, where it is one's.
+    """Return the aggregator and the window, if there is one, in the name of what makes a state's values.
 
     >>> window_of("Sum in TumblingEventTimeWindow(1 hour by at)")
     ('Sum', WindowMeaning(kind='TumblingEventTimeWindow', sizes=('1 hour',), field='at'))
     >>> window_of("Count")
     ('Count', None)
     """
-    found = _MEANING.fullmatch(maker)
-    if found is None:
+    match = _MEANING.fullmatch(maker)
+    if match is None:
         return maker, None
-    aggregator, kind, written, field = found.groups()
+    aggregator, kind, written, field = match.groups()
     sizes = tuple(written.split(", "))
     if kind.startswith("Sliding") and len(sizes) == 1:  # they slide by their length
         sizes *= 2
@@ -97,13 +99,16 @@ def _aggregated(node: PersistentAggregate) -> StateShape:
 
 
 def combine_of(aggregation: Aggregation, where: Where) -> Combine:
-    """How a store combines what this aggregation comes to."""
+    """Return how a store combines results of this aggregation with stored ones."""
     return Combine(aggregator_name(aggregation.aggregator), Combining(aggregation, where), _native(aggregation))
 
 
 def aggregator_name(aggregator: object) -> str:
-    """The aggregator's class. One of a user's own that is called like a built-in carries its module, because a stored
-    state is known by this name: whoever reads it without the topology must not take it for ours."""
+    """Return the name of an aggregator's class.
+
+    A user's class that is called like a built-in carries its module: a stored state is known by this name, and a reader
+    without the topology must not take it for the built-in one.
+    """
     kind = type(aggregator)
     name = kind.__qualname__.rpartition("<locals>.")[2]
     foreign = not isinstance(aggregator, BuiltinAggregator)
@@ -111,12 +116,18 @@ def aggregator_name(aggregator: object) -> str:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """The same fields, null allowed: what an engine says of nulls varies, what is frozen must not."""
+    """Return the same fields, null allowed.
+
+    Engines differ in the fields that they call nullable; what is frozen must not.
+    """
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def _native(aggregation: Aggregation) -> Literal["sum", "min", "max"] | None:
-    """What a store can do by itself, where its type allows (``trident_state.rules`` and the stores know for which)."""
+    """Return the operation that a store can do by itself, where its type allows.
+
+    ``trident_state.rules`` and the stores know for which types that is.
+    """
     match aggregation.native:
         case "count" | "sum":
             return "sum"

@@ -1,1 +1,1 @@
-"""Windows: what waits, what comes out, and when; one file a kind of window."""
+"""Windows: the tuples that wait, and the results when they close; one file for each kind of window."""

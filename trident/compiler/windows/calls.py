@@ -1,15 +1,12 @@
-"""How a window's aggregator is called over its tuples: the one meaning of all three kinds."""
+"""Calls of a window's aggregator over its tuples: the same for all three kinds of aggregators."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from trident.base.errors import FailedException
 from trident.base.types import arrow_schema
-from trident.base.values import NotAccepted
-from trident.compiler.columns.calls import ListCollector, misfit
-from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.columns.calls import ListCollector, output_table
+from trident.compiler.columns.columns import Columns
 from trident.compiler.columns.failures import Where
 from trident.operations.window_aggregators import Windowing
 from trident.plan.nodes import Window, WindowPanes
@@ -18,21 +15,21 @@ Rows = Sequence[Any]
 """The tuples of one window, in order."""
 
 CallWindow = Callable[[Rows, int], list[tuple[Any, ...]]]
-"""From a window's tuples and its number to what the aggregator gives for it."""
+"""A function from a window's tuples and its number to the results of the aggregator."""
 
 
 def where_of(node: Window | WindowPanes) -> Where:
-    """Whose call it is."""
+    """Return the call that an error is about."""
     return Where(node.step, node.windowing.site, node.inputs)
 
 
 def window_call(windowing: Windowing, where: Where) -> CallWindow:
-    """The aggregator as a function of one window."""
+    """Return the aggregator as a function of one window."""
     run = {"combiner": _combining, "reducer": _reducing, "aggregator": _aggregating}[windowing.kind](windowing)
 
     def call(rows: Rows, number: int) -> list[tuple[Any, ...]]:
         at = [0]
-        try:
+        try:  # not `Calling`: windows may hold few tuples, and entering a context costs more than a few calls
             return run(rows, number, at)
         except FailedException:
             raise
@@ -43,12 +40,12 @@ def window_call(windowing: Windowing, where: Where) -> CallWindow:
 
 
 def presenting(windowing: Windowing) -> Callable[[Any], Any] | None:
-    """What leaves of a value, where it is not the value itself."""
+    """Return the function that makes results of values; None where the value itself is the result."""
     return getattr(windowing.aggregator, "present", None)
 
 
 _Run = Callable[[Rows, int, list[int]], list[tuple[Any, ...]]]
-"""With a place for the row that it is at."""
+"""As `CallWindow`; the list's only item is set to the row that the aggregator is called for."""
 
 
 def _combining(windowing: Windowing) -> _Run:
@@ -57,9 +54,9 @@ def _combining(windowing: Windowing) -> _Run:
     def run(rows: Rows, number: int, at: list[int]) -> list[tuple[Any, ...]]:
         value = None
         for at[0], row in enumerate(rows):  # noqa: B020
-            made = init(row)
-            value = made if value is None else combine(value, made)
-        if value is None:  # nothing, as in a state
+            delta = init(row)
+            value = delta if value is None else combine(value, delta)
+        if value is None:  # null is nothing, as in a state
             return []
         return [(value if present is None else present(value),)]
 
@@ -93,7 +90,7 @@ def _aggregating(windowing: Windowing) -> _Run:
 
 
 class Results:
-    """What windows gave, with the rows of the columns that stand before it."""
+    """The results of windows, and for each the window that it came from."""
 
     def __init__(self, windowing: Windowing, where: Where) -> None:
         self._call = window_call(windowing, where)
@@ -101,28 +98,14 @@ class Results:
         self._where = where
         self._values: list[tuple[Any, ...]] = []
         self.origins: list[int] = []
-        """For each result, what `add` was told of its window."""
+        """For each result the `origin` of its window, as given to `add`."""
 
     def add(self, rows: Rows, number: int, origin: int) -> None:
         """Call the aggregator for one window."""
-        given = self._call(rows, number)
-        self._values += given
-        self.origins += [origin] * len(given)
+        results = self._call(rows, number)
+        self._values += results
+        self.origins += [origin] * len(results)
 
     def columns(self) -> Columns:
-        """The output fields."""
-        lists = list(zip(*self._values, strict=True)) or [()] * len(self._outputs)
-        made = {
-            field.name: made_column(self._where, list(values), field)
-            for field, values in zip(self._outputs, lists, strict=True)
-        }
-        return Columns(made, len(self._values))
-
-
-def made_column(where: Where, values: list[Any], field: pa.Field) -> Column:
-    """Values of one output field, checked against its declared type."""
-    try:
-        return Column.made(values, field.type)
-    except NotAccepted as error:
-        hint = f" ({error.why})" if error.why else ""
-        raise where.error(f"gave {misfit(error, field)}{hint}") from None
+        """Return the output fields."""
+        return output_table(self._where, self._values, self._outputs)

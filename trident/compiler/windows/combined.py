@@ -1,4 +1,4 @@
-"""Windows by time whose partial results can meet: one accumulator a window and group, and no tuple is kept."""
+"""Windows by time with a combiner: one accumulator for each window and group, and no tuple is kept."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,15 +6,16 @@ import pyarrow.compute as pc
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
-from trident.compiler.aggregates.arrow_folds import meets_quickly, met
+from trident.compiler.aggregates.arrow_folds import arrow_can_merge, merge_partials
 from trident.compiler.aggregates.folds import FoldMember, FoldSpec
+from trident.compiler.columns.calls import output_column
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import combine_of, nullable, shape_of
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.calls import made_column, presenting, where_of
-from trident.compiler.windows.open_windows import OpenWindows, is_unique, values_now
+from trident.compiler.windows.calls import presenting, where_of
+from trident.compiler.windows.open_windows import OpenWindows, is_unique, removals, values_now
 from trident.compiler.windows.time import Clock, Lattice, clock_of, latest_of
-from trident.compiler.windows.tuple_lists import moments, numbers, one
+from trident.compiler.windows.tuple_lists import microseconds, one, timestamps
 from trident.compiler.windows.types import RunWindow, WindowTurn
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
@@ -23,7 +24,7 @@ from trident_state.rules import combined
 
 
 def combined_update(node: Window) -> RunWindow:
-    """The update of a window over panes."""
+    """Return the update of a window over panes."""
     return _Combined(node)
 
 
@@ -64,17 +65,17 @@ class _Combined:
         return Updated(puts, results)
 
     def _deltas(self, table: pa.Table, clock: Clock) -> pa.Table:
-        """What the batch adds to each window that is open for it, each key once."""
+        """Return what the batch adds to each window that is still open, each key once."""
         if self._config.timestampField is None:
             panes = np.full(table.num_rows, self._lattice.panes(np.asarray([clock.after], np.int64))[0])
         else:
-            panes = numbers(table.column(START))
-        rows, starts = self._lattice.spread(panes)
+            panes = microseconds(table.column(START))
+        rows, starts = self._lattice.windows_of(panes)
         open_ = starts + self._config.length > clock.before
         rows, starts = rows[open_], starts[open_]
-        taken = table.take(pa.array(rows))
+        repeated = table.take(pa.array(rows))
         names = [*self._group.names, self._value]
-        arrays = [moments(starts, self._keys.field(0).type), *(one(taken.column(name)) for name in names)]
+        arrays = [timestamps(starts, self._keys.field(0).type), *(one(repeated.column(name)) for name in names)]
         partials = pa.Table.from_arrays(
             [array.cast(field.type) for array, field in zip(arrays, self._puts, strict=True)], schema=self._puts
         )
@@ -83,46 +84,43 @@ class _Combined:
     # --- what closes -----------------------------------------------------------------------------------------------
 
     def _results(self, touched: pa.Table, stored: Stored, clock: Clock) -> pa.Table:
-        """The windows whose end the watermark reaches with this batch, by their start."""
+        """Return the windows whose end the watermark reaches with this batch, by their start."""
         length = self._config.length
         starts = [start for start in self._open.starts() if clock.before < start + length <= clock.after]
         if not starts:
             return self._leaving.empty_table()
         keys = self._open.whole(starts)
         values = values_now(keys, touched, stored)
-        there = values.is_valid()
-        return self._leaves(keys.filter(there), values.filter(there))
+        valid = values.is_valid()
+        return self._result_rows(keys.filter(valid), values.filter(valid))
 
-    def _leaves(self, keys: pa.Table, values: pa.Array) -> pa.Table:
-        """Keys and values as results."""
+    def _result_rows(self, keys: pa.Table, values: pa.Array) -> pa.Table:
+        """Return keys and values as results."""
         start = one(keys.column(START))
-        end = moments(numbers(start) + self._config.length, start.type)
+        end = timestamps(microseconds(start) + self._config.length, start.type)
         bounds = {START: start, END: end}
         present, field = presenting(self._node.windowing), self._leaving.field(self._value)
         if present is not None:
-            values = made_column(self._where, [present(value) for value in to_python(values)], field).array()
+            values = output_column(self._where, [present(value) for value in to_python(values)], field).array()
         columns = {**bounds, **{name: one(keys.column(name)) for name in self._group.names}, self._value: values}
         return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
 
     def _puts_of(self, touched: pa.Table, stored: Stored, clock: Clock) -> pa.Table:
-        """What the state holds afterwards: the touched keys, and nothing of windows that are done with."""
+        """Return the changes of the state: the touched keys, and nulls for windows that are no longer kept."""
         kept = self._config.length + self._node.windowing.keepFor
-        done = [start for start in self._open.starts() if start + kept <= clock.after]
-        if not done:
+        expired = [start for start in self._open.starts() if start + kept <= clock.after]
+        if not expired:
             return touched
-        gone = self._open.whole(done)
+        gone = self._open.whole(expired)
         gone = gone.filter(stored.read(gone).is_valid())
-        for start in done:
+        for start in expired:
             self._open.drop(start)
-        left = touched.filter(pa.array(numbers(touched.column(START)) + kept > clock.after))
-        return pa.concat_tables([left, gone.append_column(self._puts.field(len(self._keys)), self._nothing(gone))])
-
-    def _nothing(self, keys: pa.Table) -> pa.Array:
-        return pa.nulls(keys.num_rows, self._puts.types[-1])
+        remaining = touched.filter(pa.array(microseconds(touched.column(START)) + kept > clock.after))
+        return pa.concat_tables([remaining, removals(gone, self._puts)])
 
 
 def each_once(spec: FoldSpec, partials: pa.Table) -> pa.Table:
-    """Partial accumulators, met by key. Most come once each already, and are left as they are."""
-    if not meets_quickly(spec) and is_unique(partials.select(spec.keys.names)):
+    """Merge partial accumulators by key; leave them as they are where no key comes twice, as is common."""
+    if not arrow_can_merge(spec) and is_unique(partials.select(spec.keys.names)):
         return partials
-    return met(spec, partials).table(spec.schema)
+    return merge_partials(spec, partials).table(spec.schema)

@@ -1,7 +1,8 @@
-"""Windows by count: what a batch's tuples make of those that wait, and the windows that they complete.
+"""Windows by count: the tuples that wait for a later window, and the windows that a batch completes.
 
-The tuples of a group are numbered from 0. The state holds those that a later window needs: the last of them with the
-group's count (part -1), longer tails in parts of a fixed size, each written once, so that a batch rewrites little.
+The tuples of a group are numbered from 0. The state holds those that a later window needs. The last of them are stored
+with the group's count (part -1), longer tails in parts of a fixed size, each written once, so that a batch rewrites
+little.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,20 +13,20 @@ import numpy as np
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
-from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated, entering
 from trident.compiler.windows.calls import Results, where_of
-from trident.compiler.windows.tuple_lists import Held, flattened
+from trident.compiler.windows.tuple_lists import TupleLists, flattened
 from trident.compiler.windows.types import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import CountWindow
 from trident.plan.nodes import Window
 
 PART = 256
-"""Tuples of one part."""
+"""The number of tuples in one part."""
 
 HEAD = -1
 """The part that holds a group's count and its last tuples."""
@@ -33,88 +34,86 @@ HEAD = -1
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """Which tuples a group holds after `seen` of them."""
+    """The tuples that a group holds after `seen` of them, by their numbers."""
 
     length: int
     slide: int
 
     def next(self, seen: int) -> int:
-        """The count at which the next window is complete."""
+        """Return the count at which the next window is complete."""
         return (seen // self.slide + 1) * self.slide
 
     def first(self, seen: int) -> int:
-        """The number of the first tuple that a later window needs."""
+        """Return the number of the first tuple that a later window needs."""
         return max(0, self.next(seen) - self.length)
 
     def head(self, seen: int) -> int:
-        """The number of the first tuple beside the count."""
+        """Return the number of the first tuple that is stored beside the count."""
         return max(self.first(seen), seen // PART * PART)
 
     def parts(self, seen: int) -> range:
-        """The parts that are held besides."""
+        """Return the parts that are held besides."""
         return range(min(self.first(seen), seen) // PART, seen // PART)
 
 
-def held_tuples(node: Window) -> Held:
-    """How a count window holds its tuples."""
+def tuple_lists(node: Window) -> TupleLists:
+    """Return the format in which a count window stores its tuples."""
     value = shape_of(node).value
-    return Held(value.field("tuples").type, arrow_schema(select(node.source.schema, node.inputs)))
+    return TupleLists(value.field("tuples").type, arrow_schema(select(node.source.schema, node.inputs)))
 
 
 def count_update(node: Window) -> RunWindow:
-    """The update of a count window."""
+    """Return the update of a count window."""
     config = node.windowing.config
     assert isinstance(config, CountWindow)
-    numbering, held, where = Numbering(config.length, config.slide), held_tuples(node), where_of(node)
+    numbering, held, where = Numbering(config.length, config.slide), tuple_lists(node), where_of(node)
     shape, group = shape_of(node), nullable(arrow_schema(select(node.source.schema, node.group)))
-    came = arrow_schema(select(node.source.schema, [*node.group, *(n for n in node.inputs if n not in node.group)]))
+    fields = arrow_schema(select(node.source.schema, [*node.group, *(n for n in node.inputs if n not in node.group)]))
     puts_schema = shape.keys.append(pa.field(node.schema.names[-1], shape.value))
     leaving, maker = nullable(arrow_schema(node.outputs)), tuple_type(node.inputs)
 
     def update(table: pa.Table, stored: Stored, turn: WindowTurn) -> Updated:
-        tuples = entering(table, came)
+        tuples = entering(table, fields)
         if not tuples.rows:
             return Updated(puts_schema.empty_table(), leaving.empty_table())
         index = KeyIndex(group.types)
-        places = index.places([tuples[name] for name in node.group], tuples.rows)
-        keys = Columns(dict(zip(node.group, index.columns(), strict=True)) if node.group else {}, len(index))
+        groups = index.numbers([tuples[name] for name in node.group], tuples.rows)
+        keys = index.named(node.group)
         batch = _Batch(numbering, held, keys, shape.keys, stored)
-        batch.take_in(tuples, places)
+        batch.take_in(tuples, groups)
         results = Results(node.windowing, where)
         batch.fire(results, maker)
-        emitted = Columns({**_of_groups(keys, results.origins), **_named(results.columns())}, len(results.origins))
+        outputs = results.columns()
+        emitted = keys.take(results.origins).plus({name: outputs[name] for name in outputs.names})
         return Updated(batch.puts(puts_schema), emitted.table(leaving))
 
     return update
 
 
-def _of_groups(keys: Columns, origins: list[int]) -> dict[str, Column]:
-    return {name: keys[name].take(origins) for name in keys.names}
-
-
-def _named(columns: Columns) -> dict[str, Column]:
-    return {name: columns[name] for name in columns.names}
-
-
 class _Batch:
-    """One batch over the groups that it meets: all their tuples in one array, each group's by their places in it."""
+    """The groups of one batch.
 
-    def __init__(self, numbering: Numbering, held: Held, keys: Columns, fields: pa.Schema, stored: Stored) -> None:
-        self._numbering, self._held, self._keys, self._fields = numbering, held, keys, fields
+    All tuples of all groups are in one array; each group's are given by their positions in it.
+    """
+
+    def __init__(
+        self, numbering: Numbering, lists: TupleLists, keys: Columns, fields: pa.Schema, stored: Stored
+    ) -> None:
+        self._numbering, self._held, self._keys, self._fields = numbering, lists, keys, fields
         self._stored = stored
-        self._elements = pa.array([], held.kind.value_type)
+        self._elements = pa.array([], lists.kind.value_type)
         self._seen: list[int] = []
-        """How many tuples of each group had come before."""
+        """For each group the number of tuples before the batch."""
         self._totals: list[int] = []
-        """How many with the batch's own."""
+        """For each group the number of tuples with the batch's own."""
         self._tuples: list[list[int]] = []
-        """The places of each group's tuples, in order, the last ones of the batch."""
+        """The positions of each group's tuples, in order; the batch's own come last."""
 
-    def take_in(self, tuples: Columns, places: list[int]) -> None:
-        """Read what the groups hold, and put the batch's tuples behind it."""
+    def take_in(self, tuples: Columns, groups: list[int]) -> None:
+        """Read what the groups hold, and append the batch's tuples."""
         new: list[list[int]] = [[] for _ in range(self._keys.rows)]
-        for row, place in enumerate(places):
-            new[place].append(row)
+        for row, group in enumerate(groups):
+            new[group].append(row)
         heads = self._read(range(self._keys.rows), [HEAD] * self._keys.rows)
         self._seen = heads.field(0).fill_null(0).to_pylist()
         self._totals = [seen + len(rows) for seen, rows in zip(self._seen, new, strict=True)]
@@ -124,39 +123,39 @@ class _Batch:
         elements, ends = flattened(lists)
         self._elements = pa.concat_arrays([elements, self._held.elements(tuples)])
         self._tuples = [[] for _ in new]
-        for at, group in enumerate([*(group for group, _ in wanted), *range(len(new))]):
-            self._tuples[group] += range(ends[at], ends[at + 1])
+        for number, group in enumerate([*(group for group, _ in wanted), *range(len(new))]):
+            self._tuples[group] += range(ends[number], ends[number + 1])
         for group, rows in enumerate(new):
             self._tuples[group] += [len(elements) + row for row in rows]
 
     def fire(self, results: Results, maker: Callable[[Iterable[Any]], Any]) -> None:
-        """Call the aggregator for every window that the batch completes, in the order of the tuples that do."""
+        """Call the aggregator for every window that the batch completes, in the order of the completing tuples."""
         length, slide = self._numbering.length, self._numbering.slide
-        fired: list[tuple[int, int, int, list[int]]] = []
+        windows: list[tuple[int, int, int, list[int]]] = []
         for group, tuples in enumerate(self._tuples):
             seen, total = self._seen[group], self._totals[group]
             base = total - len(tuples)
             for end in range(self._numbering.next(seen), total + 1, slide):
                 inside = tuples[max(0, end - length) - base : end - base]
-                fired.append((inside[-1], group, end // slide, inside))
-        if not fired:
+                windows.append((inside[-1], group, end // slide, inside))
+        if not windows:
             return
-        fired.sort()
-        needed = np.unique(np.concatenate([np.asarray(inside) for *_, inside in fired]))
-        taken = self._held.tuples(self._elements.take(pa.array(needed)))
-        lists = taken.lists(taken.names)
-        rows = list(map(maker, zip(*lists, strict=True))) if lists else [maker(()) for _ in needed]
-        for _, group, number, inside in fired:
+        windows.sort()
+        needed = np.unique(np.concatenate([np.asarray(inside) for *_, inside in windows]))
+        used = self._held.tuples(self._elements.take(pa.array(needed)))
+        lists = used.lists(used.names)
+        rows = list(made_tuples(maker, lists, len(needed)))
+        for _, group, number, inside in windows:
             results.add([rows[at] for at in np.searchsorted(needed, inside)], number, group)
 
     def puts(self, schema: pa.Schema) -> pa.Table:
-        """What the state holds afterwards of these groups."""
+        """Return the changes of the state for these groups."""
         groups: list[int] = []
         parts: list[int] = []
         counts: list[int | None] = []
         ids: list[int] = []
         ends = [0]
-        gone: list[bool] = []
+        removed: list[bool] = []
 
         def put(group: int, part: int, count: int | None, tuples: Iterable[int] | None) -> None:
             groups.append(group)
@@ -164,7 +163,7 @@ class _Batch:
             counts.append(count)
             ids.extend(tuples or ())
             ends.append(len(ids))
-            gone.append(tuples is None)
+            removed.append(tuples is None)
 
         for group, tuples in enumerate(self._tuples):
             seen, total = self._seen[group], self._totals[group]
@@ -179,7 +178,7 @@ class _Batch:
         lists = self._held.lists(self._elements, ids, ends)
         kind = schema.field(len(schema) - 1).type
         values = pa.StructArray.from_arrays(
-            [pa.array(counts, pa.int64()), lists], fields=list(kind), mask=pa.array(gone, pa.bool_())
+            [pa.array(counts, pa.int64()), lists], fields=list(kind), mask=pa.array(removed, pa.bool_())
         )
         keys = self._keys.take(groups).plus({self._fields.names[-1]: Column.made(parts, pa.int64())})
         return keys.plus({schema.names[-1]: Column(kind, values, None)}).table(schema)
@@ -187,7 +186,7 @@ class _Batch:
     # --- small things ----------------------------------------------------------------------------------------------
 
     def _needed(self, group: int) -> range:
-        """The parts that are read: those of the first window that the batch completes."""
+        """Return the parts to read: those of the first window that the batch completes."""
         seen = self._seen[group]
         return self._numbering.parts(seen) if self._numbering.next(seen) <= self._totals[group] else range(0)
 

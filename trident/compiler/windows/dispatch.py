@@ -1,4 +1,4 @@
-"""Which function runs which step of a window."""
+"""The function that runs each step of a window."""
 
 from trident.compiler.windows.combined import combined_update
 from trident.compiler.windows.count import count_update
@@ -12,7 +12,7 @@ from trident.plan.nodes import LateTuples, Watermark, WindowUpdate
 
 
 def compile_window(step: WindowUpdate) -> RunWindow:
-    """A function that runs one step of a window over a batch."""
+    """Return a function that runs one step of a window over a batch."""
     if isinstance(step, Watermark):
         return watermark_update(step)
     if isinstance(step.windowing.config, CountWindow):
@@ -23,5 +23,5 @@ def compile_window(step: WindowUpdate) -> RunWindow:
 
 
 def compile_late(step: LateTuples) -> RunLate:
-    """A function that picks a window's late tuples of a batch."""
+    """Return a function that selects a window's late tuples of a batch."""
     return late_tuples(step)

@@ -1,21 +1,21 @@
-"""What enters a window: the fields that its steps read of their sources."""
+"""The fields that the steps of a window read of their sources."""
 
 from trident.operations.windows import timestamp_field
 from trident.plan.nodes import Watermark, Window, WindowPanes
 
 
 def entering_panes(node: WindowPanes) -> tuple[str, ...]:
-    """The fields that panes are made of."""
+    """Return the fields that panes are made of."""
     return _read(node)
 
 
 def entering_window(node: Window) -> tuple[str, ...]:
-    """The fields that a window reads of its source."""
+    """Return the fields that a window reads of its source."""
     return tuple(node.source.schema.names) if isinstance(node.source, WindowPanes) else _read(node)
 
 
 def entering_watermark(node: Watermark) -> tuple[str, ...]:
-    """The fields that a watermark reads of its source."""
+    """Return the fields that a watermark reads of its source."""
     return tuple(node.source.schema.names) if isinstance(node.source, WindowPanes) else _time(node)
 
 

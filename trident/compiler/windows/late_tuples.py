@@ -1,17 +1,17 @@
-"""The tuples of a batch that came too late for every window of theirs, or that have no time."""
+"""The tuples of a batch that came too late for each of their windows, or that have no time."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.compiler.windows.time import Lattice, held_by_any, watermark
-from trident.compiler.windows.tuple_lists import Ids, numbers, one
+from trident.compiler.windows.tuple_lists import Ids, microseconds, one
 from trident.compiler.windows.types import RunLate, WindowTurn
 from trident.operations.windows import SessionWindow, TimeWindow
 from trident.plan.nodes import LateTuples
 
 
 def late_tuples(node: LateTuples) -> RunLate:
-    """From a batch's tuples to those that are late."""
+    """Return a function from a batch's tuples to the late ones."""
     config = node.window.windowing.config
     assert isinstance(config, TimeWindow | SessionWindow)
     assert config.timestampField is not None
@@ -22,15 +22,15 @@ def late_tuples(node: LateTuples) -> RunLate:
         if not table.num_rows:
             return table
         times = one(table.column(field))
-        whole = numbers(times.fill_null(0))
-        gone = (last_end(config, whole) <= watermark(turn.watermark)) | ~held_by_any(config, whole)
-        return table.filter(pc.or_(times.is_null(), pa.array(gone)))
+        micros = microseconds(times.fill_null(0))
+        too_late = (last_end(config, micros) <= watermark(turn.watermark)) | ~held_by_any(config, micros)
+        return table.filter(pc.or_(times.is_null(), pa.array(too_late)))
 
     return late
 
 
 def last_end(config: TimeWindow | SessionWindow, times: Ids) -> Ids:
-    """When the last window ends in which a tuple of this time can be."""
+    """Return the end of the last window that a tuple of this time can be in."""
     if isinstance(config, SessionWindow):
         return times + config.gap
     return Lattice.of(config).last_end(times)

@@ -1,6 +1,6 @@
-"""Which windows are open, and the keys in each: an index beside the state, for this process only.
+"""An index of the open windows and the keys in each, beside the state and for this process only.
 
-It stands at one batch. After a restart, or where a batch is computed once more, it is read anew from the state.
+It is that of one batch. After a restart, or where a batch is computed once more, it is read again from the state.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trident.compiler.states.overlay import Stored
-from trident.compiler.windows.tuple_lists import Ids, moments, numbers, one
+from trident.compiler.windows.tuple_lists import Ids, microseconds, one, timestamps
 from trident_state.keys import encode_keys
 
 
 class OpenWindows:
-    """The keys of a state by the window or pane that they begin with; `fields` are the key fields after the start."""
+    """The keys of a state by the start of their window or pane; `_fields` are the key fields after the start."""
 
     def __init__(self, keys: pa.Schema) -> None:
         self._schema = keys
@@ -25,7 +25,7 @@ class OpenWindows:
         self._txid: int | None = None
 
     def stand_at(self, txid: int, stored: Stored) -> None:
-        """Bring the index to how batch `txid` left the state."""
+        """Make the index that of the state as batch `txid` left it."""
         if self._txid == txid:
             return
         self._keys = {}
@@ -34,57 +34,65 @@ class OpenWindows:
         self._txid = txid
 
     def stands_at(self, txid: int) -> None:
-        """What was added and dropped since is batch `txid`."""
+        """Mark the index, with what was added and dropped since, as that of batch `txid`."""
         self._txid = txid
 
     def void(self) -> None:
-        """A batch is being taken in: until it is, the index stands nowhere."""
+        """Mark the index as that of no batch, while a batch changes it."""
         self._txid = None
 
     def add(self, keys: pa.Table) -> None:
-        """Take in keys that were not there."""
+        """Add keys that are not yet in the index."""
         for start, part in by_start(keys, self._start.name):
             self._keys.setdefault(start, []).append(part.select(self._fields.names))
 
     def starts(self) -> list[int]:
-        """The starts that have keys, in order."""
+        """Return the starts that have keys, in order."""
         return sorted(self._keys)
 
     def whole(self, starts: Iterable[int]) -> pa.Table:
-        """All keys of these starts, those of a start in the order in which they came."""
+        """Return all keys of these starts; those of one start in the order in which they came."""
         parts = [self._schema.empty_table()]
         for start in starts:
             for keys in self._keys[start]:
-                times = moments(np.full(keys.num_rows, start), self._start.type)
+                times = timestamps(np.full(keys.num_rows, start), self._start.type)
                 parts.append(keys.add_column(0, self._start, times))
         return pa.concat_tables(parts).combine_chunks()
 
     def drop(self, start: int) -> None:
-        """Forget a start."""
+        """Remove a start with its keys."""
         del self._keys[start]
 
 
 def values_now(keys: pa.Table, touched: pa.Table, stored: Stored) -> pa.Array:
-    """The values under these keys after a batch that touched those: `touched` has the key fields, then the value."""
-    at = pc.index_in(encode_keys(keys), value_set=encode_keys(touched.select(keys.column_names)))
-    return pc.if_else(at.is_valid(), one(touched.column(touched.num_columns - 1)).take(at), stored.read(keys))
+    """Return the values under these keys after a batch that changed those in `touched`.
+
+    `touched` has the key fields, then the value.
+    """
+    rows = pc.index_in(encode_keys(keys), value_set=encode_keys(touched.select(keys.column_names)))
+    return pc.if_else(rows.is_valid(), one(touched.column(touched.num_columns - 1)).take(rows), stored.read(keys))
+
+
+def removals(keys: pa.Table, puts: pa.Schema) -> pa.Table:
+    """Return the puts that remove these keys: each with a null, which stands for no entry."""
+    return keys.append_column(puts.field(len(puts) - 1), pa.nulls(keys.num_rows, puts.types[-1]))
 
 
 def is_unique(keys: pa.Table) -> bool:
-    """Whether no key comes twice."""
+    """Return whether no key comes twice."""
     return bool(pc.count_distinct(encode_keys(keys)).as_py() == keys.num_rows)
 
 
 def by_start(table: pa.Table, field: str) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each start, in their order."""
+    """Yield the rows of each start, in their order."""
     if not table.num_rows:
         return
-    for start, rows in runs(numbers(table.column(field))):
+    for start, rows in runs(microseconds(table.column(field))):
         yield start, table if len(rows) == table.num_rows else table.take(pa.array(rows))
 
 
 def runs(values: Ids) -> Iterator[tuple[int, Ids]]:
-    """Each value with the rows that have it, in their order; the values ascend."""
+    """Yield each value with the rows that have it, in their order; the values ascend."""
     if not len(values):
         return
     order = np.argsort(values, kind="stable")

@@ -10,7 +10,7 @@ from trident.compiler.aggregates.folds import FoldMember, FoldSpec
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.windows.calls import where_of
 from trident.compiler.windows.time import known
-from trident.compiler.windows.tuple_lists import moments, numbers
+from trident.compiler.windows.tuple_lists import microseconds, timestamps
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import WindowPanes
 
@@ -19,39 +19,40 @@ PANE = "__trident_pane"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneSpec:
-    """What makes panes of tuples, as it travels to the workers. `time` None: they are all of one pane."""
+    """The making of panes from tuples, as it travels to the workers. `time` None: all tuples are of one pane."""
 
     fold: FoldSpec
     time: str | None
     pane: int
     schema: pa.Schema
 
-    def placed(self, columns: Columns) -> tuple[Columns, int | None]:
-        """The tuples whose time can lie in a window, each with its pane; and the latest time."""
+    def with_panes(self, columns: Columns) -> tuple[Columns, int | None]:
+        """Return the tuples whose time can lie in a window, each with its pane; and the latest time."""
         if self.time is None:
             return columns, None
         times = columns[self.time].array()
         if times.null_count:
             mask = times.is_valid().to_pylist()
             columns, times = columns.keep(mask), times.drop_null()
-        starts = numbers(times) // self.pane * self.pane
+        starts = microseconds(times) // self.pane * self.pane
         if not known(starts).all():
             mask = known(starts).tolist()
             columns, times, starts = columns.keep(mask), times.filter(pa.array(mask)), starts[mask]
         if not columns.rows:
             return columns.plus({PANE: Column(times.type, times, None)}), None
-        return columns.plus({PANE: Column(times.type, moments(starts, times.type), None)}), int(numbers(times).max())
+        panes = Column(times.type, timestamps(starts, times.type), None)
+        return columns.plus({PANE: panes}), int(microseconds(times).max())
 
-    def leaving(self, folded: Columns, latest: int | None) -> Columns:
-        """Panes as they enter the window; each carries the latest time of all."""
+    def as_inputs(self, folded: Columns, latest: int | None) -> Columns:
+        """Return panes as they enter the window; each carries the latest time of all."""
         if self.time is not None:
-            times = moments([latest or 0] * folded.rows, self.schema.types[-1])
+            times = timestamps([latest or 0] * folded.rows, self.schema.types[-1])
             folded = folded.plus({"": Column(times.type, times, None)})
         return folded.rename(self.schema.names)
 
 
 def pane_spec(node: WindowPanes) -> PaneSpec:
-    """What this node asks of a fold."""
+    """Return the spec of this node."""
     config, aggregation = node.windowing.config, node.windowing.aggregation
     assert isinstance(config, TimeWindow)
     assert aggregation is not None
@@ -63,6 +64,6 @@ def pane_spec(node: WindowPanes) -> PaneSpec:
 
 
 def panes_of(spec: PaneSpec, columns: Columns) -> Columns:
-    """The panes of these tuples, in this process."""
-    placed, latest = spec.placed(columns)
-    return spec.leaving(fold_columns(spec.fold, [placed]), latest)
+    """Return the panes of these tuples, in this process."""
+    in_panes, latest = spec.with_panes(columns)
+    return spec.as_inputs(fold_columns(spec.fold, [in_panes]), latest)

@@ -1,7 +1,7 @@
 """Sessions: tuples of a group that follow one another by less than a gap of event time.
 
-The state holds a group's open sessions. What a batch brings is cut into stretches first, and these meet the open ones
-and one another; a session leaves when the watermark has reached its end.
+The state holds a group's open sessions. A batch's tuples are first cut into stretches of their own, and these are
+joined with the open sessions and with one another; a session leaves when the watermark has reached its end.
 """
 
 import heapq
@@ -16,15 +16,16 @@ from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
 from trident.compiler.aggregates.arrow_folds import fold_columns
 from trident.compiler.aggregates.folds import FoldMember, FoldSpec
-from trident.compiler.columns.columns import Column, Columns
+from trident.compiler.columns.calls import output_column
+from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.calls import Results, made_column, presenting, where_of
+from trident.compiler.windows.calls import Results, presenting, where_of
 from trident.compiler.windows.inputs import entering_window
 from trident.compiler.windows.time import LAST, clock_of, held_by_any, latest_of
-from trident.compiler.windows.tuple_lists import Held, Ids, flattened, moments, numbers, one
+from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
 from trident.compiler.windows.types import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import SessionWindow
@@ -34,30 +35,32 @@ from trident_state.keys import decode_keys, encode_keys
 
 
 def session_update(node: Window) -> RunWindow:
-    """The update of a session window."""
+    """Return the update of a session window."""
     return _Sessions(node)
 
 
 @dataclass(slots=True)
 class Session:
-    """One stretch of a group: from its first tuple to the gap after its last one, and what it holds: the places of
-    tuples, or of one accumulator."""
+    """One session of a group: from its first tuple to the gap after its last one.
+
+    `content` are the positions of its tuples, or of its accumulators.
+    """
 
     start: int
     end: int
-    held: list[int]
+    content: list[int]
 
 
 def merged(sessions: Iterable[Session]) -> list[Session]:
-    """Sessions of one group with those that overlap as one, in the order of their starts."""
-    found: list[Session] = []
-    for each in sorted(sessions, key=lambda session: session.start):
-        if found and each.start < found[-1].end:
-            last = found[-1]
-            found[-1] = Session(last.start, max(last.end, each.end), last.held + each.held)
+    """Merge sessions of one group that overlap; return them in the order of their starts."""
+    joined: list[Session] = []
+    for session in sorted(sessions, key=lambda s: s.start):
+        if joined and session.start < joined[-1].end:
+            last = joined[-1]
+            joined[-1] = Session(last.start, max(last.end, session.end), last.content + session.content)
         else:
-            found.append(each)
-    return found
+            joined.append(session)
+    return joined
 
 
 class _Sessions:
@@ -69,11 +72,11 @@ class _Sessions:
         self._node, self._config, self._where, self._keys = node, config, where_of(node), shape.keys
         self._kind: pa.DataType = shape.value
         self._time: pa.DataType = shape.value.value_type.field("start").type
-        self._came = arrow_schema(select(node.source.schema, entering_window(node)))
+        self._entering = arrow_schema(select(node.source.schema, entering_window(node)))
         held = shape.value.value_type.field("held").type
         inputs = arrow_schema(select(node.source.schema, node.inputs))
         self._content: _Content = (
-            _Tuples(node, Held(held, inputs)) if node.windowing.aggregation is None else _Accumulators(node, held)
+            _Tuples(node, TupleLists(held, inputs)) if node.windowing.aggregation is None else _Accumulators(node, held)
         )
         self._puts = shape.keys.append(pa.field(node.schema.names[-1], shape.value))
         self._leaving = nullable(arrow_schema(node.outputs))
@@ -85,102 +88,100 @@ class _Sessions:
         self._due.stand_at(turn.txid - 1, stored)
         self._due.void()
         table = table.filter(table.column(field).is_valid()) if table.num_rows else table
-        times = numbers(table.column(field))
+        times = microseconds(table.column(field))
         table = table.filter(pa.array((times + self._config.gap > clock.before) & held_by_any(self._config, times)))
-        tuples = Columns.of(table.select(self._came.names), self._came)
+        tuples = Columns.of(table.select(self._entering.names), self._entering)
         index = KeyIndex(self._keys.types)
-        places = index.places([tuples[name] for name in self._keys.names], tuples.rows)
-        keys = Columns(
-            dict(zip(self._keys.names, index.columns(), strict=True)) if self._keys.names else {}, len(index)
-        )
-        met = self._met(keys.table(self._keys), self._due.until(clock.after))
-        sessions = self._content.took_in(stored.read(met), met.num_rows, tuples, places, self._config)
-        closed = [(each, at) for at, own in enumerate(sessions) for each in own if each.end <= clock.after]
-        left = [[each for each in own if each.end > clock.after] for own in sessions]
+        numbers = index.numbers([tuples[name] for name in self._keys.names], tuples.rows)
+        touched = index.named(self._keys.names).table(self._keys)
+        changed = self._with_due(touched, self._due.until(clock.after))
+        sessions = self._content.joined_sessions(stored.read(changed), changed.num_rows, tuples, numbers, self._config)
+        closed = [(session, at) for at, own in enumerate(sessions) for session in own if session.end <= clock.after]
+        still_open = [[session for session in own if session.end > clock.after] for own in sessions]
         closed.sort(key=lambda pair: (pair[0].end, pair[0].start))
-        results = self._results(met, closed)
-        puts = self._puts_of(met, left)
-        self._due.set(met, [min((each.end for each in own), default=None) for own in left])
+        results = self._results(changed, closed)
+        puts = self._puts_of(changed, still_open)
+        self._due.set(changed, [min((session.end for session in own), default=None) for own in still_open])
         self._due.stands_at(turn.txid)
         return Updated(puts, results)
 
-    def _met(self, touched: pa.Table, due: pa.Table) -> pa.Table:
-        """The touched keys, then those that are due besides."""
+    def _with_due(self, touched: pa.Table, due: pa.Table) -> pa.Table:
+        """Return the touched keys, then the other keys that have a session to close."""
         known = set(encode_keys(touched).to_pylist())
         rows = [row for row, key in enumerate(encode_keys(due).to_pylist()) if key not in known]
         return pa.concat_tables([touched, due.take(pa.array(rows, pa.int64()))]).combine_chunks() if rows else touched
 
     def _results(self, keys: pa.Table, closed: Sequence[tuple[Session, int]]) -> pa.Table:
-        given, origins = self._content.results([session for session, _ in closed])
+        outputs, origins = self._content.results([session for session, _ in closed])
         rows = pa.array([closed[at][1] for at in origins], pa.int64())
-        start = moments([closed[at][0].start for at in origins], self._time)
-        end = moments([closed[at][0].end for at in origins], self._time)
+        start = timestamps([closed[at][0].start for at in origins], self._time)
+        end = timestamps([closed[at][0].end for at in origins], self._time)
         columns = {START: start, END: end}
         columns |= {name: one(keys.column(name)).take(rows) for name in self._keys.names}
-        columns |= {name: given[name].array() for name in given.names}
+        columns |= {name: outputs[name].array() for name in outputs.names}
         return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
 
-    def _puts_of(self, keys: pa.Table, left: Sequence[Sequence[Session]]) -> pa.Table:
-        """Each key with its open sessions; nothing under a key without."""
-        flat = [session for own in left for session in own]
-        starts = moments([session.start for session in flat], self._time)
-        ends = moments([session.end for session in flat], self._time)
-        held = self._content.held([session.held for session in flat])
+    def _puts_of(self, keys: pa.Table, still_open: Sequence[Sequence[Session]]) -> pa.Table:
+        """Return each key with its open sessions; null for a key without any."""
+        flat = [session for own in still_open for session in own]
+        starts = timestamps([session.start for session in flat], self._time)
+        ends = timestamps([session.end for session in flat], self._time)
+        held = self._content.held([session.content for session in flat])
         structs = pa.StructArray.from_arrays([starts, ends, held], fields=list(self._kind.value_type))
-        offsets = pa.array(np.concatenate([[0], np.cumsum([len(own) for own in left])]), pa.int32())
-        mask = pa.array([not own for own in left], pa.bool_())
+        offsets = pa.array(np.concatenate([[0], np.cumsum([len(own) for own in still_open])]), pa.int32())
+        mask = pa.array([not own for own in still_open], pa.bool_())
         lists = pa.ListArray.from_arrays(offsets, structs, type=self._kind, mask=mask)
         return keys.append_column(self._puts.field(len(self._keys)), lists)
 
 
 class _Content:
-    """What sessions hold, over one batch."""
+    """The content of sessions, over one batch."""
 
-    def took_in(
-        self, stored: pa.Array, keys: int, tuples: Columns, places: list[int], config: SessionWindow
+    def joined_sessions(
+        self, stored: pa.Array, keys: int, tuples: Columns, key_numbers: list[int], config: SessionWindow
     ) -> list[list[Session]]:
-        """The sessions of each key: those that were stored and the batch's, met."""
+        """Return the sessions of each key: the stored ones joined with the batch's."""
         lists, ends = flattened(stored)
-        starts, closes = numbers(lists.field("start")), numbers(lists.field("end"))
-        found: list[list[Session]] = [[] for _ in range(keys)]
-        before = self._stored(lists.field("held"))
-        for key, own in enumerate(found):
+        starts, closes = microseconds(lists.field("start")), microseconds(lists.field("end"))
+        sessions: list[list[Session]] = [[] for _ in range(keys)]
+        stored_content = self._stored(lists.field("held"))
+        for key, own in enumerate(sessions):
             for at in range(ends[key], ends[key + 1]):
-                own.append(Session(int(starts[at]), int(closes[at]), before[at]))
-        times = numbers(tuples[config.timestampField].array())
-        order = np.lexsort((times, np.asarray(places, np.int64)))
-        cuts = stretches(times[order], np.asarray(places, np.int64)[order], config.gap)
+                own.append(Session(int(starts[at]), int(closes[at]), stored_content[at]))
+        times = microseconds(tuples[config.timestampField].array())
+        order = np.lexsort((times, np.asarray(key_numbers, np.int64)))
+        cuts = stretches(times[order], np.asarray(key_numbers, np.int64)[order], config.gap)
         for number, rows in enumerate(cuts):
             first, last = int(order[rows.start]), int(order[rows.stop - 1])
             session = Session(int(times[first]), min(int(times[last]) + config.gap, LAST), [])
-            session.held = self._brought(number, order[rows.start : rows.stop])
-            found[places[first]].append(session)
+            session.content = self._brought(number, order[rows.start : rows.stop])
+            sessions[key_numbers[first]].append(session)
         self._take(tuples, times, order, cuts)
-        return [merged(own) for own in found]
+        return [merged(own) for own in sessions]
 
     def _stored(self, held: pa.Array) -> list[list[int]]:
-        """What each stored session holds, as places."""
+        """Return the content of each stored session, as positions."""
         raise NotImplementedError
 
     def _brought(self, number: int, rows: Ids) -> list[int]:
-        """What a stretch of the batch holds, as places."""
+        """Return the content of a stretch of the batch, as positions."""
         raise NotImplementedError
 
     def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range]) -> None:
-        """Keep the batch's own, whose places are known."""
+        """Keep the batch's own content, whose positions are known."""
         raise NotImplementedError
 
     def held(self, sessions: Sequence[list[int]]) -> pa.Array:
-        """What sessions hold, for the state."""
+        """Return the content of sessions, for the state."""
         raise NotImplementedError
 
     def results(self, sessions: Sequence[Session]) -> tuple[Columns, list[int]]:
-        """What the aggregator gives for them, and for each result whose it is."""
+        """Return the results of the aggregator, and for each result the number of its session."""
         raise NotImplementedError
 
 
 class _Accumulators(_Content):
-    """One accumulator a session, more where sessions met."""
+    """One accumulator for each session, several where sessions were joined."""
 
     def __init__(self, node: Window, kind: pa.DataType) -> None:
         aggregation = node.windowing.aggregation
@@ -202,10 +203,10 @@ class _Accumulators(_Content):
 
     def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range]) -> None:
         numbered = np.repeat(np.arange(len(cuts)), [len(rows) for rows in cuts])
-        taken = tuples.take(order.tolist()).plus(
+        stretched = tuples.take(order.tolist()).plus(
             {self._spec.keys.names[0]: Column(pa.int64(), pa.array(numbered), None)}
         )
-        folded = fold_columns(self._spec, [taken])
+        folded = fold_columns(self._spec, [stretched])
         by_number = dict(zip(*folded.lists(folded.names), strict=True))
         self._values = self._values + [by_number[number] for number in range(len(cuts))]
 
@@ -217,36 +218,38 @@ class _Accumulators(_Content):
 
     def held(self, sessions: Sequence[list[int]]) -> pa.Array:
         field = pa.field(self._spec.members[0].output, self._kind)
-        return made_column(self._where, [self._one(held) for held in sessions], field).array()
+        return output_column(self._where, [self._one(held) for held in sessions], field).array()
 
     def results(self, sessions: Sequence[Session]) -> tuple[Columns, list[int]]:
         present, field = presenting(self._windowing), self._leaving.field(0)
-        found = [(self._one(session.held), at) for at, session in enumerate(sessions)]
-        there = [(value, at) for value, at in found if value is not None]  # null is nothing, as in a state
-        values = [value if present is None else present(value) for value, _ in there]
-        return Columns({field.name: made_column(self._where, values, field)}, len(values)), [at for _, at in there]
+        results = [(self._one(session.content), at) for at, session in enumerate(sessions)]
+        known = [(value, at) for value, at in results if value is not None]  # null is nothing, as in a state
+        values = [value if present is None else present(value) for value, _ in known]
+        return Columns({field.name: output_column(self._where, values, field)}, len(values)), [at for _, at in known]
 
 
 class _Tuples(_Content):
-    """All tuples of a session, in the order in which they came: those of a batch have greater places than what was
-    stored, whichever sessions met."""
+    """All tuples of a session, in the order in which they came.
 
-    def __init__(self, node: Window, held: Held) -> None:
+    Tuples of a batch have greater positions than stored ones, whichever sessions are joined.
+    """
+
+    def __init__(self, node: Window, held: TupleLists) -> None:
         self._node, self._format, self._where = node, held, where_of(node)
         self._elements = pa.array([], held.kind.value_type)
-        self._made = tuple_type(node.inputs)
+        self._make = tuple_type(node.inputs)
 
     def _stored(self, held: pa.Array) -> list[list[int]]:
         self._elements, ends = flattened(held)
         return [list(range(ends[at], ends[at + 1])) for at in range(len(held))]
 
     def _brought(self, number: int, rows: Ids) -> list[int]:
-        found: list[int] = (rows + len(self._elements)).tolist()
-        return found
+        positions: list[int] = (rows + len(self._elements)).tolist()
+        return positions
 
     def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range]) -> None:
         kind = self._format.kind.value_type.field("time").type
-        self._elements = pa.concat_arrays([self._elements, self._format.elements(tuples, moments(times, kind))])
+        self._elements = pa.concat_arrays([self._elements, self._format.elements(tuples, timestamps(times, kind))])
 
     def held(self, sessions: Sequence[list[int]]) -> pa.Array:
         ends = np.concatenate([[0], np.cumsum([len(held) for held in sessions])])
@@ -255,27 +258,32 @@ class _Tuples(_Content):
     def results(self, sessions: Sequence[Session]) -> tuple[Columns, list[int]]:
         results, times = Results(self._node.windowing, self._where), self._format.times(self._elements)
         for number, session in enumerate(sessions):
-            held = np.asarray(sorted(session.held), np.int64)  # as they came
+            held = np.asarray(sorted(session.content), np.int64)  # as they came
             held = held[np.argsort(times[held], kind="stable")]
-            taken = self._format.tuples(self._elements.take(pa.array(held)))
-            lists = taken.lists(taken.names)
-            rows = [self._made(row) for row in zip(*lists, strict=True)] if lists else [self._made(())] * len(held)
+            tuples = self._format.tuples(self._elements.take(pa.array(held)))
+            lists = tuples.lists(tuples.names)
+            rows = list(made_tuples(self._make, lists, len(held)))
             results.add(rows, session.start // 1000, number)
         return results.columns(), results.origins
 
 
-def stretches(times: Ids, places: Ids, gap: int) -> list[range]:
-    """Runs of rows of one place whose times follow one another by less than the gap; sorted by place and time."""
+def stretches(times: Ids, key_numbers: Ids, gap: int) -> list[range]:
+    """Return the runs of rows of one key whose times follow one another by less than the gap.
+
+    The rows are sorted by key and time.
+    """
     if not len(times):
         return []
-    apart = (np.diff(places) != 0) | (np.diff(times) >= gap)
+    apart = (np.diff(key_numbers) != 0) | (np.diff(times) >= gap)
     cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(times)]
     return [range(first, last) for first, last in zip(cuts, cuts[1:], strict=False)]
 
 
 class Due:
-    """When each key's first open session ends: for this process only, and read anew from the state after a restart or
-    where a batch is computed once more."""
+    """For each key the end of its first open session; for this process only.
+
+    After a restart, or where a batch is computed once more, it is read again from the state.
+    """
 
     def __init__(self, keys: pa.Schema) -> None:
         self._keys = keys
@@ -284,28 +292,28 @@ class Due:
         self._txid: int | None = None
 
     def stand_at(self, txid: int, stored: Stored) -> None:
-        """Bring it to how batch `txid` left the state."""
+        """Make the ends those of the state as batch `txid` left it."""
         if self._txid == txid:
             return
         self._ends, self._heap = {}, []
         for page in stored.scan():
             values = one(page.column(page.num_columns - 1))
             lists, cuts = flattened(values)
-            ends = numbers(lists.field("end"))
+            ends = microseconds(lists.field("end"))
             firsts = [int(ends[a:b].min()) if b > a else None for a, b in zip(cuts, cuts[1:], strict=False)]
             self.set(page.select(self._keys.names), firsts)
         self._txid = txid
 
     def stands_at(self, txid: int) -> None:
-        """What was set since is batch `txid`."""
+        """Mark the ends, as set since, as those of batch `txid`."""
         self._txid = txid
 
     def void(self) -> None:
-        """A batch is being taken in: until it is, this stands nowhere."""
+        """Mark the ends as those of no batch, while a batch changes them."""
         self._txid = None
 
     def set(self, keys: pa.Table, ends: Sequence[int | None]) -> None:
-        """When the first session of each of these keys ends; None where it has none."""
+        """Set the end of the first session of each of these keys; None where it has none."""
         for key, end in zip(encode_keys(keys).to_pylist(), ends, strict=True):
             if end is None:
                 self._ends.pop(key, None)
@@ -314,10 +322,10 @@ class Due:
                 heapq.heappush(self._heap, (end, key))
 
     def until(self, time: int) -> pa.Table:
-        """The keys with a session that ends by this time."""
-        found: dict[bytes, None] = {}
+        """Return the keys with a session that ends by this time."""
+        keys: dict[bytes, None] = {}
         while self._heap and self._heap[0][0] <= time:
             end, key = heapq.heappop(self._heap)
             if self._ends.get(key) == end:
-                found[key] = None
-        return decode_keys(pa.array(list(found), pa.binary()), self._keys)
+                keys[key] = None
+        return decode_keys(pa.array(list(keys), pa.binary()), self._keys)

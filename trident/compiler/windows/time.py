@@ -1,4 +1,4 @@
-"""Windows by time: how panes and windows lie on the clock, and how far the watermark has come."""
+"""Windows by time: the position of panes and windows on the clock, and the watermark."""
 
 from dataclasses import dataclass
 
@@ -11,18 +11,18 @@ from trident.base.types import arrow_type
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated
-from trident.compiler.windows.tuple_lists import Ids, moments, numbers
+from trident.compiler.windows.tuple_lists import Ids, microseconds, timestamps
 from trident.compiler.windows.types import RunWindow, WindowTurn
 from trident.operations.windows import CountWindow, SessionWindow, TimeWindow, WindowConfig
 from trident.plan.nodes import Watermark, WindowPanes
 from trident.plan.window_schema import LATEST
 
 NEVER = -(2**63)
-"""The watermark before any tuple has come: all windows end later."""
+"""The watermark before the first tuple: all windows end later."""
 
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The years 1 to 9999, the times that Python knows; both ends often stand for "no time" and "never". A window begins
-there, or is none; the watermark stays there, so none leaves that ends later."""
+"""The years 1 to 9999, the times that Python knows; both ends often stand for "no time" and "never". There is no window
+that would begin outside; the watermark stays inside, so a window that ends later never closes."""
 
 _GLOBAL = pa.table({"": pa.nulls(1)}).select([])
 """The one key of a state without key fields."""
@@ -30,7 +30,10 @@ _GLOBAL = pa.table({"": pa.nulls(1)}).select([])
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """Windows of `length` that begin at every multiple of `slide`, made of panes; all in microseconds since 1970."""
+    """Windows of `length` that begin at every multiple of `slide`, made of panes.
+
+    All three are in microseconds; times are microseconds since 1970.
+    """
 
     length: int
     slide: int
@@ -38,19 +41,19 @@ class Lattice:
 
     @classmethod
     def of(cls, config: TimeWindow) -> "Lattice":
-        """The windows of this configuration."""
+        """Return the windows of this configuration."""
         return cls(config.length, config.slide, config.pane)
 
     def panes(self, times: Ids) -> Ids:
-        """The start of the pane in which each time lies."""
+        """Return the start of the pane that each time lies in."""
         return times // self.pane * self.pane
 
     def last_end(self, times: Ids) -> Ids:
-        """The end of the last window in which each time lies."""
+        """Return the end of the last window that each time lies in."""
         return times // self.slide * self.slide + self.length
 
-    def spread(self, panes: Ids) -> tuple[Ids, Ids]:
-        """Every window that a pane lies in: the row of the pane, and the window's start."""
+    def windows_of(self, panes: Ids) -> tuple[Ids, Ids]:
+        """Return every window that a pane lies in: the row of the pane, and the start of the window."""
         if self.length == self.slide:
             rows = np.flatnonzero(known(panes))
             return rows, panes[rows]
@@ -63,12 +66,12 @@ class Lattice:
 
 
 def known(times: Ids) -> npt.NDArray[np.bool_]:
-    """Which of these times Python knows."""
+    """Return which of these times Python knows."""
     return (times >= FIRST) & (times <= LAST)
 
 
 def held_by_any(config: TimeWindow | SessionWindow, times: Ids) -> npt.NDArray[np.bool_]:
-    """Which of these times can lie in a window at all."""
+    """Return which of these times can lie in a window at all."""
     return known(times if isinstance(config, SessionWindow) else times // config.slide * config.slide)
 
 
@@ -84,20 +87,23 @@ class Clock:
 
 
 def clock_of(config: WindowConfig, latest: int | None, turn: WindowTurn) -> Clock:
-    """The clock of a batch in which this is the latest event time (None: it has none, or windows go by batch time)."""
+    """Return the clock of a batch in which `latest` is the latest event time.
+
+    None: the batch has no event time, or windows go by batch time.
+    """
     assert turn.watermark is not None
     before = watermark(turn.watermark)
     return Clock(before, _after(config, before, latest, turn))
 
 
 def watermark(stored: Stored) -> int:
-    """The watermark that a batch left."""
-    (found,) = stored.read(_GLOBAL).cast(pa.int64()).to_pylist()
-    return NEVER if found is None else int(found)
+    """Return the watermark that a batch left."""
+    (micros,) = stored.read(_GLOBAL).cast(pa.int64()).to_pylist()
+    return NEVER if micros is None else int(micros)
 
 
 def _after(config: WindowConfig, before: int, latest: int | None, turn: WindowTurn) -> int:
-    """Time never goes back, though a clock may, and a late tuple does."""
+    """Return the watermark after the batch: time never goes back, though a clock may, and a late tuple does."""
     assert not isinstance(config, CountWindow)
     if config.timestampField is None:
         return max(before, round(turn.time() * 1_000_000))
@@ -105,15 +111,15 @@ def _after(config: WindowConfig, before: int, latest: int | None, turn: WindowTu
 
 
 def latest_of(table: pa.Table, field: str | None) -> int | None:
-    """The latest time in a column, None where there is none."""
+    """Return the latest time in a column, None where there is none."""
     if field is None or not table.num_rows:
         return None
-    found = pc.max(table.column(field)).cast(pa.int64()).as_py()
-    return None if found is None else int(found)
+    micros = pc.max(table.column(field)).cast(pa.int64()).as_py()
+    return None if micros is None else int(micros)
 
 
 def watermark_update(node: Watermark) -> RunWindow:
-    """The update of a watermark: by the latest of the batch's times, or by the batch's own."""
+    """Return the update of a watermark: by the latest of the batch's times, or by the batch's own time."""
     config, shape = node.windowing.config, shape_of(node)
     assert isinstance(config, TimeWindow | SessionWindow)
     timed = config.timestampField is not None
@@ -125,16 +131,16 @@ def watermark_update(node: Watermark) -> RunWindow:
         after = _after(config, before, latest_of(table, field), turn)
         if after == before:
             return Updated(schema.empty_table(), None)
-        return Updated(pa.Table.from_arrays([moments([after], shape.value)], schema=schema), None)
+        return Updated(pa.Table.from_arrays([timestamps([after], shape.value)], schema=schema), None)
 
     return update
 
 
 def kind_of_time(node: Watermark) -> pa.DataType:
-    """The type of a window's times."""
+    """Return the type of a window's times."""
     return arrow_type(node.schema.fields[0].dataType)
 
 
 def times_of(table: pa.Table, field: str) -> Ids:
-    """A column of times without nulls."""
-    return numbers(table.column(field))
+    """Return a column of times without nulls, in microseconds since 1970."""
+    return microseconds(table.column(field))

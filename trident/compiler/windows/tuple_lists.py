@@ -12,46 +12,49 @@ Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """How tuples are held: `kind` is the list's type (of structs of the tuple and perhaps its time), `inputs` are the
-    tuple's fields, none where the aggregator reads none."""
+class TupleLists:
+    """The format in which a state holds tuples.
+
+    `kind` is the list's type (of structs of the tuple and perhaps its time); `inputs` are the tuple's fields, none
+    where the aggregator reads none.
+    """
 
     kind: pa.DataType
     inputs: pa.Schema
 
     def elements(self, tuples: Columns, times: pa.Array | None = None) -> pa.Array:
-        """One struct a tuple."""
+        """Return one struct for each tuple."""
         element = self.kind.value_type
         inner = element.field("tuple").type
         arrays = [tuples[name].array() for name in self.inputs.names] or [pa.nulls(tuples.rows, pa.bool_())]
         struct = pa.StructArray.from_arrays(arrays, fields=list(inner))
         return pa.StructArray.from_arrays([struct] if times is None else [struct, times], fields=list(element))
 
-    def lists(self, elements: pa.Array, ids: npt.ArrayLike, offsets: npt.ArrayLike) -> pa.Array:
-        """Elements by their numbers, cut into lists."""
-        taken = elements.take(pa.array(np.asarray(ids, np.int64)))
-        return pa.ListArray.from_arrays(pa.array(np.asarray(offsets, np.int32)), taken, type=self.kind)
+    def lists(self, elements: pa.Array, numbers: npt.ArrayLike, offsets: npt.ArrayLike) -> pa.Array:
+        """Return lists of elements: these elements by their numbers, cut at the offsets."""
+        chosen = elements.take(pa.array(np.asarray(numbers, np.int64)))
+        return pa.ListArray.from_arrays(pa.array(np.asarray(offsets, np.int32)), chosen, type=self.kind)
 
     def tuples(self, elements: pa.Array) -> Columns:
-        """The input fields of elements."""
+        """Return the input fields of elements."""
         fields = elements.field("tuple").flatten() if len(self.inputs) else []
-        named = zip(self.inputs, fields, strict=True)
-        return Columns({field.name: Column(field.type, array, None) for field, array in named}, len(elements))
+        pairs = zip(self.inputs, fields, strict=True)
+        return Columns({field.name: Column(field.type, array, None) for field, array in pairs}, len(elements))
 
     def times(self, elements: pa.Array) -> Ids:
-        """The times of elements, in microseconds."""
-        return numbers(elements.field("time"))
+        """Return the times of elements, in microseconds."""
+        return microseconds(elements.field("time"))
 
 
 def flattened(lists: pa.Array) -> tuple[pa.Array, list[int]]:
-    """The elements of all lists, and where each list begins and ends among them; a null is an empty list."""
+    """Return the elements of all lists, and the offsets at which each list begins and ends; a null is empty."""
     counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return lists.flatten(), offsets.tolist()
 
 
 def one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column in one piece."""
+    """Return a column in one piece."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:
@@ -59,12 +62,12 @@ def one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def numbers(times: pa.Array | pa.ChunkedArray) -> Ids:
-    """Times without nulls in microseconds since 1970."""
-    found: Ids = one(times).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return found
+def microseconds(times: pa.Array | pa.ChunkedArray) -> Ids:
+    """Return times without nulls, in microseconds since 1970."""
+    micros: Ids = one(times).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return micros
 
 
-def moments(micros: npt.ArrayLike, kind: pa.DataType) -> pa.Array:
-    """Microseconds since 1970 as times of this type."""
+def timestamps(micros: npt.ArrayLike, kind: pa.DataType) -> pa.Array:
+    """Return microseconds since 1970 as times of this type."""
     return pa.array(np.asarray(micros, np.int64), pa.int64()).cast(kind)

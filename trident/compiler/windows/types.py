@@ -1,4 +1,4 @@
-"""What a window's step gets in the commit turn, and the way from a step to its function."""
+"""The types that steps of windows share: their functions, and the batch that these get in the commit turn."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,8 +11,11 @@ from trident.compiler.states.updates import Updated
 
 @dataclass(frozen=True, slots=True)
 class WindowTurn:
-    """One batch. `time`: when it was planned, in seconds since 1970, the same at every replay; `watermark`: the
-    window's, as the batch before left it (None where it has none)."""
+    """One batch.
+
+    `time` says when it was planned, in seconds since 1970, the same at every replay. `watermark` is the window's, as
+    the batch before left it (None where it has none).
+    """
 
     txid: int
     time: Callable[[], float]
@@ -20,7 +23,7 @@ class WindowTurn:
 
 
 RunWindow = Callable[[pa.Table, Stored, WindowTurn], Updated]
-"""From what enters, the state before the batch, and the batch."""
+"""A function from the tuples that enter, the state before the batch, and the batch to the update."""
 
 RunLate = Callable[[pa.Table, WindowTurn], pa.Table]
-"""From all tuples of the batch to the late ones."""
+"""A function from all tuples of the batch to the late ones."""
