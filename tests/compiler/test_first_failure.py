@@ -15,7 +15,7 @@ from trident import Count, DeadLetter, TridentTopology
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import UserFunctionError
 from trident.compiler.spark.engine import SparkSlot
-from trident.compiler.spark.failure_signal import Bell
+from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.stages import cut
 
 pytestmark = pytest.mark.spark
@@ -99,7 +99,7 @@ def test_a_failure_that_is_only_a_row_is_a_failure(on_spark: OnSpark, tmp_path: 
     (group,) = cut(topology).groups
     slot = on_spark.slot(group)
     assert isinstance(slot, SparkSlot)
-    slot._bell = Bell(pickle.dumps(Deaf()))
+    slot._signal = FailureSignal(pickle.dumps(Deaf()))
     given = {group.spouts[0]: emission("word string", ("moon",), ("raises",))}
     with pytest.raises(UserFunctionError, match="raised ValueError: at once"):
         slot.run(group.stages[0], given, TransactionAttempt(1, 0), tmp_path / "scratch")

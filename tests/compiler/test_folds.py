@@ -19,7 +19,7 @@ from trident.compiler.aggregates.folds import Fold, FoldMember, FoldSpec
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.failures import Where
 from trident.compiler.columns.keys import KeyIndex
-from trident.compiler.spark.worker_aggregates import Quick
+from trident.compiler.spark.worker_aggregates import ArrowFold
 from trident.operations.aggregators import Aggregation
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.float64()), ("n", pa.int64())])
@@ -105,7 +105,7 @@ def test_arrows_own_grouping_is_taken_where_it_says_what_spark_says() -> None:
 
 def test_quick_folds_meet_before_they_are_many() -> None:
     how = spec(Count(), "k")
-    quick = Quick(how)
+    quick = ArrowFold(how)
     for at in range(60):
         assert quick.add(columns([(f"key{n}", None, None) for n in range(at, at + 4000)]))
     assert quick._rows <= 4 * 4100 + 104_000

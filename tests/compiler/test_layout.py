@@ -13,11 +13,11 @@ from tests.compiler.stage_runner import STATE, stream
 from trident import Count, Debug, FilterNull, Sum, TridentTopology, expr
 from trident.base.errors import UserFunctionError
 from trident.compiler.layout import Layout, check_travels, layout, stage_ends
-from trident.compiler.spark.inputs import Start
+from trident.compiler.spark.inputs import StageInput
 from trident.compiler.spark.lowering import Lowering
-from trident.compiler.spark.pending_function import Tail
+from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.sessions import Profile
-from trident.compiler.spark.worker_aggregates import Partial
+from trident.compiler.spark.worker_aggregates import PartialFold
 from trident.compiler.spark.worker_functions import Batches
 from trident.compiler.stages import cut
 
@@ -104,11 +104,11 @@ def test_a_source_and_what_follows_share_a_worker(python: bool) -> None:
         return batches
 
     numbers = cast(DataFrame, object())
-    tail = Tail(numbers, reader, pa.schema([("line", pa.string())]))
-    lowering = Lowering(laid(topology), {id(start._node): Start.read(tail)}, Profile(True, 1), {})
+    pending = PendingFunction(numbers, reader, pa.schema([("line", pa.string())]))
+    lowering = Lowering(laid(topology), {id(start._node): StageInput.of_reader(pending)}, Profile(True, 1), {})
     assert lowering.folds_in_python(state._node)
     fold = lowering.folding(state._node)
-    assert fold.source is numbers and isinstance(fold.function, Partial)
+    assert fold.source is numbers and isinstance(fold.function, PartialFold)
     assert fold.function.chain.before is reader
     assert verbs(fold.function.chain.works) == (["each"] if python else [])
 
@@ -120,8 +120,8 @@ def test_what_spark_reads_too_is_read_by_python_only_before_python() -> None:
     python = words.persistentAggregate(STATE, Count(), "count", name="python")
     native = start.groupBy("line").persistentAggregate(STATE, Count(), "count", name="native")
     by_spark, by_python = cast(DataFrame, object()), cast(DataFrame, object())
-    tail = Tail(by_python, lambda batches: batches, pa.schema([("line", pa.string())]))
-    starts = {id(start._node): Start(lambda: by_spark, lambda: tail)}
+    pending = PendingFunction(by_python, lambda batches: batches, pa.schema([("line", pa.string())]))
+    starts = {id(start._node): StageInput(lambda: by_spark, lambda: pending)}
     lowering = Lowering(laid(topology), starts, Profile(True, 1), {})
     assert lowering.folding(python._node).source is by_python
     assert not lowering.folds_in_python(native._node)

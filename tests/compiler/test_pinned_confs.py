@@ -89,7 +89,7 @@ def run(spark: SparkSession, topology: TridentTopology, given: Emission, scratch
 def test_a_runs_sessions_have_what_is_pinned_and_the_given_one_keeps_its_own(
     hostile: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pinned_confs, "_told", set())
+    monkeypatch.setattr(pinned_confs, "_warned", set())
     topology = TridentTopology()
     stream(topology, "n long", [1]).persistentAggregate(STATE, "n", Sum(), "sum", name="sum")
     engine = SparkEngine(hostile)

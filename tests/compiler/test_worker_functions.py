@@ -16,9 +16,9 @@ from trident.compiler.aggregates.folds import FoldSpec
 from trident.compiler.aggregates.specs import fold_spec
 from trident.compiler.columns.failures import WorkerFailure, decoded
 from trident.compiler.columns.kernels import work_of
-from trident.compiler.spark.failure_signal import Bell
-from trident.compiler.spark.worker_aggregates import Merge, Partial
-from trident.compiler.spark.worker_functions import FAILURE, Chain, Drain, Telling, Then
+from trident.compiler.spark.failure_signal import FailureSignal
+from trident.compiler.spark.worker_aggregates import MergePartials, PartialFold
+from trident.compiler.spark.worker_functions import FAILURE, Chain, Composed, Drain, FailureAsRow
 from trident_spouts.workers import settle
 
 LINE = pa.schema([("line", pa.string())])
@@ -66,29 +66,29 @@ def range_words(n: int) -> list[str]:
 
 
 def test_a_partial_fold_gives_each_key_once() -> None:
-    found = Partial(chain(split), spec(Count()))(batches(["a b a"], ["b", "a"]))
+    found = PartialFold(chain(split), spec(Count()))(batches(["a b a"], ["b", "a"]))
     assert sorted(lines_of(found)) == [("a", 3), ("b", 2)]
-    found = Partial(chain(split), spec(Longest(), "word"))(batches(["a b a"], ["b", "a"]))
+    found = PartialFold(chain(split), spec(Longest(), "word"))(batches(["a b a"], ["b", "a"]))
     assert sorted(lines_of(found)) == [("a", "a"), ("b", "b")]
 
 
 def test_a_partial_fold_hands_on_what_becomes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trident.compiler.spark.worker_aggregates._KEYS", 2)
-    found = lines_of(Partial(chain(split), spec(Longest(), "word"))(batches(["a b"], ["a"], ["b a c"], ["d"])))
+    found = lines_of(PartialFold(chain(split), spec(Longest(), "word"))(batches(["a b"], ["a"], ["b a c"], ["d"])))
     assert found == [("a", "a"), ("b", "b"), ("a", "a"), ("b", "b"), ("c", "c"), ("d", "d")]
 
 
 def test_partials_meet() -> None:
     how = spec(Longest(), "word", group="")
     some = pa.record_batch([["ab", "c"]], schema=how.schema)
-    assert lines_of(Merge(how)(iter([]))) == [("",)]
-    assert lines_of(Merge(how)(iter([some, some]))) == [("ab",)]
+    assert lines_of(MergePartials(how)(iter([]))) == [("",)]
+    assert lines_of(MergePartials(how)(iter([some, some]))) == [("ab",)]
     keyed = spec(Count())
     parts = [
         pa.record_batch([["a", "b"], [1, 2]], schema=keyed.schema),
         pa.record_batch([["a"], [5]], schema=keyed.schema),
     ]
-    assert lines_of(Merge(keyed)(iter(parts))) == [("a", 6), ("b", 2)]
+    assert lines_of(MergePartials(keyed)(iter(parts))) == [("a", 6), ("b", 2)]
 
 
 def test_a_drain_runs_everything_and_gives_nothing() -> None:
@@ -114,7 +114,7 @@ def test_a_failure_leaves_as_text_or_as_a_row() -> None:
         list(failing(batches(["cow"], ["dog"])))
     assert "boom_at_dog" in str(decoded(str(caught.value)))
     rest = batches(["cow"], ["dog"], ["moon"])
-    found = list(Telling(failing, WORD, Bell(pickle.dumps(Rung()), 7))(rest))
+    found = list(FailureAsRow(failing, WORD, FailureSignal(pickle.dumps(Rung()), 7))(rest))
     assert [job for job, _ in Rung.heard] == [7]
     assert [batch.schema.names for batch in found] == [["word", FAILURE]] * 2
     assert found[0].to_pydict() == {"word": ["cow"], FAILURE: [None]}
@@ -125,7 +125,7 @@ def test_a_failure_leaves_as_text_or_as_a_row() -> None:
 
 def test_functions_run_one_behind_the_other() -> None:
     again = Chain((), WORD, WORD)
-    assert lines_of(Then(chain(split), again)(batches(["a b"]))) == [("a",), ("b",)]
+    assert lines_of(Composed(chain(split), again)(batches(["a b"]))) == [("a",), ("b",)]
     reader = Chain((), LINE, LINE, before=chain(split))
     assert lines_of(Chain(chain(split).works, LINE, WORD, before=lambda rest: rest)(batches(["a b"]))) == [
         ("a",),

@@ -1,1 +1,1 @@
-"""The driver-side engine, and DRPC: a plan over columns in this process."""
+"""The driver-side engine and DRPC: plans evaluated over columns in this process."""

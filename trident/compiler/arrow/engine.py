@@ -1,4 +1,4 @@
-"""The driver-side engine: stages over Arrow tables in this process. It answers tests; batches of a run go to Spark."""
+"""The driver-side engine: stages over Arrow tables in this process, for tests. Batches of a run go to Spark."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -22,21 +22,21 @@ from trident_spouts.executor import Emission
 
 
 class ArrowEngine(Engine):
-    """Runs the Python form of a plan, batch by batch, in the calling thread. No JVM."""
+    """An engine that runs the Python form of a plan, batch by batch, in the calling thread. No JVM."""
 
     def slot(self, group: Group) -> "ArrowSlot":
-        """A new slot for batches of this group."""
+        """Return a new slot for batches of this group."""
         return ArrowSlot(group)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the engine holds nothing."""
 
 
 StageFunction = Callable[[Run], StageResult]
 
 
 class ArrowSlot:
-    """One batch at a time."""
+    """A slot for one batch at a time."""
 
     def __init__(self, group: Group) -> None:
         self._stages = {stage.number: _compiled(stage) for stage in group.stages}
@@ -49,7 +49,7 @@ class ArrowSlot:
     ) -> StageResult:
         """Run `stage` over these inputs; see ``Slot.run``."""
         self._cancelled.clear()
-        read = {id(node): columns_of(node, given) for node, given in inputs.items()}
+        read = {id(node): columns_of(node, emission) for node, emission in inputs.items()}
 
         def check() -> None:
             if self._cancelled.is_set():
@@ -67,35 +67,35 @@ class ArrowSlot:
         return self._catcher.run(stage, attempt, lambda: self._stages[stage.number](run(Letters())), catch)
 
     def cancel(self) -> None:
-        """Stop after the operation that is running."""
+        """Stop the batch after the operation that is running."""
         self._cancelled.set()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the slot holds nothing."""
 
 
-def columns_of(node: Node, given: Emission | pa.Table) -> Columns:
-    """What enters a stage at this node."""
-    table = given if isinstance(given, pa.Table) else given.arrow()
+def columns_of(node: Node, emission: Emission | pa.Table) -> Columns:
+    """Return the tuples that enter a stage at this node."""
+    table = emission if isinstance(emission, pa.Table) else emission.arrow()
     return Columns.of(table.select(check_fields(node, table.column_names)), arrow_schema(node.schema))
 
 
 def _compiled(stage: Stage, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageFunction:
-    """A stage as one function."""
+    """Return a stage as one function."""
     evaluation = Evaluation(_ends(stage), stage.inputs, caught=caught)
 
     def run(work: Run) -> StageResult:
-        found = evaluation.run(work)
+        columns_by_node = evaluation.run(work)
         results = {}
         for output in stage.outputs:
-            results[output.name] = found[id(end_of(output.step))].table(output.schema)
+            results[output.name] = columns_by_node[id(end_of(output.step))].table(output.schema)
         return StageResult(results, sum(columns.rows for columns in work.inputs.values()), work.debug)
 
     return run
 
 
 def _ends(stage: Stage) -> dict[Node, list[str]]:
-    """What a stage runs for: node to the fields that are read of it."""
+    """Return the nodes that a stage runs for, with the fields that are read of each."""
     ends = stage_ends(stage)
     for debug in stage.debugs:
         ends.setdefault(debug, [])

@@ -1,4 +1,4 @@
-"""A plan over columns in memory: what the driver-side engine and DRPC run."""
+"""Plans evaluated over columns in memory, for the driver-side engine and DRPC."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,17 +54,18 @@ from trident.plan.nodes import (
 from trident.plan.partitions import partition_counts, stays
 
 Native = Callable[[Node, Columns, Columns], Columns]
-"""Runs one node that only Spark can run: the node, its tuples, and one row a request of the hidden fields."""
+"""A function that runs one node that only Spark can run: from the node, its tuples, and one row for each request of the
+hidden fields."""
 
 
 @dataclass(slots=True)
 class Run:
-    """One evaluation: what the sources hold, and what it asks and tells on the way."""
+    """One evaluation: its inputs, the states it may read, and what it collects on the way."""
 
     inputs: Mapping[int, Columns]
     read: Read | None = None
     requests: Columns | None = None
-    """One row a request: the hidden field alone."""
+    """One row for each request: the hidden field alone."""
     debug: dict[str, pa.Table] = field(default_factory=dict)
     check: Callable[[], None] = lambda: None
     """Called between steps; raises where the run was cancelled."""
@@ -72,55 +73,62 @@ class Run:
     letters: Letters = field(default_factory=Letters)
 
 
-Step = Callable[[Sequence[Columns], Run], Columns]
+NodeFunction = Callable[[Sequence[Columns], Run], Columns]
+"""From the tuples of a node's sources to those that leave the node."""
 
 
 class Evaluation:
-    """Nodes compiled to functions over columns, once; `run` evaluates each node once, however many read it."""
+    """Nodes compiled once to functions over columns.
+
+    `run` evaluates each node once, however many nodes read it.
+    """
 
     def __init__(
         self,
         ends: Mapping[Node, Iterable[str]],
-        starts: Iterable[Node],
+        entries: Iterable[Node],
         hidden: tuple[str, ...] = (),
         native: Native | None = None,
         caught: Mapping[int, Caught] = MappingProxyType({}),
     ) -> None:
-        """`caught` says of which nodes (by id) tuples may leave the stream; `Run.letters` takes them."""
+        """Compile the nodes between `entries`, where tuples enter, and `ends`, the nodes whose fields are read.
+
+        `caught` names the nodes (by id) whose failing tuples leave the stream; `Run.letters` takes them.
+        """
         self._caught = caught
-        self._starts = {id(node) for node in starts}
+        self._entries = {id(node) for node in entries}
         self._hidden = hidden
         self._native = native
-        nodes = walk(*ends, starts=self._starts)
-        self._counts = partition_counts(nodes, self._starts)
-        self._placed = is_partitioned(nodes, self._counts)
-        self._carried = (*hidden, PARTITION) if self._placed else hidden
+        nodes = walk(*ends, starts=self._entries)
+        self._counts = partition_counts(nodes, self._entries)
+        self._partitioned = is_partitioned(nodes, self._counts)
+        self._carried = (*hidden, PARTITION) if self._partitioned else hidden
         self._needs = needs(nodes, with_letters(nodes, ends, caught), self._carried)
-        self._steps = [
-            (id(node), [id(source) for source in sources_of(node)], self._step(node))
+        self._functions = [
+            (id(node), [id(source) for source in sources_of(node)], self._compiled(node))
             for node in nodes
-            if id(node) not in self._starts
+            if id(node) not in self._entries
         ]
 
     def run(self, run: Run) -> dict[int, Columns]:
-        """What leaves each node, by the node's id."""
-        found = dict(run.inputs)
-        if self._placed:
-            found = {at: spread(columns, self._counts.get(at)) for at, columns in found.items()}
-        for at, sources, step in self._steps:
+        """Return the tuples that leave each node, by the node's id."""
+        by_node = dict(run.inputs)
+        if self._partitioned:
+            by_node = {node: spread(columns, self._counts.get(node)) for node, columns in by_node.items()}
+        for node, sources, function in self._functions:
             run.check()
-            found[at] = step([found[source] for source in sources], run)
-        return found
+            by_node[node] = function([by_node[source] for source in sources], run)
+        return by_node
 
-    def _step(self, node: Node) -> Step:
-        step = self._meaning(node)
-        if not self._placed or (stays(node) and not isinstance(node, Merge)):
-            return step
+    def _compiled(self, node: Node) -> NodeFunction:
+        function = self._unplaced(node)
+        if not self._partitioned or (stays(node) and not isinstance(node, Merge)):
+            return function
         count = self._counts[id(node)]
-        return lambda sources, run: self._brought(node, step(sources, run), count, run)
+        return lambda sources, run: self._placed(node, function(sources, run), count, run)
 
-    def _brought(self, node: Node, columns: Columns, count: int | None, run: Run) -> Columns:
-        """What leaves a node that brings tuples from elsewhere, in its partitions."""
+    def _placed(self, node: Node, columns: Columns, count: int | None, run: Run) -> Columns:
+        """Return the tuples in their partitions, for a node whose tuples do not stay where its source's are."""
         match node:
             case Repartition() | MultiReduce():
                 return columns
@@ -132,14 +140,15 @@ class Evaluation:
                 return in_one(columns, batch_partition(run.txid, count or 1))
         return spread(columns, count)
 
-    def _meaning(self, node: Node) -> Step:
+    def _unplaced(self, node: Node) -> NodeFunction:  # noqa: C901  # one case for each kind of node
+        """Return the function of a node, before its tuples get their partitions."""
         after = frozenset(self._needs[id(node)])
         work = work_of(node)
         if work is not None:
-            return self._working(node, work, after)
+            return self._work_function(node, work, after)
         match node:
             case Repartition():
-                return self._repartitioning(node)
+                return self._repartition_function(node)
             case Part():
                 return lambda sources, run: part_of(node, sources[0], self._carried)
             case Merge():
@@ -147,13 +156,13 @@ class Evaluation:
             case Join():
                 return lambda sources, run: joined(node, sources, self._hidden, after)
             case MultiReduce():
-                return self._multi_reducing(node)
+                return self._multireduce_function(node)
             case Debug():
                 return lambda sources, run: _debugged(node, sources[0], run)
             case Aggregate() | PersistentAggregate():
-                return self._aggregating(node)
+                return self._aggregate_function(node)
             case Pick():
-                return self._picking(node)
+                return self._selection_function(node)
             case PartitionOf():
                 return lambda sources, run: numbered(sources[0], node.schema.names[-1])
             case WindowPanes():
@@ -161,10 +170,10 @@ class Evaluation:
                 return lambda sources, run: panes_of(spec, sources[0])
             case StateQuery():
                 answer = compile_answer(node)
-                return lambda sources, run: answer(sources[0], _asked(run))
-        return self._native_step(node)
+                return lambda sources, run: answer(sources[0], _read_of(run))
+        return self._native_function(node)
 
-    def _working(self, node: Node, work: Work, after: frozenset[str]) -> Step:
+    def _work_function(self, node: Node, work: Work, after: frozenset[str]) -> NodeFunction:
         apply = kernel(work, after)
         if id(node) in self._caught:
             work = replace(work, caught=self._caught[id(node)])
@@ -175,45 +184,45 @@ class Evaluation:
             return lambda sources, run: apply(sources[0])
         count = self._counts[id(node)]
 
-        def living(sources: Sequence[Columns], run: Run) -> Columns:
-            done = []
-            for place, part in parts(sources[0]):
-                with prepared([work], OperationContext(place, count)) as (ready,):
+        def with_lifecycle(sources: Sequence[Columns], run: Run) -> Columns:
+            results = []
+            for partition, part in parts(sources[0]):
+                with prepared([work], OperationContext(partition, count)) as (ready,):
                     if ready.caught is not None:
-                        done.append(catching(ready, after)(part, run.letters))
+                        results.append(catching(ready, after)(part, run.letters))
                     else:
-                        done.append(kernel(ready, after)(part))
-            return concat(done) if done else apply(sources[0])
+                        results.append(kernel(ready, after)(part))
+            return concat(results) if results else apply(sources[0])
 
-        return living
+        return with_lifecycle
 
-    def _aggregating(self, node: Aggregate | PersistentAggregate) -> Step:
+    def _aggregate_function(self, node: Aggregate | PersistentAggregate) -> NodeFunction:
         aggregate = compile_aggregate(node)
-        if not self._placed or not isinstance(node, Aggregate) or node.scope == "batch":
+        if not self._partitioned or not isinstance(node, Aggregate) or node.scope == "batch":
             return lambda sources, run: aggregate(sources[0], run.requests, _batch(run))
         count = self._counts[id(node)] or 1
 
-        def parted(sources: Sequence[Columns], run: Run) -> Columns:
+        def by_partition(sources: Sequence[Columns], run: Run) -> Columns:
             return in_order(aggregate(sources[0], every_partition(run.requests, count), _batch(run)))
 
-        return parted
+        return by_partition
 
-    def _picking(self, node: Pick) -> Step:
+    def _selection_function(self, node: Pick) -> NodeFunction:
         spec = PickSpec.of(node)
-        apart = (*self._hidden, PARTITION) if self._placed and node.scope == "partition" else self._hidden
+        apart = (*self._hidden, PARTITION) if self._partitioned and node.scope == "partition" else self._hidden
         return lambda sources, run: picked(spec, sources[0], apart)
 
-    def _repartitioning(self, node: Repartition) -> Step:
-        if not self._placed:
+    def _repartition_function(self, node: Repartition) -> NodeFunction:
+        if not self._partitioned:
             return lambda sources, run: sources[0]
         before, count = self._counts[id(node.source)], self._counts[id(node)]
         return lambda sources, run: repartitioned(node, sources[0], before, count, run.txid)
 
-    def _multi_reducing(self, node: MultiReduce) -> Step:
-        hidden, count, placed = self._hidden, self._counts[id(node)], self._placed
+    def _multireduce_function(self, node: MultiReduce) -> NodeFunction:
+        hidden, count, placed = self._hidden, self._counts[id(node)], self._partitioned
         return lambda sources, run: multi_reduced(node, sources, hidden, run.requests, count, placed)
 
-    def _native_step(self, node: Node) -> Step:
+    def _native_function(self, node: Node) -> NodeFunction:
         native = self._native
         if native is None:
             raise MissingSessionError(
@@ -224,11 +233,11 @@ class Evaluation:
 
 
 def _batch(run: Run) -> int | None:
-    """The batch's txid; requests belong to none."""
+    """Return the txid of the batch; None for requests, which belong to no batch."""
     return run.txid if run.requests is None else None
 
 
-def _asked(run: Run) -> Read:
+def _read_of(run: Run) -> Read:
     if run.read is None:
         raise TypeError("a state query was evaluated without a state to read")
     return run.read

@@ -13,14 +13,14 @@ from trident.compiler.states.queries import Read
 Answer = Callable[[pa.Table, Read], pa.Table]
 
 _HIDDEN = "\0request"
-"""The field that tells requests apart while they run; no user can name a field so."""
+"""The field that tells requests apart while they run; users cannot give a field this name."""
 
 
 def compile_request(plan: RequestPlan, native: Native | None = None) -> Answer:
-    """A function that answers requests.
+    """Return a function that answers requests.
 
-    It takes a table of a leading request number (any name, no number twice) and the function's arguments, one row a
-    request, and a reader of states; it gives the leaf's tuples behind the number of the request that they answer.
+    It takes a reader of states and a table, one row for each request: a leading request number (any name, no number
+    twice) and the function's arguments. It gives the leaf's tuples behind the number of the request that they answer.
     An aggregate is one of its request. `native` runs the steps that only Spark can run; without it such a plan is
     refused with MissingSessionError.
     """
@@ -31,8 +31,8 @@ def compile_request(plan: RequestPlan, native: Native | None = None) -> Answer:
     def answer(args: pa.Table, read: Read) -> pa.Table:
         number = args.schema.field(0)
         entering = Columns.of(args, pa.schema([pa.field(_HIDDEN, number.type), *arguments]))
-        found = evaluation.run(Run({source: entering}, read, entering.select([_HIDDEN])))[end]
-        leaving = found.select([_HIDDEN, *leaf.names])
+        answers = evaluation.run(Run({source: entering}, read, entering.select([_HIDDEN])))[end]
+        leaving = answers.select([_HIDDEN, *leaf.names])
         schema = pa.schema([number, *leaf])
         return pa.Table.from_arrays([leaving[name].array() for name in leaving.names], schema=schema)
 

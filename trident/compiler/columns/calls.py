@@ -275,11 +275,11 @@ def output_column(where: Where, values: list[Any], field: pa.Field, verb: str = 
 
 def output_table(where: Where, rows: Sequence[tuple[Any, ...]], fields: pa.Schema, verb: str = "gave") -> Columns:
     """Return tuples that user code gave as columns of these fields."""
-    made = {
+    columns = {
         field.name: output_column(where, [row[number] for row in rows], field, verb)
         for number, field in enumerate(fields)
     }
-    return Columns(made, len(rows))
+    return Columns(columns, len(rows))
 
 
 def _misfit(error: NotAccepted, field: pa.Field) -> str:

@@ -46,7 +46,7 @@ class Column:
 
     @property
     def has_array(self) -> bool:
-        """Whether the Arrow form is there without a conversion."""
+        """True if the Arrow form exists already."""
         return self._array is not None
 
     def array(self) -> pa.Array:

@@ -1,1 +1,1 @@
-"""The Spark engine: a plan as DataFrames, and what travels to the workers."""
+"""The Spark engine: plans as DataFrames, and the functions that travel to the workers."""

@@ -1,5 +1,7 @@
-"""Aggregates as DataFrames: Catalyst's own where it knows them, else partial folds that meet by key, or whole groups
-brought together."""
+"""Aggregates as DataFrames.
+
+Catalyst's own where it has them; else partial folds that are merged by key, or whole groups in one partition.
+"""
 
 from collections.abc import Sequence
 
@@ -10,59 +12,77 @@ from pyspark.sql import functions as F
 from trident.base.types import spark_schema, type_ddl
 from trident.compiler.aggregates.folds import FoldMember, FoldSpec
 from trident.compiler.aggregates.gathers import GatherSpec
-from trident.compiler.spark.pending_function import Tail
+from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.sql_names import all_quoted, quoted
-from trident.compiler.spark.worker_aggregates import MARK, Gathering, Merge
+from trident.compiler.spark.worker_aggregates import MARK, GatherGroups, MergePartials
 
 
 def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:
-    """One row a group, by Catalyst. `frame` holds tuples, or accumulators where `partial` says so."""
+    """Return one row for each group, by Catalyst.
+
+    `frame` holds tuples, or accumulators where `partial` is true.
+    """
     keys = all_quoted(spec.keys.names)
     grouped = frame.groupBy(*keys) if keys else frame
-    return grouped.agg(*[F.expr(catalyst(each, partial)).alias(each.output) for each in spec.members])
+    return grouped.agg(*[F.expr(catalyst(member, partial)).alias(member.output) for member in spec.members])
 
 
-def meeting(frame: DataFrame, spec: FoldSpec, profile: Profile) -> Tail:
-    """One row a group, where accumulators meet in Python; without key fields one row, also of nothing."""
-    return Tail(together(frame, spec.keys.names, profile), Merge(spec), spec.leaving)
+def merged_by_key(frame: DataFrame, spec: FoldSpec, profile: Profile) -> PendingFunction:
+    """Return one row for each group, with accumulators merged in Python.
+
+    Without key fields it is one row, also if there is no tuple.
+    """
+    return PendingFunction(collocated(frame, spec.keys.names, profile), MergePartials(spec), spec.leaving)
 
 
-def gathering(frame: DataFrame, spec: GatherSpec, entering: pa.Schema, profile: Profile) -> Tail:
-    """What aggregators make of whole groups, where every tuple counts. `frame` has the fields `entering`."""
+def gathered_by_key(frame: DataFrame, spec: GatherSpec, entering: pa.Schema, profile: Profile) -> PendingFunction:
+    """Return the results of aggregators over whole groups, for aggregators that see every tuple.
+
+    `frame` has the fields `entering`.
+    """
     if spec.keys.names:
-        return Tail(together(frame, spec.keys.names, profile), Gathering(spec, entering), spec.leaving)
-    one = together(_with_mark(frame, entering), (), profile)
-    return Tail(one, Gathering(spec, entering.append(pa.field(MARK, pa.bool_()))), spec.leaving)
+        return PendingFunction(collocated(frame, spec.keys.names, profile), GatherGroups(spec, entering), spec.leaving)
+    marked = collocated(_with_marked_row(frame, entering), (), profile)
+    return PendingFunction(marked, GatherGroups(spec, entering.append(pa.field(MARK, pa.bool_()))), spec.leaving)
 
 
-def _with_mark(frame: DataFrame, fields: pa.Schema) -> DataFrame:
-    """The tuples, and one row more that is marked: Spark leaves out what reads nothing, and here nothing counts too."""
+def _with_marked_row(frame: DataFrame, fields: pa.Schema) -> DataFrame:
+    """Return the tuples and one more row, which is marked.
+
+    Spark skips a function over no rows, and an aggregate of no tuples is a result too.
+    """
     kinds = [(quoted(field.name), type_ddl(field.dataType)) for field in spark_schema(fields).fields]
     tuples = frame.selectExpr(*[name for name, _ in kinds], f"false AS {MARK}")
     nulls = [f"CAST(NULL AS {kind}) AS {name}" for name, kind in kinds]
     return tuples.unionAll(frame.sparkSession.range(0, 1, 1, 1).selectExpr(*nulls, f"true AS {MARK}"))
 
 
-def met_in_place(partials: Tail, spec: FoldSpec) -> Tail:
-    """One row a group of each partition; without key fields one row a partition, also of nothing."""
-    return partials.then(Merge(spec), spec.leaving)
+def merged_in_partitions(partials: PendingFunction, spec: FoldSpec) -> PendingFunction:
+    """Return one row for each group of each partition.
+
+    Without key fields it is one row for each partition, also if it is empty.
+    """
+    return partials.then(MergePartials(spec), spec.leaving)
 
 
-def gathered_in_place(tuples: Tail, spec: GatherSpec) -> Tail:
-    """What aggregators make of the groups of each partition."""
-    return tuples.then(Gathering(spec, tuples.leaving), spec.leaving)
+def gathered_in_partitions(tuples: PendingFunction, spec: GatherSpec) -> PendingFunction:
+    """Return the results of aggregators over the groups of each partition."""
+    return tuples.then(GatherGroups(spec, tuples.leaving), spec.leaving)
 
 
-def together(frame: DataFrame, keys: Sequence[str], profile: Profile) -> DataFrame:
-    """Rows of equal keys in one partition; without keys all of them, in one partition also where there was none."""
+def collocated(frame: DataFrame, keys: Sequence[str], profile: Profile) -> DataFrame:
+    """Return the rows of equal keys in one partition.
+
+    Without keys all rows are in one partition, which exists also if there was none.
+    """
     if keys:
         return frame.repartition(profile.partitions, *[F.col(name) for name in all_quoted(keys)])
     return frame.coalesce(1) if profile.small else frame.repartition(1)
 
 
 def catalyst(member: FoldMember, partial: bool) -> str:
-    """A built-in aggregate in SQL, over tuples or over partial accumulators."""
+    """Return a built-in aggregate in SQL, over tuples or over partial accumulators."""
     native, kind = member.aggregation.native, type_ddl(member.aggregation.type)
     if native == "count" and not partial:
         return f"CAST(count(1) AS {kind})"
@@ -75,7 +95,10 @@ def catalyst(member: FoldMember, partial: bool) -> str:
 
 
 def _total(field: str, kind: str) -> str:
-    """A sum, and 0 of nothing. A decimal sum beyond its type, for which a lenient Spark gives null, is an error."""
+    """Return a sum, and 0 of no tuples.
+
+    A decimal sum beyond its type, for which a lenient Spark gives null, is an error.
+    """
     total = f"CAST(sum({field}) AS {kind})"
     if not kind.startswith("decimal"):
         return f"coalesce({total}, CAST(0 AS {kind}))"
@@ -84,7 +107,7 @@ def _total(field: str, kind: str) -> str:
 
 
 def _average(member: FoldMember, field: str, partial: bool) -> str:
-    """Sum and count, or what they are presented as: their quotient, null of nothing."""
+    """Return sum and count, or the quotient in which they are presented: null of no tuples."""
     total_kind, _ = (type_ddl(field.dataType) for field in member.aggregation.type.fields)  # type: ignore[attr-defined]
     total = _total(f"{field}.total" if partial else field, total_kind)
     count = f"coalesce(sum({field}.count), 0L)" if partial else f"count({field})"

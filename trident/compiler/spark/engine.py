@@ -1,4 +1,4 @@
-"""The Spark engine: every batch of a run is a Spark job, in a session of its slot's own."""
+"""The Spark engine: every batch of a run is a Spark job, in a session that belongs to its slot."""
 
 import contextlib
 import threading
@@ -22,7 +22,7 @@ from trident.compiler.layout import Layout, check_travels, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.expressions import Learned
-from trident.compiler.spark.failure_signal import bell_of
+from trident.compiler.spark.failure_signal import signal_of
 from trident.compiler.spark.frozen_files import FROZEN, FileFolder, FrozenPlace, reachable
 from trident.compiler.spark.frozen_frames import SparkFrames
 from trident.compiler.spark.request_steps import SparkSteps
@@ -32,17 +32,17 @@ from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
 
 INLINE_BYTES = 32 << 20
-"""A result above this is written on the executors the next time, if they reach the checkpoint."""
+"""A larger result is written by the executors the next time, if they reach the checkpoint."""
 
 _INTERRUPT_AGAIN = 0.05
-"""Seconds between interruptions: a job that was not yet submitted when the first came is caught by the next."""
+"""Seconds between interruptions: a job that was not yet submitted at the first one is stopped by the next."""
 
 
 class SparkEngine:
-    """Runs stages as Spark jobs. `spark` is never changed: each slot works in a session of its own beside it.
+    """An engine that runs stages as Spark jobs.
 
-    `place` is where large results are written, by the executors, if they reach it; without one, or where they do not,
-    every result comes to the driver.
+    `spark` is never changed: each slot works in a session of its own beside it. `place` is the folder where the
+    executors write large results, if they reach it; else every result comes to the driver.
     """
 
     def __init__(self, spark: SparkSession, place: FrozenPlace | None = None, inlineBytes: int = INLINE_BYTES) -> None:
@@ -54,13 +54,13 @@ class SparkEngine:
         self._steps = SparkSteps(spark)
 
     def slot(self, group: Group) -> "SparkSlot":
-        """A new slot, with a session of its own, for batches of this group."""
+        """Return a new slot, with a session of its own, for batches of this group."""
         return SparkSlot(group, run_session(self._spark), self._sizes, self)
 
     def files(
         self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession
     ) -> FileFolder | None:
-        """Where this attempt's large results go; None where the executors reach no folder of ours."""
+        """Return the folder for this attempt's large results; None where the executors reach no folder of ours."""
         if self._place is None:
             return None
         with self._lock:
@@ -69,21 +69,21 @@ class SparkEngine:
         return self._place.folder(group.name, attempt, stage.number) if self._reached else None
 
     def compile_request(self, plan: RequestPlan) -> Answer:
-        """A DRPC function; what has no Python form in it is a Spark job for each such step."""
+        """Return a DRPC function; each step of it that has no Python form is a Spark job."""
         return compile_request(plan, None if plan.python else self._steps)
 
     def frames(self) -> SparkFrames:
-        """What makes DataFrames of frozen rows, in a session of its own."""
+        """Return the maker of DataFrames of frozen rows, in a session of its own."""
         return SparkFrames(self._spark, None if self._place is None else self._place.checkpoint)
 
     def close(self) -> None:
-        """Give back what is ours; the session that was given stays open."""
+        """Give back the sessions of ours; the user's session stays open."""
         self._steps.close()
 
 
 @dataclass(slots=True)
 class _Job:
-    """One run of a stage: its number in the slot, the failure that a task of it told, and whether it is over."""
+    """One run of a stage: its number in the slot, the failure that one of its tasks reported, and whether it ended."""
 
     number: int
     failure: str = ""
@@ -91,7 +91,7 @@ class _Job:
 
 
 class SparkSlot:
-    """One batch at a time, in one session."""
+    """A slot for one batch at a time, in one session."""
 
     def __init__(self, group: Group, session: SparkSession, sizes: Sizes, engine: SparkEngine) -> None:
         self.session = session
@@ -100,14 +100,14 @@ class SparkSlot:
         self._engine = engine
         self._confs = Confs(session)
         self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs) for s in group.stages}
-        for found in self._layouts.values():
-            check_travels(found)
+        for stage_layout in self._layouts.values():
+            check_travels(stage_layout)
         self._learned: Learned = {}
-        self._catcher = Catcher({number: found.nodes for number, found in self._layouts.items()})
+        self._catcher = Catcher({number: stage_layout.nodes for number, stage_layout in self._layouts.items()})
         self._catching: dict[tuple[int, frozenset[int]], Layout] = {}
         self._running = threading.Event()
         self._cancelled = threading.Event()
-        self._bell = bell_of(session, self._heard)
+        self._signal = signal_of(session, self._on_failure)
         self._job = _Job(0)
         self._stopping = threading.Lock()
 
@@ -118,8 +118,10 @@ class SparkSlot:
         self._cancelled.clear()
         self._running.set()
 
-        def run(found: Layout, letters: Letters) -> StageResult:
-            return self._tried(stage, attempt, lambda: self._run(stage, inputs, attempt, scratch, found, letters))
+        def run(stage_layout: Layout, letters: Letters) -> StageResult:
+            return self._tried(
+                stage, attempt, lambda: self._run(stage, inputs, attempt, scratch, stage_layout, letters)
+            )
 
         def plain() -> StageResult:
             return run(self._layouts[stage.number], Letters())
@@ -136,7 +138,7 @@ class SparkSlot:
             self._running.clear()
 
     def _tried(self, stage: Stage, attempt: TransactionAttempt, run: Callable[[], StageResult]) -> StageResult:
-        """One run of a stage; an error that Spark gives becomes the one that stands for it."""
+        """Run a stage once; raise the error that an error of Spark's stands for in its place."""
         self._job = job = _Job(self._job.number + 1)
         try:
             return run()
@@ -147,26 +149,28 @@ class SparkSlot:
         finally:
             with self._stopping:
                 job.over = True
-        raise better  # here, and not above: nothing of Spark's is printed before it
+        raise better  # not within `except`: Spark's own error would be printed before it
 
     def _meant(self, stage: Stage, attempt: TransactionAttempt, job: "_Job", error: Exception) -> BaseException:
         """Return the error that stands for one of Spark's."""
         if self._cancelled.is_set():
             return AttemptCancelledError(f"attempt {attempt} was cancelled")
-        told = decoded(job.failure) if job.failure else None
-        if told is not None:
-            return told
+        reported = decoded(job.failure) if job.failure else None
+        if reported is not None:
+            return reported
         self._sizes.failed(self._group.name, stage, error)
         return translated(error)
 
-    def _heard(self, number: int, text: str) -> None:
-        """Stop the job of this number, of which a task has failed. Spark's scheduler waits for this method, and
-        `interruptAll` for the scheduler: so another thread does it."""
+    def _on_failure(self, number: int, text: str) -> None:
+        """Stop the job of this number, in which a task has failed.
+
+        Spark's scheduler waits for this method, and `interruptAll` waits for the scheduler: so another thread does it.
+        """
         threading.Thread(target=self._stop, args=(self._job, number, text), name="trident-failed", daemon=True).start()
 
     def _stop(self, job: "_Job", number: int, text: str) -> None:
         while job.number == number:
-            with self._stopping:  # the next job of this session must not begin between the question and the answer
+            with self._stopping:  # the next job of this session must not begin between the check and the interruption
                 if job.over:
                     return
                 job.failure = job.failure or text
@@ -179,7 +183,7 @@ class SparkSlot:
         inputs: Mapping[Node, Emission | pa.Table],
         attempt: TransactionAttempt,
         scratch: Path,
-        found: Layout,
+        stage_layout: Layout,
         letters: Letters,
     ) -> StageResult:
         began, name = time.perf_counter(), self._group.name
@@ -188,12 +192,12 @@ class SparkSlot:
         files = self._engine.files(self._group, stage, attempt, self.session) if large else None
         few = self._sizes.few(name, stage)
         written = large if files else frozenset[str]()
-        bell = None if self._bell is None else self._bell.of(self._job.number)
-        job = StageJob(stage, found, self._learned, files, written, few, attempt.txid, letters, bell)
+        signal = None if self._signal is None else self._signal.of(self._job.number)
+        job = StageJob(stage, stage_layout, self._learned, files, written, few, attempt.txid, letters, signal)
         with active_session_kept():
             self._confs.apply(self._profile(stage, inputs))
             job.read(inputs, self.session, scratch)
-            profile = self._profile(stage, inputs)  # a source may know only now
+            profile = self._profile(stage, inputs)  # some sources know their number of rows only now
             self._confs.apply(profile)
             try:
                 job.lower(inputs, profile)
@@ -215,7 +219,7 @@ class SparkSlot:
             raise AttemptCancelledError("cancelled")
 
     def cancel(self) -> None:
-        """Stop the job that runs in this slot's session, and no other. Returns at once."""
+        """Stop the job that runs in this slot's session, and no other. Return at once."""
         if not self._running.is_set():
             return
         self._cancelled.set()
@@ -236,6 +240,6 @@ class SparkSlot:
 
 
 def _rows(inputs: Mapping[Node, Emission | pa.Table]) -> int | None:
-    """How many tuples enter, if every input knows."""
-    known = [given.num_rows if isinstance(given, pa.Table) else given.rows for given in inputs.values()]
+    """Return how many tuples enter, if every input knows its number."""
+    known = [emission.num_rows if isinstance(emission, pa.Table) else emission.rows for emission in inputs.values()]
     return None if any(rows is None for rows in known) else sum(rows or 0 for rows in known)

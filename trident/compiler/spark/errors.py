@@ -1,4 +1,4 @@
-"""What a Spark exception means to a user: one of our errors where it says so, without Java's and py4j's noise."""
+"""Spark's exceptions as errors of ours, where they are about user code or setup, without Java's and py4j's noise."""
 
 import re
 import sys
@@ -42,14 +42,14 @@ _DIED = "Python worker exited unexpectedly"
 _STOPPED = ("Cannot call methods on a stopped SparkContext", "SparkContext was shut down", "SparkContext was stopped")
 _GONE = ("Error while sending or receiving", "Answer from Java side is empty", "does not exist in the JVM")
 _JAVA_GONE = (
-    "the Java process of Spark has ended under the running topology: killed for its memory, or by somebody; "
+    "the Java process of Spark has ended under the running topology: killed for its memory, or from outside; "
     "start the program anew, the topology goes on where it was"
 )
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "OPERATION_CANCELLED", "cancelled because", "was cancelled")
 
 
 def translated(error: BaseException) -> BaseException:
-    """The error that stands for this one; itself where Spark's own words say it best."""
+    """Return the error that stands for this one; the same where Spark's own words say it best."""
     if isinstance(error, TridentError):
         return error
     text = _text(error)
@@ -62,16 +62,16 @@ def translated(error: BaseException) -> BaseException:
     value = _IN_TEXT.search(text)
     if value is not None:
         return UserFunctionError(f"an expression failed in Spark: {value[2].strip()} [{value[1]}]")
-    why = _java_gone(error, text) or _house_trouble(text)
+    why = _java_gone(error, text) or _setup_error(text)
     if why is not None:
         return why
-    if isinstance(error, _VALUES) or isinstance(error, AnalysisException | ParseException):
+    if isinstance(error, (*_VALUES, AnalysisException, ParseException)):
         return UserFunctionError(f"an expression failed in Spark: {text.partition(chr(10))[0]}")
     return error
 
 
-def _house_trouble(text: str) -> SparkFailedError | None:
-    """What is wrong with Spark's workers or its session, and the way out."""
+def _setup_error(text: str) -> SparkFailedError | None:
+    """Return the error for broken workers or a broken session of Spark's, with the way out."""
     missing = _MISSING.search(text)
     if missing is not None:
         lacks = f"Spark's Python workers have no module {missing[1]!r}"
@@ -104,7 +104,10 @@ def _house_trouble(text: str) -> SparkFailedError | None:
 
 
 def _java_gone(error: BaseException, text: str) -> SparkFailedError | None:
-    """That nobody answers at the other end of py4j, which raises a bare ConnectionRefusedError from then on."""
+    """Return the error for a Java process that has ended.
+
+    From then on py4j raises a bare ConnectionRefusedError.
+    """
     if isinstance(error, ConnectionRefusedError):
         frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
         return SparkSetupError(_JAVA_GONE) if any("py4j" in name for name in frames) else None
@@ -113,13 +116,13 @@ def _java_gone(error: BaseException, text: str) -> SparkFailedError | None:
 
 
 def was_cancelled(error: BaseException) -> bool:
-    """Whether this is how Spark says that a job was cancelled."""
+    """Return whether this is Spark's error for a cancelled job."""
     text = _text(error)
     return any(sign in text for sign in _CANCELLED)
 
 
 def _text(error: BaseException) -> str:
-    """Everything that the error says, from whichever side of Spark it comes."""
+    """Return all text of the error, from whichever side of Spark it comes."""
     parts = [str(error)]
     if isinstance(error, PySparkException):
         parts.append(str(error.getMessage() or ""))

@@ -1,6 +1,6 @@
 """Operations that only Spark runs: expressions, Columns, udfs and transforms, under the declared names and types.
 
-What an expression gives is asked of Spark once, with the first batch, and remembered: whether it is a generator or a
+The form of an expression's result is learned from Spark once, with the first batch: whether it is a generator or a
 struct, and whether it has to be cast.
 """
 
@@ -15,13 +15,13 @@ from pyspark.sql.types import StructType
 from trident.base.callsite import CallSite
 from trident.base.errors import TridentError, UserCodeError
 from trident.compiler.columns.failures import Where
-from trident.compiler.spark.sessions import seen_in
+from trident.compiler.spark.sessions import visible_in
 from trident.compiler.spark.sql_names import all_quoted, cast, plain, quoted, widens
 from trident.operations.functions import Call, Operation
 from trident.plan.nodes import Each, Filter, Map, Node, Transform
 
 Learned = dict[tuple[int, str], str]
-"""What is known of a node (by id) since the first batch."""
+"""What was learned about nodes (by id) with the first batch."""
 
 _STRUCT = "__trident_struct"
 _NO_GENERATOR = ("MULTI_ALIAS_WITHOUT_GENERATOR", "UNSUPPORTED_GENERATOR", "NUM_COLUMNS_MISMATCH")
@@ -34,99 +34,106 @@ class Expressions:
         self._learned = learned
 
     def appended(self, node: Each | Map, frame: DataFrame, outputs: StructType, before: Sequence[str]) -> DataFrame:
-        """The fields in `before`, then those of the node's function."""
+        """Return the fields in `before`, then those of the node's function."""
         column = _column(node, node.function, node.inputs)
         if len(outputs.fields) == 1:
-            made = frame.select(*all_quoted(before), column.alias(outputs.names[0]))
+            result = frame.select(*all_quoted(before), column.alias(outputs.names[0]))
         else:
-            made = self._several(node, frame, column, outputs, before)
-        return self._typed(node, made, outputs, before)
+            result = self._several(node, frame, column, outputs, before)
+        return self._typed(node, result, outputs, before)
 
     def _several(
         self, node: Each | Map, frame: DataFrame, column: Column, outputs: StructType, before: Sequence[str]
     ) -> DataFrame:
-        """Several fields of one expression: a generator's columns, or a struct's fields."""
+        """Return several fields of one expression: a generator's columns, or a struct's fields."""
         form = self._learned.get((id(node), "form"))
         if form != "struct":
             try:
-                made = frame.select(*all_quoted(before), column.alias(*outputs.names))
+                result = frame.select(*all_quoted(before), column.alias(*outputs.names))
                 if form is None:
-                    _ = made.schema  # Connect looks at a plan only when it is asked
+                    _ = result.schema  # Connect looks at a plan only when it is asked
                     self._learned[id(node), "form"] = "generator"
-                return made
+                return result
             except AnalysisException as error:
                 if form is not None or error.getCondition() not in _NO_GENERATOR:
                     raise
                 self._learned[id(node), "form"] = "struct"
-        made = frame.select(*all_quoted(before), column.alias(_STRUCT))
-        come = made.schema[_STRUCT].dataType
-        if not isinstance(come, StructType) or len(come.fields) != len(outputs.fields):
+        result = frame.select(*all_quoted(before), column.alias(_STRUCT))
+        actual = result.schema[_STRUCT].dataType
+        if not isinstance(actual, StructType) or len(actual.fields) != len(outputs.fields):
             raise where_of(node, node.function).error(
-                f"gives {plain(come)} where {len(outputs.fields)} fields are declared: ({', '.join(outputs.names)}); "
+                f"gives {plain(actual)} where {len(outputs.fields)} fields are declared: ({', '.join(outputs.names)}); "
                 "use a generator or a struct of as many fields"
             )
-        pairs = zip(come.names, outputs.names, strict=True)
+        pairs = zip(actual.names, outputs.names, strict=True)
         items = [f"{_STRUCT}.{quoted(own)} AS {quoted(name)}" for own, name in pairs]
-        return made.selectExpr(*all_quoted(before), *items)
+        return result.selectExpr(*all_quoted(before), *items)
 
-    def _typed(self, node: Each | Map, made: DataFrame, outputs: StructType, before: Sequence[str]) -> DataFrame:
-        """The same under the declared types; refuses what cannot be cast without a loss."""
+    def _typed(self, node: Each | Map, result: DataFrame, outputs: StructType, before: Sequence[str]) -> DataFrame:
+        """Return the same under the declared types; refuse what cannot be cast without a loss."""
         known = self._learned.get((id(node), "types"))
         if known is None:
             where = where_of(node, node.function)
-            known = self._learned[id(node), "types"] = _fit(where, made.schema, outputs, "gives")
+            known = self._learned[id(node), "types"] = _fit(where, result.schema, outputs, "gives")
         if known == "same":
-            return made
+            return result
         items = [cast(quoted(field.name), field.dataType, field.name) for field in outputs.fields]
-        return made.selectExpr(*all_quoted(before), *items)
+        return result.selectExpr(*all_quoted(before), *items)
 
     def filtered(self, node: Filter, frame: DataFrame) -> DataFrame:
-        """The tuples for which the node's condition is true."""
-        made = frame.filter(_column(node, node.predicate, node.inputs))
+        """Return the tuples for which the node's condition is true."""
+        result = frame.filter(_column(node, node.predicate, node.inputs))
         if (id(node), "seen") not in self._learned:
-            _ = made.schema
+            _ = result.schema
             self._learned[id(node), "seen"] = "yes"
-        return made
+        return result
 
     def transformed(self, node: Transform, frame: DataFrame) -> DataFrame:
-        """What the user's function makes of the whole DataFrame."""
+        """Return the result of the user's function over the whole DataFrame."""
         where = where_of(node, node.function)
-        made: DataFrame
+        result: DataFrame
         try:
-            made = node.function.target(frame, **{name: seen_in(frame.sparkSession, own) for name, own in node.frames})
+            result = node.function.target(
+                frame, **{name: visible_in(frame.sparkSession, own) for name, own in node.frames}
+            )
         except (AnalysisException, ParseException):
             raise
         except Exception as cause:
             raise where.raised(cause, [], 0) from cause
-        if not hasattr(made, "selectExpr"):
-            what = f"gave {type(made).__name__} where a DataFrame is expected; return the DataFrame"
+        if not hasattr(result, "selectExpr"):
+            what = f"gave {type(result).__name__} where a DataFrame is expected; return the DataFrame"
             raise where.error(what, kind=UserCodeError)
         known = self._learned.get((id(node), "types"))
         if known is None:
-            known = self._learned[id(node), "types"] = _fit(where, made.schema, node.schema, "gave")
+            known = self._learned[id(node), "types"] = _fit(where, result.schema, node.schema, "gave")
         if known == "same":
-            return made.select(*all_quoted(node.schema.names))
-        return made.selectExpr(*[cast(quoted(field.name), field.dataType, field.name) for field in node.schema.fields])
+            return result.select(*all_quoted(node.schema.names))
+        return result.selectExpr(
+            *[cast(quoted(field.name), field.dataType, field.name) for field in node.schema.fields]
+        )
 
 
-def _fit(where: Where, made: StructType, declared: StructType, gives: str) -> str:
-    """Whether what was made is what was declared ("same") or may be cast to it ("cast"); else an error."""
-    come = {field.name: field.dataType for field in made.fields}
+def _fit(where: Where, result: StructType, declared: StructType, gives: str) -> str:
+    """Return "same" where the result has the declared types, and "cast" where it may be cast to them.
+
+    Refuse any other result.
+    """
+    actual = {field.name: field.dataType for field in result.fields}
     for field in declared.fields:
-        if field.name not in come:
-            what = f"{gives} a DataFrame without {field.name!r}; its columns are ({', '.join(made.names)})"
+        if field.name not in actual:
+            what = f"{gives} a DataFrame without {field.name!r}; its columns are ({', '.join(result.names)})"
             raise where.error(what, kind=UserCodeError)
-        if not widens(come[field.name], field.dataType):
+        if not widens(actual[field.name], field.dataType):
             raise where.error(
-                f"{gives} {plain(come[field.name])} for field {field.name!r}, declared {plain(field.dataType)}; "
+                f"{gives} {plain(actual[field.name])} for field {field.name!r}, declared {plain(field.dataType)}; "
                 "cast it there, or declare it so",
                 kind=UserCodeError,
             )
-    return "same" if all(plain(come[field.name]) == plain(field.dataType) for field in declared.fields) else "cast"
+    return "same" if all(plain(actual[field.name]) == plain(field.dataType) for field in declared.fields) else "cast"
 
 
 def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column:
-    """A native operation as a Column over its input fields."""
+    """Return a native operation as a Column over its input fields."""
     target = operation.target
     if operation.call is Call.EXPRESSION:
         return F.expr(target.text)
@@ -134,19 +141,22 @@ def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column
         ready: Column = target
         return ready
     where = where_of(node, operation)
-    made: Column
+    result: Column
     try:
-        made = target(*[F.col(name) for name in all_quoted(inputs)])
+        result = target(*[F.col(name) for name in all_quoted(inputs)])
     except Exception as cause:
         raise where.raised(cause, [], 0) from cause
-    if not isinstance(made, Column):
-        what = f"gave {type(made).__name__} where a Column is expected; it is annotated '-> Column'"
+    if not isinstance(result, Column):
+        what = f"gave {type(result).__name__} where a Column is expected; it is annotated '-> Column'"
         raise where.error(what, kind=UserCodeError)
-    return made
+    return result
 
 
 def where_of(node: Node, operation: Operation | None) -> Where:
-    """Whose work an error is about. An expression has no place of its own: it stands where the verb was called."""
+    """Return the call that an error is about.
+
+    An expression has no source line of its own: it stands where the verb was called.
+    """
     if operation is None:
         return Where(node.step, node.site)
     if operation.call in (Call.EXPRESSION, Call.COLUMN):
@@ -156,7 +166,7 @@ def where_of(node: Node, operation: Operation | None) -> Where:
 
 @contextlib.contextmanager
 def analysed(node: Node) -> Iterator[None]:
-    """What Spark refuses while a step is lowered is said with the step's name."""
+    """Put the step's name before errors of Spark's while the step is lowered."""
     try:
         yield
     except TridentError:
@@ -167,6 +177,6 @@ def analysed(node: Node) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """What a Spark error says, without the plan that follows."""
+    """Return the message of a Spark error, without the plan that follows."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[0].partition("; line ")[0].strip() if lines else type(error).__name__

@@ -1,7 +1,7 @@
-"""Large results by reference: written where they are made, by our own writer, each file durable before it is named.
+"""Large results by reference: written by the workers that have them, each file durable before it is named.
 
-A file is an Arrow stream of record batches with LZ4. Its name holds a random part, so that a retried or cancelled
-task's file is nobody's; a result is exactly the files that its manifest lists, and no folder is ever listed.
+A file is an Arrow stream of record batches with LZ4. Its name holds a random part, so that no result names the file of
+a retried or cancelled task; a result is exactly the files that its manifest lists, and no folder is ever listed.
 """
 
 import os
@@ -23,36 +23,41 @@ from trident.compiler.engine import FrozenFile, FrozenFiles, Result
 from trident.compiler.spark.worker_functions import Batches, OnWorker
 
 MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.int64()), ("checksum", pa.int64())])
-"""What a task tells of the file that it wrote."""
-
+"""The row in which a task describes the file that it wrote."""
 
 FROZEN = "frozen"
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenPlace:
-    """Where a run's large results go: below a checkpoint, apart from those of any other log, since epochs and txids,
-    which name them, mean nothing across logs."""
+    """The folders for a run's large results, below a checkpoint.
+
+    Each log has its own: epochs and txids, which name the folders, mean nothing across logs.
+    """
 
     checkpoint: Path
     log: str
 
     def folder(self, group: str, attempt: TransactionAttempt, stage: int) -> "FileFolder":
-        """Return the folder for a stage of an attempt. The epoch comes first: by it a later start knows what to
-        sweep."""
+        """Return the folder for a stage of an attempt.
+
+        The epoch comes first in its name: by it a later start knows what to sweep.
+        """
         name = f"{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage}"
         return FileFolder(self.checkpoint, f"{FROZEN}/{self.log}/{group}/{name}")
 
     def folders(self, group: str) -> list[Path]:
-        """Return the folders that `folder` gave in any run of this log, as far as they are there, and those of version
-        0.1.0, whose names had no log."""
-        places = [self.checkpoint / FROZEN / self.log / group, self.checkpoint / FROZEN / group]
-        return [folder for place in places if place.is_dir() for folder in place.iterdir()]
+        """Return the existing folders that `folder` gave in any run of this log.
+
+        Those of version 0.1.0, whose names had no log, are among them.
+        """
+        parents = [self.checkpoint / FROZEN / self.log / group, self.checkpoint / FROZEN / group]
+        return [folder for parent in parents if parent.is_dir() for folder in parent.iterdir()]
 
 
 @dataclass(frozen=True, slots=True)
 class FileFolder:
-    """Where an attempt's large results go: a folder relative to the checkpoint."""
+    """The folder for an attempt's large results, relative to the checkpoint."""
 
     checkpoint: Path
     place: str
@@ -62,7 +67,10 @@ class FileFolder:
         return self.checkpoint / self.place
 
     def sync(self) -> None:
-        """Make the folder's own name durable; its files and their names are, since who wrote them saw to it."""
+        """Make the folder's own name durable.
+
+        Its files and their names are durable already: `write_frozen` flushed them.
+        """
         folder = self.path
         while folder != self.checkpoint:
             folder = folder.parent
@@ -70,7 +78,10 @@ class FileFolder:
 
 
 def write_frozen(batches: Iterator[pa.RecordBatch], folder: Path, part: str, schema: pa.Schema) -> FrozenFile | None:
-    """Write batches to one new file in `folder`, flushed to the disk with its name; None where there are none."""
+    """Write batches to one new file in `folder`, flushed to the disk with its name.
+
+    Return None where there are no rows.
+    """
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return None
@@ -93,7 +104,7 @@ def write_frozen(batches: Iterator[pa.RecordBatch], folder: Path, part: str, sch
 
 @dataclass(frozen=True, slots=True)
 class FreezeWriter(OnWorker):
-    """Writes a partition's batches and gives one manifest row."""
+    """A function that writes a partition's batches and gives one manifest row."""
 
     folder: str
     part: str
@@ -108,15 +119,16 @@ class FreezeWriter(OnWorker):
 
 
 def manifest_of(table: pa.Table, folder: str, schema: pa.Schema) -> FrozenFiles:
-    """A result by reference, from the rows that its tasks gave."""
+    """Return a result by reference, from the rows that its tasks gave."""
     rows = sorted(table.to_pylist(), key=lambda row: str(row["name"]))
     return FrozenFiles(folder, tuple(FrozenFile(**row) for row in rows), schema)
 
 
 def read_frozen(folder: Path, frozen: FrozenFiles) -> Iterator[pa.Table]:
-    """The tables of a large result, file by file; `folder` is the checkpoint that `frozen.folder` is relative to.
+    """Yield the tables of a large result, file by file.
 
-    Raises LogCorruptError where a file is missing, or has another size or checksum than was frozen.
+    `folder` is the checkpoint that `frozen.folder` is relative to. Raise LogCorruptError where a file is missing, or
+    has another size or checksum than was frozen.
     """
     for file in frozen.files:
         path = folder / frozen.folder / file.name
@@ -134,14 +146,17 @@ def read_frozen(folder: Path, frozen: FrozenFiles) -> Iterator[pa.Table]:
 
 
 def read_whole(folder: Path, result: Result) -> pa.Table:
-    """All rows of a result, from its files where it has some."""
+    """Return all rows of a result, from its files where it has some."""
     if isinstance(result, pa.Table):
         return result
     return pa.concat_tables([result.schema.empty_table(), *read_frozen(folder, result)])
 
 
 def reachable(spark: SparkSession, folder: Path, tasks: int = 4) -> bool:
-    """Whether the executors see this folder of the driver's: they are asked to read a probe and to answer there."""
+    """Return whether the executors see this folder of the driver's.
+
+    They are asked to read a probe and to answer with a file there.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     token = secrets.token_hex(8)
     probe = folder / f".probe-{token}"
@@ -158,7 +173,7 @@ def reachable(spark: SparkSession, folder: Path, tasks: int = 4) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Reads a probe and answers with a file of its own; the name "-" says that there was none."""
+    """A function that reads a probe and answers with a file of its own; the name "-" says that there was no probe."""
 
     folder: str
     token: str

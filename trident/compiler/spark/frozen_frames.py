@@ -1,4 +1,4 @@
-"""Frozen rows as DataFrames: what is large is read by the workers where it lies."""
+"""Frozen rows as DataFrames; the files of large results are read by the workers."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from trident.base.errors import OutputError, TridentError
 from trident.base.types import spark_schema
 from trident.compiler.engine import FrozenFiles, Result
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.frozen_files import reachable, read_frozen
+from trident.compiler.spark.frozen_files import FROZEN, reachable, read_frozen
 from trident.compiler.spark.parquet_files import PART, Part, WriteFrozen
 from trident.compiler.spark.sessions import active_session_kept, released, run_session
 from trident.compiler.spark.worker_functions import Batches, OnWorker
@@ -25,18 +25,21 @@ from trident_spouts.workers import numbers_of
 
 
 class Frames(Protocol):
-    """Makes DataFrames of frozen rows."""
+    """A maker of DataFrames of frozen rows."""
 
     def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
-        """The rows as a DataFrame of these fields, good until the frozen content or `scratch` goes."""
+        """Return the rows as a DataFrame of these fields, good until the frozen content or `scratch` goes."""
         ...
 
     def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
-        """The rows of frozen files as hidden Parquet files in `folder`; None where the workers do not reach it."""
+        """Write the rows of frozen files as hidden Parquet files in `folder`.
+
+        Return None where the workers do not reach it.
+        """
         ...
 
     def cancel(self) -> None:
-        """Stop the jobs over these DataFrames. Returns at once."""
+        """Stop the jobs over these DataFrames. Return at once."""
         ...
 
     def close(self) -> None: ...
@@ -51,10 +54,10 @@ class SparkFrames:
         self._reached: dict[Path, bool] = {}
 
     def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
-        """See `Frames.frame`."""
+        """Return a DataFrame; see `Frames.frame`."""
         with active_session_kept():
             if isinstance(result, FrozenFiles):
-                if self._reaches(self._folder / "frozen"):
+                if self._reaches(self._folder / FROZEN):
                     return self._read(result, schema)
                 result = pa.concat_tables(read_frozen(self._folder, result))
             scratch.mkdir(parents=True, exist_ok=True)
@@ -62,7 +65,10 @@ class SparkFrames:
             return frame.to(schema) if frame.schema != schema else frame
 
     def _read(self, frozen: FrozenFiles, schema: StructType) -> DataFrame:
-        """A task a file. Each is checked against what was frozen before a row of it is seen."""
+        """Return the rows of frozen files, one task for each file.
+
+        Each file is checked against what was frozen before a row of it is read.
+        """
         return self._numbers(frozen).mapInArrow(ReadFrozen(str(self._folder), frozen), schema)
 
     @property
@@ -71,34 +77,33 @@ class SparkFrames:
         return self._checkpoint
 
     def _reaches(self, folder: Path) -> bool:
-        """Whether the workers see this folder: what the driver wrote may be out of their sight."""
+        """Return whether the workers see this folder of the driver's."""
         if folder not in self._reached:
             self._reached[folder] = reachable(self.session, folder)
         return self._reached[folder]
 
     def _numbers(self, frozen: FrozenFiles) -> DataFrame:
-        """The number of each file, in a partition of its own."""
+        """Return the number of each file, in a partition of its own."""
         count = len(frozen.files)
         return self.session.range(0, count, 1, max(1, count))
 
     def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
-        """The rows of frozen files as hidden Parquet files in `folder`, written by the workers; None where these do
-        not reach it."""
-        if not self._reaches(folder.parent) or not self._reaches(self._folder / "frozen"):
+        """Write Parquet files by the workers; see `Frames.write_parquet`."""
+        if not self._reaches(folder.parent) or not self._reaches(self._folder / FROZEN):
             return None
         function = WriteFrozen(str(self._folder), frozen, str(folder), tuple(partitions))
         try:
-            told = self._numbers(frozen).mapInArrow(function, spark_schema(PART)).toArrow()
+            rows = self._numbers(frozen).mapInArrow(function, spark_schema(PART)).toArrow()
         except Exception as error:
             raise _ours(error) from error
-        parts = [Part(**row) for row in told.to_pylist()]
+        parts = [Part(**row) for row in rows.to_pylist()]
         written = sum(part.rows for part in parts)
         if written != frozen.num_rows:
             raise OutputError(f"the workers wrote {written} rows of a batch of {frozen.num_rows} to {folder}")
         return parts
 
     def cancel(self) -> None:
-        """See `Frames.cancel`."""
+        """Stop the jobs; see `Frames.cancel`."""
         threading.Thread(target=self._interrupt, name="trident-cancel", daemon=True).start()
 
     def _interrupt(self) -> None:
@@ -111,14 +116,14 @@ class SparkFrames:
 
 
 def _ours(error: Exception) -> TridentError:
-    """The error of ours that a failed job carries; else that the output did not take the batch."""
+    """Return the error of ours that a failed job carries; else that the output did not take the batch."""
     better = translated(error)
     return better if isinstance(better, TridentError) else OutputError(f"the workers could not write a batch: {better}")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFrozen(OnWorker):
-    """From numbers of files to their rows."""
+    """A function from numbers of files to their rows."""
 
     checkpoint: str
     frozen: FrozenFiles

@@ -1,4 +1,4 @@
-"""What a stage starts from: rows that Spark has or reads, and sources that a Python function reads in the workers."""
+"""The inputs of a stage: rows that Spark has or reads, and sources that a Python function reads in the workers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from trident.base.errors import SourceUnreadableError
 from trident.base.types import arrow_schema, select
 from trident.compiler.engine import check_fields
-from trident.compiler.spark.failure_signal import Bell
-from trident.compiler.spark.pending_function import Tail
+from trident.compiler.spark.failure_signal import FailureSignal
+from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.sql_names import all_quoted
 from trident.compiler.spark.union_job import Branch
 from trident.compiler.spark.worker_functions import Chain
@@ -24,50 +24,53 @@ from trident_spouts.files.reading import COUNTED, LinesEmission
 
 
 def _no_reader() -> None:
-    """What Python cannot read where it runs."""
+    """Return no reader, for an input that Python cannot read on the workers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """What enters a stage at one node. With a `reader`, Python operations that follow read it where they run; `only`
-    says that Spark itself does not. `one` says that Spark reads it in one partition."""
+class StageInput:
+    """The tuples that enter a stage at one node.
+
+    With a `reader`, the Python operations that follow read the source in the same worker. `python_only`: Spark itself
+    cannot read it. `one_partition`: Spark reads it in one partition.
+    """
 
     frame: Callable[[], DataFrame]
-    reader: Callable[[], Tail | None] = _no_reader
-    only: bool = False
-    one: bool = False
+    reader: Callable[[], PendingFunction | None] = _no_reader
+    python_only: bool = False
+    one_partition: bool = False
 
     @classmethod
-    def made(cls, frame: DataFrame) -> "Start":
-        """Rows of a DataFrame that is there."""
+    def of_frame(cls, frame: DataFrame) -> "StageInput":
+        """Return the input of a DataFrame that exists."""
         return cls(lambda: frame)
 
     @classmethod
-    def read(cls, reader: Tail) -> "Start":
-        """What only Python reads."""
+    def of_reader(cls, reader: PendingFunction) -> "StageInput":
+        """Return the input of a source that only Python reads."""
         return cls(reader.frame, lambda: reader, True)
 
 
 def start_of(
-    node: Node, names: Sequence[str], given: Emission | pa.Table, session: SparkSession, scratch: Path
-) -> Start:
-    """What enters the stage at this node, of which these fields are read."""
-    _check_rows(given)
-    emission = ArrowEmission(given) if isinstance(given, pa.Table) else given
+    node: Node, names: Sequence[str], source: Emission | pa.Table, session: SparkSession, scratch: Path
+) -> StageInput:
+    """Return what enters the stage at this node, with these fields."""
+    _check_rows(source)
+    emission = ArrowEmission(source) if isinstance(source, pa.Table) else source
     if isinstance(emission, LinesEmission):
         read = emission.reader(session)
         if read is not None:
-            return Start.read(Tail(*read, arrow_schema(node.schema)))
+            return StageInput.of_reader(PendingFunction(*read, arrow_schema(node.schema)))
     if isinstance(emission, FilesEmission):
         files = emission
         check_fields(node, files.schema.names)
 
-        def reader() -> Tail | None:
+        def reader() -> PendingFunction | None:
             groups = files.reader(session, names)
-            return None if groups is None else Tail(*groups, arrow_schema(select(node.schema, names)))
+            return None if groups is None else PendingFunction(*groups, arrow_schema(select(node.schema, names)))
 
-        return Start(lambda: _rows(node, files, session, scratch), reader, one=files.one)
-    return Start.made(_rows(node, emission, session, scratch))
+        return StageInput(lambda: _rows(node, files, session, scratch), reader, one_partition=files.one)
+    return StageInput.of_frame(_rows(node, emission, session, scratch))
 
 
 def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) -> DataFrame:
@@ -76,14 +79,16 @@ def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) 
     return frame if frame.columns == names else frame.select(*all_quoted(names))
 
 
-def counting(given: Emission | pa.Table, session: SparkSession, bell: Bell | None) -> Iterator[Branch]:
-    """What counts the tuples that only the workers see."""
-    if isinstance(given, UnionEmission):
-        for part in given.parts:
-            yield from counting(part, session, bell)
-    if not isinstance(given, LinesEmission):
+def count_branches(
+    source: Emission | pa.Table, session: SparkSession, signal: FailureSignal | None
+) -> Iterator[Branch]:
+    """Yield the branches that count the tuples of sources that only the workers see."""
+    if isinstance(source, UnionEmission):
+        for part in source.parts:
+            yield from count_branches(part, session, signal)
+    if not isinstance(source, LinesEmission):
         return
-    lines, counter = given, given.counter(session)
+    lines, counter = source, source.counter(session)
     if counter is not None:
         numbers, function = counter
 
@@ -91,39 +96,43 @@ def counting(given: Emission | pa.Table, session: SparkSession, bell: Bell | Non
             lines.rows = sum(table.column(0).to_pylist())
 
         chain = Chain((), COUNTED, COUNTED, function)
-        yield Branch.telling(Tail(numbers, chain, COUNTED), finish, bell)
+        yield Branch.of_function(PendingFunction(numbers, chain, COUNTED), finish, signal)
 
 
-def _check_rows(given: Emission | pa.Table) -> None:
-    """Refuse Parquet files that no longer have the rows that the batch was planned with. Spark then reads all of them
-    or fails, because it is not allowed to ignore what is damaged. Raises SourceUnreadableError."""
-    if isinstance(given, UnionEmission):
-        for part in given.parts:
+def _check_rows(source: Emission | pa.Table) -> None:
+    """Refuse Parquet files that no longer have the rows that the batch was planned with.
+
+    Spark then reads all of them or fails, because it may not ignore damaged files. Raise SourceUnreadableError.
+    """
+    if isinstance(source, UnionEmission):
+        for part in source.parts:
             _check_rows(part)
-    if not isinstance(given, FilesEmission) or given.rows is None:
+    if not isinstance(source, FilesEmission) or source.rows is None:
         return
-    rows = sum(footer(path).num_rows for path in given.paths)
-    if rows != given.rows:
-        shown = ", ".join(given.paths[:3]) + (", ..." if len(given.paths) > 3 else "")
+    rows = sum(footer(path).num_rows for path in source.paths)
+    if rows != source.rows:
+        shown = ", ".join(source.paths[:3]) + (", ..." if len(source.paths) > 3 else "")
         raise SourceUnreadableError(
-            f"{len(given.paths)} Parquet file(s) had {given.rows} rows when the batch was planned, and have {rows} "
+            f"{len(source.paths)} Parquet file(s) had {source.rows} rows when the batch was planned, and have {rows} "
             f"now: {shown}; a file is damaged or was replaced, and must not change after it was listed"
         )
 
 
-def check_scanned(given: Emission | pa.Table) -> None:
-    """Refuse what was read where Spark may have opened other files than the planned ones: Spark opens them by their
-    names, whenever its tasks run. Raises SourceUnreadableError."""
-    if isinstance(given, UnionEmission):
-        for part in given.parts:
+def check_scanned(source: Emission | pa.Table) -> None:
+    """Refuse tuples for which Spark may have opened other files than the planned ones.
+
+    Spark opens files by their names, whenever its tasks run. Raise SourceUnreadableError.
+    """
+    if isinstance(source, UnionEmission):
+        for part in source.parts:
             check_scanned(part)
-    if isinstance(given, FilesEmission):
-        for file in given.planned:
+    if isinstance(source, FilesEmission):
+        for file in source.planned:
             file.check_scanned()
 
 
-def cheap(given: Emission | pa.Table) -> bool:
-    """Whether reading it twice costs less than keeping it."""
-    if isinstance(given, UnionEmission):
-        return all(map(cheap, given.parts))
-    return isinstance(given, pa.Table | ArrowEmission | FilesEmission)
+def is_cheap(source: Emission | pa.Table) -> bool:
+    """Return whether reading it twice costs less than keeping it."""
+    if isinstance(source, UnionEmission):
+        return all(map(is_cheap, source.parts))
+    return isinstance(source, pa.Table | ArrowEmission | FilesEmission)

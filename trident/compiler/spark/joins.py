@@ -1,4 +1,4 @@
-"""Merges as unions, and a join of any number of streams as DataFrame joins. Null meets null."""
+"""Merges as unions, and a join of any number of streams as DataFrame joins. Null equals null."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -14,33 +14,33 @@ from trident.plan.nodes import Join, Merge
 
 
 def merged(node: Merge, frames: Sequence[DataFrame], names: Sequence[str]) -> DataFrame:
-    """The fields `names` of all frames' rows, by position, under the types of the merge."""
+    """Return the fields `names` of all frames' rows, by position, under the types of the merge."""
     needed = set(names)
-    fields = [(place, field) for place, field in enumerate(node.schema.fields) if field.name in needed]
+    fields = [(position, field) for position, field in enumerate(node.schema.fields) if field.name in needed]
     parts = []
     for number, (source, frame) in enumerate(zip(node.sources, frames, strict=True)):
         items = []
-        for place, field in fields:
-            if place == len(source.schema.fields):
+        for position, field in fields:
+            if position == len(source.schema.fields):
                 items.append(f"'{node.labels[number]}' AS {quoted(field.name)}")  # a name holds no quote
             else:
-                items.append(_item(source.schema.fields[place], field))
+                items.append(_item(source.schema.fields[position], field))
         parts.append(frame.selectExpr(*items))
     return reduce(lambda left, right: left.unionAll(right), parts)
 
 
-def _item(come: StructField, field: StructField) -> str:
-    if plain(come.dataType) != plain(field.dataType):
-        return cast(quoted(come.name), field.dataType, field.name)
-    return quoted(come.name) if come.name == field.name else f"{quoted(come.name)} AS {quoted(field.name)}"
+def _item(source: StructField, field: StructField) -> str:
+    if plain(source.dataType) != plain(field.dataType):
+        return cast(quoted(source.name), field.dataType, field.name)
+    return quoted(source.name) if source.name == field.name else f"{quoted(source.name)} AS {quoted(field.name)}"
 
 
 def joined(node: Join, frames: Sequence[DataFrame], used: Sequence[Sequence[str]], names: Sequence[str]) -> DataFrame:
-    """The fields `names` of the node. `used` are the fields that it reads of each frame.
+    """Return the fields `names` of the node. `used` are the fields that it reads of each frame.
 
-    Those that must be there come first: what they have in common is all that leaves, so one that may be missing is a
-    left join to it, wherever it stands in the list. Where all may be missing, each is a full join to those before, by
-    the key of whichever of them is there. Every side gets names of its own: a stream can be joined with itself.
+    Streams that must have a tuple come first, by inner joins: only keys in all of them leave. One that may be missing
+    is then a left join, wherever it is in the list. Where all may be missing, each is a full join to those before, by
+    the key of the first of them that has a tuple. Every side gets names of its own: a stream can be joined with itself.
     """
     sides = [
         frame.selectExpr(*[f"{quoted(name)} AS {_side(at, name)}" for name in fields])
@@ -48,34 +48,34 @@ def joined(node: Join, frames: Sequence[DataFrame], used: Sequence[Sequence[str]
     ]
     order = sorted(range(len(sides)), key=lambda at: node.outer[at])
     first = order[0]
-    made = sides[first]
+    result = sides[first]
     for number, at in enumerate(order[1:], 1):
         before = order[:number] if node.outer[first] else [first]
         how = "inner" if not node.outer[at] else "full" if node.outer[first] else "left"
         pairs = [
-            _meet(
-                _first_there([(side, node.keys[side][place]) for side in before]),
+            _keys_equal(
+                _first_present([(side, node.keys[side][position]) for side in before]),
                 _side(at, key),
                 node.sources[at].schema[key].dataType,
             )
-            for place, key in enumerate(node.keys[at])
+            for position, key in enumerate(node.keys[at])
         ]
-        made = made.join(sides[at], on=F.expr(" AND ".join(pairs)), how=how)
+        result = result.join(sides[at], on=F.expr(" AND ".join(pairs)), how=how)
     wanted = set(names)
     fields = zip(node.schema.fields, origins_of(node), strict=True)
-    items = [cast(_first_there(from_), f.dataType, f.name) for f, from_ in fields if f.name in wanted]
-    return made.selectExpr(*items)
+    items = [cast(_first_present(from_), f.dataType, f.name) for f, from_ in fields if f.name in wanted]
+    return result.selectExpr(*items)
 
 
 _FOR_NULL = {"bigint": "-9223372036854775807L", "int": "-2147483647", "string": "'__trident_null'"}
-"""A value that stands for null while tuples are brought together."""
+"""A value that stands for null while keys are compared."""
 
 
-def _meet(left: str, right: str, kind: DataType) -> str:
-    """That two keys are equal, null and null too.
+def _keys_equal(left: str, right: str, kind: DataType) -> str:
+    """Return the condition that two keys are equal; null equals null.
 
     Spark's own ``<=>`` sorts and hashes by two columns, the value and whether it is null, and costs a quarter more than
-    ``=``. So a seldom value stands for null, and a condition beside it tells the two apart where it comes.
+    ``=``. So a rare value stands for null, and a second condition tells the two apart where it occurs.
     """
     null = _FOR_NULL.get(type_ddl(kind))
     if null is None:
@@ -84,8 +84,8 @@ def _meet(left: str, right: str, kind: DataType) -> str:
     return f"coalesce({left}, {null}) = coalesce({right}, {null}) AND {same}"
 
 
-def _first_there(fields: Sequence[tuple[int, str]]) -> str:
-    """The value of the first of these that is there."""
+def _first_present(fields: Sequence[tuple[int, str]]) -> str:
+    """Return the first of these fields that is not null."""
     listed = ", ".join(_side(*field) for field in fields)
     return listed if len(fields) == 1 else f"coalesce({listed})"
 

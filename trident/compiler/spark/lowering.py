@@ -1,6 +1,7 @@
-"""A stage's plan as DataFrames: a new one for every attempt.
+"""A stage's plan as DataFrames: new ones for every attempt.
 
-Native operations become Columns, Python ones in a row one ``mapInArrow``, aggregates Catalyst's own or partial folds.
+Native operations become Columns, Python operations in a row one ``mapInArrow``, aggregates Catalyst's own or partial
+folds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,19 +17,26 @@ from trident.compiler.columns.lifecycle import needs_lifecycle
 from trident.compiler.columns.partitions import batch_partition, choice_of
 from trident.compiler.layout import Layout, is_filter_null
 from trident.compiler.spark import partitions
-from trident.compiler.spark.aggregates import aggregated, gathered_in_place, gathering, meeting, met_in_place, together
+from trident.compiler.spark.aggregates import (
+    aggregated,
+    collocated,
+    gathered_by_key,
+    gathered_in_partitions,
+    merged_by_key,
+    merged_in_partitions,
+)
 from trident.compiler.spark.expressions import Expressions, Learned, analysed
-from trident.compiler.spark.failure_signal import Bell
-from trident.compiler.spark.inputs import Start
+from trident.compiler.spark.failure_signal import FailureSignal
+from trident.compiler.spark.inputs import StageInput
 from trident.compiler.spark.joins import joined, merged
 from trident.compiler.spark.multireduces import multi_reduced
 from trident.compiler.spark.panes import panes_frame
-from trident.compiler.spark.pending_function import Tail
+from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.pinned_confs import check_single_evaluation
-from trident.compiler.spark.sessions import Profile, checkpointed, free
+from trident.compiler.spark.sessions import Profile, checkpointed, unpersist
 from trident.compiler.spark.sql_names import all_quoted, quoted
-from trident.compiler.spark.worker_aggregates import PaneFold, Partial, Picked
-from trident.compiler.spark.worker_functions import CAUGHT, FAILURE, Catching, Chain, Life, Telling
+from trident.compiler.spark.worker_aggregates import PaneFold, PartialFold, PickTuples
+from trident.compiler.spark.worker_functions import CAUGHT, FAILURE, CatchingChain, Chain, FailureAsRow, Lifecycle
 from trident.compiler.windows.inputs import entering_panes
 from trident.compiler.windows.panes import pane_spec
 from trident.plan.nodes import (
@@ -59,98 +67,106 @@ from trident.plan.split_schema import PLACE, own_fields
 
 
 class Lowering:
-    """One attempt's DataFrames, by node. `starts` are what they are made from (by id)."""
+    """The DataFrames of one attempt, by node. `inputs` are what they are made from (by id)."""
 
     def __init__(
         self,
         layout: Layout,
-        starts: Mapping[int, Start],
+        inputs: Mapping[int, StageInput],
         profile: Profile,
         learned: Learned,
         txid: int = 1,
-        bell: Bell | None = None,
+        signal: FailureSignal | None = None,
     ) -> None:
         self.layout = layout
         self.profile = profile
         self._txid = txid
-        self._starts = starts
-        self._readers: dict[int, Tail | None] = {}
-        self._ones: set[int] = set()
+        self._inputs = inputs
+        self._readers: dict[int, PendingFunction | None] = {}
+        self._coalesced: set[int] = set()
         self._frames: dict[int, DataFrame] = {}
-        self._folds: dict[int, Tail] = {}
+        self._folds: dict[int, PendingFunction] = {}
         self._expressions = Expressions(learned)
-        self._bell = bell
+        self._signal = signal
         self._checkpoints: list[DataFrame] = []
         self.failures: list[DataFrame] = []
-        """Failures that are rows of what was kept: of each node that was lowered so far."""
+        """Failures that are rows of checkpointed frames: of each node that was lowered so far."""
         self.caught: list[DataFrame] = []
         """What was caught, as lines of `CAUGHT`: of each node that was lowered so far."""
 
     def frame(self, node: Node) -> DataFrame:
-        """What leaves this node: the fields that anybody reads, and perhaps more."""
-        found = self._frames.get(id(node))
-        if found is None:
-            if id(node) in self._starts:
-                found = self._start(node)
+        """Return the tuples that leave this node: the fields that any step reads, and perhaps more."""
+        frame = self._frames.get(id(node))
+        if frame is None:
+            if id(node) in self._inputs:
+                frame = self._input(node)
             elif node in self.layout.tops:
-                found = self._parted(node)
+                frame = self._without_caught(node)
             elif self.layout.shared(node):
-                tail = self.tail(node) if self._stays(node) else None
+                pending = self.pending(node) if self._keeps_partitions(node) else None
                 names = all_quoted(self.layout.names(node))
-                found = (
-                    self._keep(self._placed(node).select(*names)) if tail is None else self._kept(tail).select(*names)
+                frame = (
+                    self._keep(self._repartitioned_by_hint(node).select(*names))
+                    if pending is None
+                    else self._kept_function(pending).select(*names)
                 )
             else:
-                found = self._placed(node)
-            self._frames[id(node)] = found
-        return found
+                frame = self._repartitioned_by_hint(node)
+            self._frames[id(node)] = frame
+        return frame
 
-    def _start(self, node: Node) -> DataFrame:
-        """What enters at a node, in as many partitions as anybody said."""
-        found, count = self._starts[id(node)].frame(), self.layout.partitions.get(id(node))
-        if id(node) in self._ones:
-            return found.coalesce(1)
-        return found if count is None else partitions.spread(found, count)
+    def _input(self, node: Node) -> DataFrame:
+        """Return the tuples that enter at a node, in as many partitions as a hint asks for."""
+        frame, count = self._inputs[id(node)].frame(), self.layout.partitions.get(id(node))
+        if id(node) in self._coalesced:
+            return frame.coalesce(1)
+        return frame if count is None else partitions.spread(frame, count)
 
-    def _parted(self, node: Node) -> DataFrame:
-        """What leaves a node without what was caught on the way; both are of one evaluation."""
+    def _without_caught(self, node: Node) -> DataFrame:
+        """Return the tuples that leave a node without those that were caught on the way.
+
+        Both are of one evaluation.
+        """
         chain = self._chain(node, self.layout.names(node))
         assert chain is not None, "what catches is a Python operation"
-        function = Catching(chain[0])
-        both = self._kept(Tail(chain[1], function, function.leaving))
+        function = CatchingChain(chain[0])
+        both = self._kept_function(PendingFunction(chain[1], function, function.leaving))
         self.caught.append(both.where(f"{CAUGHT} IS NOT NULL").select(CAUGHT))
         return both.where(f"{CAUGHT} IS NULL").select(*all_quoted(self.layout.names(node)))
 
-    def _placed(self, node: Node) -> DataFrame:
-        """What leaves a node, in as many partitions as anybody said where it brings tuples from elsewhere."""
-        found, count = self._lowered(node), self.layout.partitions[id(node)]
-        if count is None or self._stays(node):
-            return found
+    def _repartitioned_by_hint(self, node: Node) -> DataFrame:
+        """Return the tuples that leave a node, repartitioned where a hint asks for it and the node moves tuples."""
+        frame, count = self._lowered(node), self.layout.partitions[id(node)]
+        if count is None or self._keeps_partitions(node):
+            return frame
         if isinstance(node, Pick):
-            return partitions.in_one(found, batch_partition(self._txid, count), count)
+            return partitions.in_one(frame, batch_partition(self._txid, count), count)
         if isinstance(node, Aggregate):
             if not node.group:
-                return partitions.in_one(found, batch_partition(self._txid, count), count)
-            return partitions.by_fields(found, node.group, count)
-        return partitions.spread(found, count)
+                return partitions.in_one(frame, batch_partition(self._txid, count), count)
+            return partitions.by_fields(frame, node.group, count)
+        return partitions.spread(frame, count)
 
-    def _stays(self, node: Node) -> bool:
-        """Whether the tuples that leave a node are where the node makes them."""
+    def _keeps_partitions(self, node: Node) -> bool:
+        """Return whether the tuples that leave a node are in the partitions where the node makes them."""
         here = stays(node) or isinstance(node, Repartition | StateStep | MultiReduce)
         return here or self.layout.partitions[id(node)] is None
 
-    def keep_start(self, node: Node) -> None:
-        """Read a start once, however many read it."""
+    def keep_input(self, node: Node) -> None:
+        """Read an input once, however many nodes read it."""
         self._frames[id(node)] = self._keep(self.select(node, self.layout.names(node)))
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        """The frame, evaluated now and once, however many read it. A cache would be filled again, with other values,
-        where it was lost; a checkpoint has nothing to be filled from, so that whoever reads a lost part of it fails."""
-        if self.profile.together:
+        """Return the frame, evaluated now and once, however many nodes read it.
+
+        A lost cache would be filled again, with other values. A checkpoint cannot be: a job that reads a lost part of
+        it fails.
+        """
+        if self.profile.one_process:
             return self._checkpoint(frame)
         check_single_evaluation(frame.sparkSession)
-        # A stage runs again where shuffled tuples were lost, and tasks of its first run go on meanwhile: two executors
-        # then hold two evaluations of one partition. A copy fetches nothing that was shuffled, and has one of them.
+        # Spark runs a stage again where shuffled tuples were lost, while tasks of its first run still go on: then two
+        # executors hold two evaluations of one partition. A copy reads nothing that was shuffled, and holds only one.
         return self._checkpoint(self._checkpoint(frame))
 
     def _checkpoint(self, frame: DataFrame) -> DataFrame:
@@ -158,35 +174,41 @@ class Lowering:
         return self._checkpoints[-1]
 
     def release(self) -> None:
-        """Let go of what was kept for several readers."""
+        """Free the frames that were kept for several readers."""
         while self._checkpoints:
-            free(self._checkpoints.pop())
+            unpersist(self._checkpoints.pop())
 
-    def _kept(self, tail: Tail) -> DataFrame:
-        """What a Python function gives, evaluated now and once. A failure is a row of it, for the driver alone."""
-        if self._bell is None:
-            return self._keep(tail.frame())
-        function = Telling(tail.function, tail.leaving, self._bell)
-        both = self._keep(Tail(tail.source, function, function.leaving).frame())
+    def _kept_function(self, pending: PendingFunction) -> DataFrame:
+        """Return the tuples that a Python function gives, evaluated now and once.
+
+        A failure is a row of the frame, and only the driver reads it.
+        """
+        if self._signal is None:
+            return self._keep(pending.frame())
+        function = FailureAsRow(pending.function, pending.leaving, self._signal)
+        both = self._keep(PendingFunction(pending.source, function, function.leaving).frame())
         self.failures.append(both.where(f"{FAILURE} IS NOT NULL").select(FAILURE))
         return both.where(f"{FAILURE} IS NULL").drop(FAILURE)
 
     def select(self, node: Node, names: Sequence[str]) -> DataFrame:
-        """These fields of what leaves this node, in this order."""
+        """Return these fields of the tuples that leave this node, in this order."""
         return self.frame(node).select(*all_quoted(names))
 
     # --- Python operations -----------------------------------------------------------------------------------------
 
     def chain(self, node: Node) -> tuple[Chain, DataFrame] | None:
-        """The Python operations that end in this node as one function, and the DataFrame it runs over."""
+        """Return the Python operations that end in this node as one function, and the DataFrame it runs over."""
         return None if id(node) in self._frames else self._chain(node, self.layout.names(node))
 
     def _chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
-        """The same for these fields of the node. A source that Python reads, or may, is read in the same worker."""
+        """Return the chain that ends in this node, with these fields.
+
+        A source that Python can read is read in the same worker.
+        """
         works, below = self.layout.chain(node)
-        alive = needs_lifecycle(works)
-        reader = None if alive else self._reader(below)
-        if not works and (reader is None or not self._starts[id(below)].only):
+        prepared = needs_lifecycle(works)
+        reader = None if prepared else self._reader(below)
+        if not works and (reader is None or not self._inputs[id(below)].python_only):
             return None
         schema = arrow_schema(select(node.schema, leaving))
         if reader is not None:
@@ -194,32 +216,37 @@ class Lowering:
         _, needed = compile_chain(works, leaving)
         entering = [name for name in below.schema.names if name in needed] or below.schema.names[:1]
         chain = Chain(works, arrow_schema(select(below.schema, entering)), schema)
-        if not alive:
+        if not prepared:
             return chain, self.select(below, entering)
         # Spark numbers the tasks of a union through; this is the partition's number in its own frame
         numbered = self.frame(below).selectExpr(*all_quoted(entering), f"spark_partition_id() AS {partitions.PLACE}")
-        return replace(chain, life=Life(self.layout.partitions[id(node)])), numbered
+        return replace(chain, lifecycle=Lifecycle(self.layout.partitions[id(node)])), numbered
 
-    def _reader(self, node: Node) -> Tail | None:
-        """What reads a source in Python, where nobody said how many partitions it has. What only Python reads is kept
-        for several readers; what Spark reads too costs no more to read again."""
-        start = self._starts.get(id(node))
-        if start is None or self.layout.partitions.get(id(node)) is not None:
+    def _reader(self, node: Node) -> PendingFunction | None:
+        """Return the function that reads a source in Python; None where a hint gives the source's partitions.
+
+        A source that only Python reads is kept for several readers; one that Spark reads too costs no more to read
+        again.
+        """
+        source = self._inputs.get(id(node))
+        if source is None or self.layout.partitions.get(id(node)) is not None:
             return None
-        if start.only and self.layout.shared(node):
+        if source.python_only and self.layout.shared(node):
             return None
         if id(node) not in self._readers:
-            self._readers[id(node)] = start.reader()
+            self._readers[id(node)] = source.reader()
         return self._readers[id(node)]
 
-    def tail(self, node: Node) -> Tail | None:
-        """The Python function that this node ends in, not yet part of a DataFrame; None where Spark's own work is
-        last, or where it is made already."""
+    def pending(self, node: Node) -> PendingFunction | None:
+        """Return the Python function that this node ends in, not yet part of a DataFrame.
+
+        None where the last work is Spark's own, or where the node was lowered already.
+        """
         if id(node) in self._frames:
             return None
         chain = self.chain(node)
         if chain is not None:
-            return Tail(chain[1], chain[0], chain[0].leaving)
+            return PendingFunction(chain[1], chain[0], chain[0].leaving)
         if isinstance(node, Pick):
             return self._picked(node)
         if isinstance(node, MultiReduce):
@@ -231,15 +258,15 @@ class Lowering:
         return self._pane_fold(node) if isinstance(node, WindowPanes) else None
 
     def _lowered(self, node: Node) -> DataFrame:
-        tail = self.tail(node)
-        if tail is not None:
-            return tail.frame()
+        pending = self.pending(node)
+        if pending is not None:
+            return pending.frame()
         with analysed(node):
             return self._native(node)
 
     # --- operations that Spark knows -------------------------------------------------------------------------------
 
-    def _native(self, node: Node) -> DataFrame:
+    def _native(self, node: Node) -> DataFrame:  # noqa: C901, PLR0912  # one case for each kind of node
         match node:
             case Filter() if is_filter_null(node):
                 return self.frame(node.source).filter(" AND ".join(f"{n} IS NOT NULL" for n in all_quoted(node.inputs)))
@@ -270,57 +297,73 @@ class Lowering:
                 return self._merged(node)
             case Join():
                 return self._joined(node)
-        raise TypeError(f"{node.step}: the Spark engine knows no {type(node).__name__}")
+        raise TypeError(f"{node.step}: the Spark engine cannot run a {type(node).__name__}")
 
     # --- aggregates ------------------------------------------------------------------------------------------------
 
-    def _aggregating(self, node: Aggregate | PersistentAggregate) -> Tail:
-        """An aggregate that Spark does not know."""
+    def _aggregating(self, node: Aggregate | PersistentAggregate) -> PendingFunction:
+        """Return an aggregate that Spark does not have itself."""
         if isinstance(node, Aggregate) and node.scope == "partition":
-            return self._in_partitions(node)
+            return self._partition_aggregate(node)
         if isinstance(node, Aggregate) and not can_fold(node):
             names = read_fields(node)
             entering = arrow_schema(select(node.source.schema, names))
-            return gathering(self.select(node.source, names), gather_spec(node, self._txid), entering, self.profile)
-        return meeting(self.folding(node).frame(), fold_spec(node), self.profile)
+            return gathered_by_key(
+                self.select(node.source, names), gather_spec(node, self._txid), entering, self.profile
+            )
+        return merged_by_key(self.folding(node).frame(), fold_spec(node), self.profile)
 
-    def _in_partitions(self, node: Aggregate) -> Tail:
-        """An aggregate of every partition, where the Python operations before it run."""
+    def _partition_aggregate(self, node: Aggregate) -> PendingFunction:
+        """Return an aggregate of every partition, in the workers of the Python operations before it."""
         if can_fold(node):
-            return met_in_place(self.folding(node), fold_spec(node))
+            return merged_in_partitions(self.folding(node), fold_spec(node))
         names = read_fields(node)
         entering = arrow_schema(select(node.source.schema, names))
         chain = self._folding_chain(node) or (Chain((), entering, entering), self.select(node.source, names))
-        return gathered_in_place(Tail(chain[1], chain[0], entering), gather_spec(node, self._txid))
+        return gathered_in_partitions(PendingFunction(chain[1], chain[0], entering), gather_spec(node, self._txid))
 
-    def _picked(self, node: Pick) -> Tail:
-        """What is picked of each partition, where the Python operations before it run; for the batch, picked again."""
+    def _picked(self, node: Pick) -> PendingFunction:
+        """Return a selection from each partition, in the workers of the Python operations before it.
+
+        For a whole batch the selected tuples are selected from again.
+        """
         reads = {*self.layout.names(node), *node.inputs}
         names = [name for name in node.schema.names if name in reads]
         entering = arrow_schema(select(node.schema, names))
-        chain = self._own_chain(node.source, names) or (Chain((), entering, entering), self.select(node.source, names))
-        function = Picked(PickSpec.of(node), entering)
-        parts = Tail(chain[1], chain[0], entering).then(function, entering)
+        chain = self._unshared_chain(node.source, names) or (
+            Chain((), entering, entering),
+            self.select(node.source, names),
+        )
+        function = PickTuples(PickSpec.of(node), entering)
+        parts = PendingFunction(chain[1], chain[0], entering).then(function, entering)
         return (
-            parts if node.scope == "partition" else Tail(together(parts.frame(), (), self.profile), function, entering)
+            parts
+            if node.scope == "partition"
+            else PendingFunction(collocated(parts.frame(), (), self.profile), function, entering)
         )
 
-    def folding(self, node: Aggregate | PersistentAggregate) -> Tail:
-        """One accumulator a key and partition, folded where the Python operations before it run, if there are any."""
+    def folding(self, node: Aggregate | PersistentAggregate) -> PendingFunction:
+        """Return one accumulator for each key and partition.
+
+        The fold runs in the workers of the Python operations before it, if there are any.
+        """
         if id(node) not in self._folds:
             self._folds[id(node)] = self._folding(node, self._folding_chain(node))
         return self._folds[id(node)]
 
-    def _folding(self, node: Aggregate | PersistentAggregate, chain: tuple[Chain, DataFrame] | None) -> Tail:
+    def _folding(self, node: Aggregate | PersistentAggregate, chain: tuple[Chain, DataFrame] | None) -> PendingFunction:
         spec = fold_spec(node)
         if chain is None:
             names = read_fields(node)
             schema = arrow_schema(select(node.source.schema, names))
             chain = Chain((), schema, schema), self.select(node.source, names)
-        return Tail(chain[1], Partial(chain[0], spec), spec.schema)
+        return PendingFunction(chain[1], PartialFold(chain[0], spec), spec.schema)
 
     def folds_in_python(self, node: Aggregate | PersistentAggregate) -> bool:
-        """Whether a partition's tuples are folded by Python: because only Python can, or because they are there."""
+        """Return whether Python folds a partition's tuples.
+
+        It does where only Python can, or where the tuples are in Python already.
+        """
         if id(node) in self._folds:
             return True
         chain = self._folding_chain(node)
@@ -329,11 +372,11 @@ class Lowering:
         return chain is not None or not all_native(node)
 
     def _folding_chain(self, node: Aggregate | PersistentAggregate) -> tuple[Chain, DataFrame] | None:
-        """The Python operations before an aggregate that nobody else reads: the fold can run with them."""
-        return self._own_chain(node.source, read_fields(node))
+        """Return the Python operations before an aggregate, if only it reads them: the fold can run with them."""
+        return self._unshared_chain(node.source, read_fields(node))
 
-    def _own_chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
-        """The Python operations that end in this node, if nobody else reads it."""
+    def _unshared_chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
+        """Return the Python operations that end in this node, if only one node reads it."""
         if id(node) in self._frames or self.layout.shared(node):
             return None
         return self._chain(node, leaving)
@@ -342,26 +385,29 @@ class Lowering:
         if self.folds_in_python(node):
             return aggregated(self.folding(node).frame(), fold_spec(node), partial=True)
         if node.group:
-            self._tell_one(node.source)
+            self._coalesce_input(node.source)
         return aggregated(self.frame(node.source), fold_spec(node), partial=False)
 
-    def _tell_one(self, node: Node) -> None:
-        """Tell Spark of a start that it is one partition, where nobody places the tuples of this node, which it alone
-        reads, elsewhere: Spark does not know, and would shuffle. Further up a coalesce would part what is one loop."""
+    def _coalesce_input(self, node: Node) -> None:
+        """Coalesce a single-partition input that only this node reads, where no step repartitions it on the way.
+
+        Spark does not know that it is one partition and would shuffle. Further up a coalesce would split what runs as
+        one loop.
+        """
         while self.layout.partitions.get(id(node)) is None and not self.layout.shared(node):
-            if id(node) in self._starts:
-                if self._starts[id(node)].one:
-                    self._ones.add(id(node))
+            if id(node) in self._inputs:
+                if self._inputs[id(node)].one_partition:
+                    self._coalesced.add(id(node))
                 return
             if not isinstance(node, Each | Filter | Map | Project | Debug):
                 return
             (node,) = sources_of(node)
 
-    def _pane_fold(self, node: WindowPanes) -> Tail | None:
-        """Panes folded by Python, where only Python can or where the tuples are there already."""
+    def _pane_fold(self, node: WindowPanes) -> PendingFunction | None:
+        """Return panes folded by Python, where only Python can or where the tuples are in Python already."""
         reads = set(entering_panes(node))
         names = [name for name in node.source.schema.names if name in reads] or node.source.schema.names[:1]
-        chain = self._own_chain(node.source, names)
+        chain = self._unshared_chain(node.source, names)
         assert node.windowing.aggregation is not None
         if chain is None:
             if node.windowing.aggregation.native is not None:
@@ -369,7 +415,7 @@ class Lowering:
             schema = arrow_schema(select(node.source.schema, names))
             chain = Chain((), schema, schema), self.select(node.source, names)
         spec = pane_spec(node)
-        return Tail(chain[1], PaneFold(chain[0], spec), spec.schema)
+        return PendingFunction(chain[1], PaneFold(chain[0], spec), spec.schema)
 
     # --- partitions ------------------------------------------------------------------------------------------------
 
@@ -380,17 +426,17 @@ class Lowering:
         before, own = self.layout.partitions[id(node.source)], self.profile.partitions
         return partitions.repartitioned(node, self.frame(node.source), names, before, count, own, self._txid)
 
-    def _choosing(self, node: Repartition, names: list[str], count: int) -> Tail:
-        """The tuples with the partitions that the user's function chooses."""
+    def _choosing(self, node: Repartition, names: list[str], count: int) -> PendingFunction:
+        """Return the tuples with the partitions that the user's function chooses."""
         choice = choice_of(node, count)
         entering = list(dict.fromkeys([*names, *node.names]))
         leaving = arrow_schema(select(node.schema, names)).append(choice.outputs.field(0))
-        before = self._own_chain(node.source, entering)
+        before = self._unshared_chain(node.source, entering)
         if before is not None:
             chain, frame = before
-            return Tail(frame, replace(chain, works=(*chain.works, choice), leaving=leaving), leaving)
+            return PendingFunction(frame, replace(chain, works=(*chain.works, choice), leaving=leaving), leaving)
         schema = arrow_schema(select(node.source.schema, entering))
-        return Tail(self.select(node.source, entering), Chain((choice,), schema, leaving), leaving)
+        return PendingFunction(self.select(node.source, entering), Chain((choice,), schema, leaving), leaving)
 
     # --- several streams of one ------------------------------------------------------------------------------------
 
@@ -414,5 +460,7 @@ class Lowering:
 
     def _joined(self, node: Join) -> DataFrame:
         needed = [self.layout.needed[id(source)] for source in node.sources]
-        used = [[n for n in source.schema.names if n in own] for source, own in zip(node.sources, needed, strict=True)]
+        used = [
+            [n for n in source.schema.names if n in fields] for source, fields in zip(node.sources, needed, strict=True)
+        ]
         return joined(node, [self.frame(source) for source in node.sources], used, self.layout.names(node))

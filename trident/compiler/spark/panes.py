@@ -17,24 +17,24 @@ _COUNT = "__trident_count"
 
 
 def _literal(micros: int, node: WindowPanes) -> str:
-    """A time as SQL writes it, in the kind of the window's times; one with a zone is told in UTC."""
+    """Return a time in SQL, in the type of the window's times; one with a zone is written in UTC."""
     zoned = isinstance(node.schema.fields[0].dataType, TimestampType)
     shown = (datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=micros)).isoformat(" ")
     return f"timestamp_ltz'{shown}Z'" if zoned else f"timestamp_ntz'{shown}'"
 
 
 def panes_frame(node: WindowPanes, frame: DataFrame) -> DataFrame:
-    """The panes of a frame's tuples."""
+    """Return the panes of a frame's tuples."""
     spec = pane_spec(node)
     keys: list[Any] = list(all_quoted(node.group))
     (member,) = spec.fold.members
     value = F.expr(catalyst(member, False)).alias(member.output)
     if spec.time is None:
-        found = frame.groupBy(*keys).agg(value, F.expr("count(1)").alias(_COUNT)).filter(f"{_COUNT} > 0")
-        return found.select(*all_quoted(spec.schema.names))
+        panes = frame.groupBy(*keys).agg(value, F.expr("count(1)").alias(_COUNT)).filter(f"{_COUNT} > 0")
+        return panes.select(*all_quoted(spec.schema.names))
     time = F.col(quoted(spec.time))
     pane = F.window(time, f"{spec.pane} microseconds").alias(PANE)
-    found = frame.groupBy(pane, *keys).agg(value, F.max(time).alias(spec.schema.names[-1]))
-    found = found.filter(f"{PANE}.start BETWEEN {_literal(FIRST, node)} AND {_literal(LAST, node)}")
+    panes = frame.groupBy(pane, *keys).agg(value, F.max(time).alias(spec.schema.names[-1]))
+    panes = panes.filter(f"{PANE}.start BETWEEN {_literal(FIRST, node)} AND {_literal(LAST, node)}")
     start = F.col(f"{PANE}.start").alias(spec.schema.names[0])
-    return found.select(start, *all_quoted(spec.schema.names[1:]))
+    return panes.select(start, *all_quoted(spec.schema.names[1:]))

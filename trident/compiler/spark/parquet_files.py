@@ -1,7 +1,7 @@
-"""Frozen rows as Parquet files: written by the driver, or by the workers that read the frozen files beside them.
+"""Frozen rows as Parquet files: written by the driver, or by the workers that read the frozen files.
 
-A file keeps a dot before its name until the driver has it in its list, so that what a cancelled or repeated task left
-is seen by no reader.
+A file keeps a dot before its name until the driver has listed it, so that no reader sees files that cancelled or
+repeated tasks left.
 """
 
 import errno
@@ -24,18 +24,18 @@ from trident.compiler.spark.worker_functions import Batches, OnWorker
 from trident_spouts.workers import numbers_of
 
 PART = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())])
-"""What a task tells of a file that it wrote."""
+"""The row in which a task describes a file that it wrote."""
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 
 NEVER_PASSING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-"""OSErrors that no patience cures: what else there is (a connection, a timeout, a full disk) may go away."""
+"""OSErrors that do not pass by waiting; others (a connection, a timeout, a full disk) may."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file, relative to its batch's folder, as it will be called."""
+    """A file, relative to its batch's folder, under its final name."""
 
     name: str
     rows: int
@@ -43,24 +43,27 @@ class Part:
 
     @property
     def hidden(self) -> str:
-        """Its name until it is in the list."""
+        """The name of the file until the driver has listed it."""
         folder, file = os.path.split(self.name)
         return os.path.join(folder, f".{file}")
 
 
 def write_parts(tables: Iterable[pa.Table], folder: Path, partitions: Sequence[str]) -> Iterator[Part]:
-    """Write each table to new hidden files in `folder`, which must be there, one for each value of the partitions;
-    each durable before it is told of. Raises OutputUnavailableError where the disk is full or away."""
+    """Write each table to new hidden files in `folder`, one for each value of the partitions.
+
+    The folder must exist. Each file is durable before it is yielded. Raise OutputUnavailableError where the disk is
+    full or away.
+    """
     try:
         for table in tables:
-            for place, rows in _split(table, partitions):
-                yield _write(rows, folder, place)
+            for subfolder, rows in _split(table, partitions):
+                yield _write(rows, folder, subfolder)
     except OSError as error:
         raise os_trouble(error, f"the files of a batch could not be written to {folder}") from error
 
 
 def os_trouble(error: OSError, what: str) -> OutputError:
-    """The error for a disk or file system that refuses."""
+    """Return the error for a disk or file system that refuses."""
     if error.errno == errno.ENAMETOOLONG:
         hint = "a value that names a folder is too long; give the output another partitionBy, and another path"
         return OutputError(f"{what}: {error.strerror} ({hint})")
@@ -68,14 +71,14 @@ def os_trouble(error: OSError, what: str) -> OutputError:
     return kind(f"{what}: {error}")
 
 
-def _write(rows: pa.Table, folder: Path, place: str) -> Part:
-    where = folder
-    for name in place.split("/") if place else ():
-        where = where / name
-        if not where.exists():
-            where.mkdir(exist_ok=True)
-            fsync_folder(where.parent)
-    name = os.path.join(place, f"part-{secrets.token_hex(8)}.parquet")
+def _write(rows: pa.Table, folder: Path, subfolder: str) -> Part:
+    parent = folder
+    for name in subfolder.split("/") if subfolder else ():
+        parent = parent / name
+        if not parent.exists():
+            parent.mkdir(exist_ok=True)
+            fsync_folder(parent.parent)
+    name = os.path.join(subfolder, f"part-{secrets.token_hex(8)}.parquet")
     path = folder / Part(name, 0, 0).hidden
     with open(path, "xb") as file:
         pq.write_table(rows, file, store_schema=False)
@@ -86,22 +89,22 @@ def _write(rows: pa.Table, folder: Path, place: str) -> Part:
 
 
 def _split(table: pa.Table, partitions: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-    """The table's rows by the folder that they belong to."""
+    """Yield the table's rows by the subfolder that they belong to."""
     if not partitions:
         if table.num_rows:
             yield "", table
         return
     values = [to_python(table.column(name)) for name in partitions]
-    places: dict[str, int] = {}
-    of = [
-        places.setdefault(
-            "/".join(f"{escaped(n)}={_shown(v)}" for n, v in zip(partitions, row, strict=True)), len(places)
+    subfolders: dict[str, int] = {}
+    row_numbers = [
+        subfolders.setdefault(
+            "/".join(f"{escaped(n)}={_shown(v)}" for n, v in zip(partitions, row, strict=True)), len(subfolders)
         )
         for row in zip(*values, strict=True)
     ]
-    marks = pa.array(of, pa.int64())
-    for place, number in places.items():
-        yield place, table.filter(pc.equal(marks, number))
+    numbers = pa.array(row_numbers, pa.int64())
+    for subfolder, number in subfolders.items():
+        yield subfolder, table.filter(pc.equal(numbers, number))
 
 
 def _shown(value: object) -> str:
@@ -111,7 +114,7 @@ def _shown(value: object) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text as Spark and Hive write it into the name of a folder; also NUL, which no name can hold.
+    """Return a text as Spark and Hive write it into the name of a folder; NUL too, which no name can hold.
 
     >>> escaped("a/b=c"), escaped(chr(0))
     ('a%2Fb%3Dc', '%00')
@@ -121,7 +124,7 @@ def escaped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WriteFrozen(OnWorker):
-    """From numbers of frozen files to Parquet files of the same rows, one row told of each."""
+    """A function from numbers of frozen files to Parquet files of the same rows; it gives a row for each."""
 
     checkpoint: str
     frozen: FrozenFiles

@@ -1,4 +1,4 @@
-"""Partitions of DataFrames: exactly as many as a hint says, and every tuple in the one that its step says."""
+"""Partitions of DataFrames: exactly as many as a hint asks for, and every tuple in the one that its step names."""
 
 from collections.abc import Sequence
 
@@ -14,33 +14,36 @@ PLACE = "__trident_place"
 
 
 def spread(frame: DataFrame, count: int) -> DataFrame:
-    """Tuples that come from anywhere, evenly over so many partitions."""
+    """Return the tuples evenly over this number of partitions."""
     return frame.repartition(count)
 
 
 def by_fields(frame: DataFrame, names: Sequence[str], count: int | None) -> DataFrame:
-    """Equal values of these fields in one partition."""
+    """Return the tuples with equal values of these fields in one partition."""
     columns = [F.col(name) for name in all_quoted(names)]
     return frame.repartition(*columns) if count is None else frame.repartition(count, *columns)
 
 
-def in_one(frame: DataFrame, place: int, count: int) -> DataFrame:
-    """All tuples in one of so many partitions."""
-    return frame.repartition(1) if count == 1 else frame.repartitionById(count, F.lit(place))
+def in_one(frame: DataFrame, partition: int, count: int) -> DataFrame:
+    """Return all tuples in one of this number of partitions."""
+    return frame.repartition(1) if count == 1 else frame.repartitionById(count, F.lit(partition))
 
 
 def side_by_side(frame: DataFrame, count: int) -> DataFrame:
-    """A union of frames of so many partitions each: the first ones of all in the first partition, and so on."""
+    """Return a union of frames with this number of partitions each, partition by partition.
+
+    The first partitions of all frames become the first one, and so on.
+    """
     return frame.repartitionById(count, F.pmod(F.spark_partition_id(), F.lit(count)))
 
 
 def chosen(frame: DataFrame, names: Sequence[str], count: int) -> DataFrame:
-    """Every tuple in the partition that its hidden field names; these fields of it."""
+    """Return these fields, with every tuple in the partition that its hidden field names."""
     return frame.repartitionById(count, F.col(CHOICE)).select(*all_quoted(names))
 
 
 def copied(frame: DataFrame, names: Sequence[str], count: int) -> DataFrame:
-    """Every tuple in every partition."""
+    """Return every tuple in every partition."""
     if count == 1:
         return frame.repartition(1)
     every = frame.selectExpr(*all_quoted(names), f"explode(sequence(0, {count - 1})) AS {quoted(CHOICE)}")
@@ -56,8 +59,10 @@ def repartitioned(
     partitions: int,
     txid: int,
 ) -> DataFrame:
-    """The tuples where this step brings them; a user's own choice is another matter. `partitions`: how many the engine
-    chooses where nobody says it."""
+    """Return the tuples in the partitions that this step sends them to; a user's own choice is made elsewhere.
+
+    `partitions` is the engine's own number, where no hint gives one.
+    """
     match node.how:
         case Placing.IDENTITY:
             return frame
@@ -75,6 +80,6 @@ def repartitioned(
 
 
 def numbered(frame: DataFrame, fields: Sequence[str], own: str, count: int) -> DataFrame:
-    """The fields, and as `own` the tuple's partition, whose number is that in this very frame."""
+    """Return the fields, and as `own` the tuple's partition: its number in this very frame."""
     number = "CAST(0 AS INT)" if count == 1 else "spark_partition_id()"
     return frame.selectExpr(*all_quoted(fields), f"{number} AS {quoted(own)}")

@@ -50,20 +50,22 @@ PINNED: Mapping[str, str] = MappingProxyType(
 
 SPECULATION = "spark.speculation"
 
-_told: set[tuple[str, str]] = set()
-"""Settings of a user that a warning was logged for: once a process, though a run has several sessions."""
+_warned: set[tuple[str, str]] = set()
+"""Settings of a user that a warning was logged for: once in a process, though a run has several sessions."""
 
 
-def pin(session: SparkSession, given: Mapping[str, str]) -> None:
-    """Set the pinned settings in a session of ours; `given` are those of the user's session. Log a warning for each
-    that differs there. Raises SparkSetupError where Spark does not take one."""
+def pin(session: SparkSession, user_conf: Mapping[str, str]) -> None:
+    """Set the pinned settings in a session of ours; `user_conf` is that of the user's session.
+
+    Log a warning for each that differs there. Raise SparkSetupError where Spark does not take one.
+    """
     for key, value in PINNED.items():
-        theirs = given.get(key, value)
-        if theirs.lower() != value.lower() and (key, theirs) not in _told:
-            _told.add((key, theirs))
+        user_value = user_conf.get(key, value)
+        if user_value.lower() != value.lower() and (key, user_value) not in _warned:
+            _warned.add((key, user_value))
             logger.warning(
                 "%s is %s in the given session; batches run with %s, because exact results rest on it "
-                "(docs/guide/running.md)", key, theirs, value,
+                "(docs/guide/running.md)", key, user_value, value,
             )  # fmt: skip
         try:
             session.conf.set(key, value)
@@ -76,8 +78,10 @@ def pin(session: SparkSession, given: Mapping[str, str]) -> None:
 
 
 def check_single_evaluation(session: SparkSession) -> None:
-    """Refuse to keep tuples for several readers where two tasks may evaluate one partition at once: each would leave
-    values of its own. Raises SparkSetupError."""
+    """Refuse to keep tuples for several readers where two tasks may evaluate one partition at once.
+
+    Each task would leave values of its own. Raise SparkSetupError.
+    """
     if (session.conf.get(SPECULATION, None) or "").lower() == "true":
         raise SparkSetupError(
             "spark.speculation is on, and several steps read the same tuples: two tasks that run at once could give "

@@ -13,7 +13,7 @@ from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.layout import Layout, layout
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.expressions import Learned
-from trident.compiler.spark.inputs import Start
+from trident.compiler.spark.inputs import StageInput
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, released, run_session
 from trident.compiler.spark.sql_names import all_quoted
@@ -26,19 +26,19 @@ _SMALL = Profile(small=True, partitions=1)
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A step as a plan of its own: it starts from the request's number and the fields that it needs."""
+    """A step as a plan of its own, over the request's number and the fields that it needs."""
 
     step: Node
-    start: Node
+    entry: Node
     leaving: StructType
     names: list[str]
-    """What the fields that leave are called again."""
+    """The final names of the fields that leave."""
     layout: Layout
     learned: Learned = field(default_factory=dict)
 
 
 class SparkSteps:
-    """Runs native steps of DRPC functions, in a session that is made when the first one comes."""
+    """Native steps of DRPC functions, run in a session that is made for the first one."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -47,7 +47,7 @@ class SparkSteps:
         self._prepared: dict[Node, _Prepared] = {}
 
     def __call__(self, node: Node, columns: Columns, requests: Columns) -> Columns:
-        """One step over the tuples of many requests; a transform sees those of one request at a time."""
+        """Run one step over the tuples of many requests; a transform sees those of one request at a time."""
         (hidden,) = requests.names
         if isinstance(node, Transform):
             return self._each_alone(node, columns, requests[hidden].values(), hidden)
@@ -61,31 +61,35 @@ class SparkSteps:
     def _each_alone(self, node: Transform, columns: Columns, numbers: list[int], hidden: str) -> Columns:
         prepared = self._prepared.get(node)
         if prepared is None:
-            start = RequestSource("", step=node.step, site=node.site, schema=node.source.schema)
-            prepared = self._prepared[node] = _plan(replace(node, source=start), start, node.schema, node.schema.names)
-        kind, of = columns[hidden].kind, columns[hidden].values()
+            source = RequestSource("", step=node.step, site=node.site, schema=node.source.schema)
+            prepared = self._prepared[node] = _plan(
+                replace(node, source=source), source, node.schema, node.schema.names
+            )
+        kind, request_numbers = columns[hidden].kind, columns[hidden].values()
         parts = []
         for number in numbers:
-            own = columns.take([row for row, each in enumerate(of) if each == number])
-            found = self._run(prepared, own.select(node.source.schema.names))
-            mark = Columns.of(pa.table({hidden: pa.array([number] * found.rows, kind)}), pa.schema([(hidden, kind)]))
-            parts.append(found.plus({hidden: mark[hidden]}))
+            tuples = columns.take([row for row, request in enumerate(request_numbers) if request == number])
+            result = self._run(prepared, tuples.select(node.source.schema.names))
+            marks = Columns.of(pa.table({hidden: pa.array([number] * result.rows, kind)}), pa.schema([(hidden, kind)]))
+            parts.append(result.plus({hidden: marks[hidden]}))
         return concat(parts)
 
     def _run(self, prepared: _Prepared, entering: Columns) -> Columns:
-        given, leaving = prepared.start.schema, arrow_schema(prepared.leaving)
+        entering_schema, leaving = prepared.entry.schema, arrow_schema(prepared.leaving)
         session = self._own_session()
         try:
             with active_session_kept():
-                frame = session.createDataFrame(entering.table(arrow_schema(given)), schema=given)
-                lowering = Lowering(prepared.layout, {id(prepared.start): Start.made(frame)}, _SMALL, prepared.learned)
-                made = lowering.frame(prepared.step).select(*all_quoted(leaving.names)).toArrow()
+                frame = session.createDataFrame(entering.table(arrow_schema(entering_schema)), schema=entering_schema)
+                lowering = Lowering(
+                    prepared.layout, {id(prepared.entry): StageInput.of_frame(frame)}, _SMALL, prepared.learned
+                )
+                result = lowering.frame(prepared.step).select(*all_quoted(leaving.names)).toArrow()
         except Exception as error:
             better = translated(error)
             if better is error:
                 raise
             raise better from None
-        return Columns.of(conform(made, leaving), leaving)
+        return Columns.of(conform(result, leaving), leaving)
 
     def _own_session(self) -> SparkSession:
         with self._lock:
@@ -103,27 +107,27 @@ class SparkSteps:
 
 
 def _prepare(node: Node, names: list[str], number_kind: pa.DataType) -> _Prepared:
-    """An expression or a condition, with the request's number as one more field that passes it."""
+    """Return an expression or a condition as a plan that passes the request's number on."""
     (number,) = spark_schema(pa.schema([pa.field(_REQUEST, number_kind)])).fields
     match node:
         case Filter(source=source) | Each(source=source) | Map(source=source):
-            given = StructType([number, *[source.schema[name] for name in names]])
-            start = RequestSource("", step=node.step, site=node.site, schema=given)
+            entering_schema = StructType([number, *[source.schema[name] for name in names]])
+            entry = RequestSource("", step=node.step, site=node.site, schema=entering_schema)
         case _:
             raise TypeError(f"{node.step}: Spark runs no such step for a request")
     match node:
         case Filter():
-            return _plan(replace(node, source=start, schema=given), start, given, names)
+            return _plan(replace(node, source=entry, schema=entering_schema), entry, entering_schema, names)
         case Each(outputs=outputs):
-            leaving = StructType([*given.fields, *outputs.fields])
-            return _plan(replace(node, source=start, schema=leaving), start, leaving, [*names, *outputs.names])
+            leaving = StructType([*entering_schema.fields, *outputs.fields])
+            return _plan(replace(node, source=entry, schema=leaving), entry, leaving, [*names, *outputs.names])
         case Map(inputs=inputs, function=function, schema=schema):
-            made = StructType([StructField(f"{_OUT}{at}", kind.dataType) for at, kind in enumerate(schema.fields)])
-            every = StructType([*given.fields, *made.fields])
-            step = Each(start, inputs, function, made, step=node.step, site=node.site, schema=every)
-            return _plan(step, start, StructType([number, *made.fields]), schema.names)
+            outputs = StructType([StructField(f"{_OUT}{at}", kind.dataType) for at, kind in enumerate(schema.fields)])
+            every = StructType([*entering_schema.fields, *outputs.fields])
+            step = Each(entry, inputs, function, outputs, step=node.step, site=node.site, schema=every)
+            return _plan(step, entry, StructType([number, *outputs.fields]), schema.names)
     raise TypeError(node.step)
 
 
-def _plan(step: Node, start: Node, leaving: StructType, names: list[str]) -> _Prepared:
-    return _Prepared(step, start, leaving, list(names), layout({step: leaving.names}, [start]))
+def _plan(step: Node, entry: Node, leaving: StructType, names: list[str]) -> _Prepared:
+    return _Prepared(step, entry, leaving, list(names), layout({step: leaving.names}, [entry]))

@@ -1,5 +1,7 @@
-"""The sessions that batches run in: one a slot, so that cancelling one batch's work touches no other, and so that the
-session that a user gave is never changed."""
+"""The sessions that batches run in, one for each slot.
+
+So the cancelling of one batch's work touches no other, and the user's session is never changed.
+"""
 
 import contextlib
 import os
@@ -20,36 +22,38 @@ from trident.compiler.program import Stage
 from trident.compiler.spark.pinned_confs import PINNED, pin
 
 SMALL_ROWS = 20_000
-"""Up to so many tuples a batch is small: one job with few tasks, and nothing re-planned on the way."""
+"""A batch with up to this number of tuples is small: one job with few tasks, and nothing re-planned on the way."""
 
 SMALL_SECONDS = 0.5
-"""A batch of unknown size that took less than this is taken for small the next time."""
-
+"""A batch of unknown size that took less than this is treated as small the next time."""
 
 TINY_ROWS = 5_000
-"""Up to so many tuples one shuffle partition is enough: every further one is a task that costs more than its rows."""
+"""Up to this number of tuples one shuffle partition is enough: a further one is a task that costs more than its
+rows."""
 
 
-MEETING_ROWS = 200_000
-"""Up to so many accumulators meet on the driver faster than in a shuffle and the tasks behind it."""
+DRIVER_MERGE_ROWS = 200_000
+"""Up to this number of accumulators are merged faster on the driver than in a shuffle and the tasks behind it."""
 
 RELEASE_SECONDS = 5.0
-"""How long a Connect server is waited for when a session is given back to it."""
+"""The limit of waiting for a Connect server when a session is given back to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How a batch of some size is best run. `together`: whether all tasks run in the driver's own process. `placed`:
-    whether partitions have to be there though nothing is in them."""
+    """The best way to run a batch of some size.
+
+    `one_process`: all tasks run in the driver's own process. `placed`: partitions have to exist even if they are empty.
+    """
 
     small: bool
     partitions: int
-    together: bool = True
+    one_process: bool = True
     placed: bool = False
 
     @property
     def confs(self) -> dict[str, str | None]:
-        """What a run's session is set to; None where it is what the given session says."""
+        """The confs of a run's session; None for the value of the given session."""
         return {
             "spark.sql.adaptive.enabled": "false" if self.small else "true",
             "spark.sql.shuffle.partitions": str(self.partitions),
@@ -58,8 +62,10 @@ class Profile:
 
     @property
     def without(self) -> dict[str, tuple[str, ...]]:
-        """Rules of Spark's that a run's session does not follow, by the conf that lists such rules: they make of a plan
-        over nothing a plan without partitions."""
+        """The optimizer rules of Spark that a run's session excludes, by the conf that lists them.
+
+        These rules turn a plan over no rows into a plan without partitions.
+        """
         return {conf: rules if self.placed else () for conf, rules in _PRUNING.items()}
 
 
@@ -92,7 +98,7 @@ class Confs:
                 self._apply(key, ",".join([*filter(None, [own]), *rules]) or None)
 
     def _known(self, key: str) -> str | None:
-        """What the session said before we did."""
+        """Return the value that the session had before we set it."""
         if key not in self._own:
             self._own[key] = self._set[key] = self._session.conf.get(key, None)
         return self._own[key]
@@ -108,16 +114,18 @@ class Confs:
 
 
 def run_session(spark: SparkSession) -> SparkSession:
-    """A session of our own beside `spark`: the same runtime confs but for the pinned ones, the same catalog and
-    database, its own jobs."""
+    """Return a session of our own beside `spark`, with its own jobs.
+
+    It has the same runtime confs but for the pinned ones, and the same catalog and database.
+    """
     session = spark.newSession()
-    _runs.add(session)
-    there, given = session.conf.getAll, spark.conf.getAll
-    for key, value in given.items():
-        if key not in PINNED and there.get(key) != value:
+    _run_sessions.add(session)
+    own_conf, user_conf = session.conf.getAll, spark.conf.getAll
+    for key, value in user_conf.items():
+        if key not in PINNED and own_conf.get(key) != value:
             with contextlib.suppress(PySparkException):  # a static conf: it is the same in every session
                 session.conf.set(key, value)
-    pin(session, given)
+    pin(session, user_conf)
     catalog, database = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
     if (session.catalog.currentCatalog(), session.catalog.currentDatabase()) != (catalog, database):
         session.catalog.setCurrentCatalog(catalog)
@@ -126,67 +134,78 @@ def run_session(spark: SparkSession) -> SparkSession:
 
 
 def released(session: SparkSession) -> None:
-    """Give a session of ours back. A classic one holds nothing but memory; a Connect one lives on the server, and its
-    client, while it is open, asks the server once more when the process exits: for minutes if nobody answers."""
+    """Give a session of ours back.
+
+    A classic one holds nothing but memory. A Connect one lives on the server, and its client, while it is open, calls
+    the server once more when the process exits: for minutes if the server does not answer.
+    """
     if not is_connect(session):
         return
-    lent = _lent.pop(session, {})
-    releasing = threading.Thread(target=_release, args=(session, lent), name="trident-release", daemon=True)
+    views = _views.pop(session, {})
+    releasing = threading.Thread(target=_release, args=(session, views), name="trident-release", daemon=True)
     releasing.start()
     releasing.join(RELEASE_SECONDS)
     session.client.close()
 
 
-def _release(session: SparkSession, lent: "_Lent") -> None:
+def _release(session: SparkSession, views: "_Views") -> None:
     with contextlib.suppress(Exception):  # a server that is gone has released its sessions
-        for _, name in lent.values():
+        for _, name in views.values():
             session.catalog.dropGlobalTempView(name)
         session.client.release_session()
 
 
-_Lent: TypeAlias = dict[int, tuple[DataFrame, str]]
-_lent: "weakref.WeakKeyDictionary[SparkSession, _Lent]" = weakref.WeakKeyDictionary()
-"""By session of ours: the user's frames that are seen in it, by id, and under which name."""
+_Views: TypeAlias = dict[int, tuple[DataFrame, str]]
+_views: "weakref.WeakKeyDictionary[SparkSession, _Views]" = weakref.WeakKeyDictionary()
+"""By session of ours: the user's frames that are visible in it, by id, and the names of their views."""
 
 
-def seen_in(session: SparkSession, frame: DataFrame) -> DataFrame:
-    """A frame of the user's session, to be joined with those of a session of ours. Connect joins only frames of one
-    session; what all sessions of a server see is a global view."""
+def visible_in(session: SparkSession, frame: DataFrame) -> DataFrame:
+    """Return a frame of the user's session that can be joined with those of a session of ours.
+
+    Connect joins only frames of one session; a global view is visible in all sessions of a server.
+    """
     if not is_connect(session) or not is_connect(frame.sparkSession):
         return frame
-    lent = _lent.setdefault(session, {})
-    if id(frame) not in lent:
+    views = _views.setdefault(session, {})
+    if id(frame) not in views:
         name = f"trident_{uuid.uuid4().hex}"
         frame.createGlobalTempView(name)
-        lent[id(frame)] = frame, name
+        views[id(frame)] = frame, name
     database = session.conf.get("spark.sql.globalTempDatabase", "global_temp")
-    return session.table(f"{database}.{lent[id(frame)][1]}")
+    return session.table(f"{database}.{views[id(frame)][1]}")
 
 
-_runs: "weakref.WeakSet[SparkSession]" = weakref.WeakSet()
-_given: list[SparkSession] = []
+_run_sessions: "weakref.WeakSet[SparkSession]" = weakref.WeakSet()
+_active_before: list[SparkSession] = []
 """The session that was active before ours, at most one."""
 
 
 @contextlib.contextmanager
 def active_session_kept() -> Iterator[None]:
-    """Classic ``createDataFrame`` makes its session the active one of the whole process; here it does not stay so."""
+    """Keep the process's active session.
+
+    Classic ``createDataFrame`` makes its session the active one of the whole process; here it does not stay so.
+    """
     active = getattr(SparkSession, "_activeSession", None)
-    if active is not None and active not in _runs:
-        _given[:] = [active]
+    if active is not None and active not in _run_sessions:
+        _active_before[:] = [active]
     try:
         yield
     finally:
-        if _given and getattr(SparkSession, "_activeSession", None) in _runs:
-            SparkSession._activeSession = _given[0]
+        if _active_before and getattr(SparkSession, "_activeSession", None) in _run_sessions:
+            SparkSession._activeSession = _active_before[0]  # noqa: SLF001
 
 
 def checkpointed(frame: DataFrame) -> DataFrame:
-    """The frame's rows, evaluated now and never again. Connect hands what it checkpoints to the thread's active
-    session in place of the frame's own (pyspark 4.3), so that one is active meanwhile."""
+    """Return the frame's rows, evaluated now and never again.
+
+    Connect gives what it checkpoints to the thread's active session in place of the frame's own (pyspark 4.3), so the
+    frame's session is made active meanwhile.
+    """
     if not is_connect(frame.sparkSession):
         return frame.localCheckpoint()
-    thread = type(frame.sparkSession)._active_session  # type: ignore[attr-defined]
+    thread = type(frame.sparkSession)._active_session  # type: ignore[attr-defined]  # noqa: SLF001
     before, thread.session = getattr(thread, "session", None), frame.sparkSession
     try:
         return frame.localCheckpoint()
@@ -194,33 +213,42 @@ def checkpointed(frame: DataFrame) -> DataFrame:
         thread.session = before
 
 
-def free(frame: DataFrame) -> None:
-    """Let go of the rows of a checkpointed frame. Spark does so by itself, but only some time after its garbage
-    collector has found that nobody refers to them: until then they fill its memory, and then its disks. A Connect
-    client has no means to ask for it."""
-    with contextlib.suppress(Exception):  # not public: another version of Spark may have it otherwise
-        frame._jdf.queryExecution().logical().rdd().unpersist(False)
+def unpersist(frame: DataFrame) -> None:
+    """Free the rows of a checkpointed frame.
+
+    Spark does so by itself, but only some time after its garbage collector has found that nothing refers to them: until
+    then they fill its memory, and then its disks. A Connect client has no means to ask for it.
+    """
+    with contextlib.suppress(Exception):  # not a public API: another version of Spark may differ
+        frame._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001
 
 
 def local_session() -> SparkSession:
-    """A session where there is none: what Spark makes by default, with workers that run this Python."""
+    """Return the session that Spark makes by default, with workers that run this Python."""
     # else they are whatever python3 is first on the PATH: not this one in a notebook whose kernel was started from
     # outside its environment
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     elsewhere = {"SPARK_REMOTE", "SPARK_API_MODE"} & {*os.environ}
     if getattr(SparkSession, "_instantiatedSession", None) is None and not elsewhere:
-        builder = builder.config("spark.ui.showConsoleProgress", "false")  # a bar a batch, through all that is printed
+        # else each batch draws a bar into the program's output
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
     return builder.getOrCreate()
 
 
 def is_connect(session: SparkSession) -> bool:
-    """Whether the session is a Connect client's. (Asking a classic one for its `client` raises.)"""
+    """Return whether the session is a Connect client's.
+
+    Its `client` cannot tell: a classic session raises when that is read.
+    """
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def local_cores(spark: SparkSession) -> int | None:
-    """How many tasks run at once where driver and executors are one process (a ``local`` master), else None."""
+    """Return how many tasks run at once where driver and executors are one process, else None.
+
+    They are one process with a ``local`` master.
+    """
     master = spark.conf.get("spark.master", "") or ""
     if not master.startswith("local") or master.startswith("local-cluster"):
         return None
@@ -231,12 +259,12 @@ def local_cores(spark: SparkSession) -> int | None:
 
 
 class Sizes:
-    """What earlier batches tell about how to run the next: shared by all slots of an engine."""
+    """The sizes of earlier batches, which decide how the next is run; shared by all slots of an engine."""
 
     def __init__(self, spark: SparkSession, inline_bytes: int) -> None:
         self._inline = inline_bytes
         cores = local_cores(spark)
-        self._together = cores is not None
+        self._one_process = cores is not None
         self._tasks = cores or max(1, int(spark.conf.get("spark.sql.shuffle.partitions", "200") or 200))
         self._lock = threading.Lock()
         self._seconds: dict[tuple[str, int], float] = {}
@@ -244,42 +272,42 @@ class Sizes:
         self._rows: dict[tuple[str, int], dict[str, int]] = {}
 
     def profile(self, group: str, stage: Stage, rows: int | None) -> Profile:
-        """How to run a batch of so many tuples (None: nobody knows)."""
+        """Return how to run a batch of this number of tuples (None: the number is not known)."""
         if rows is None:
             small = self._seconds.get((group, stage.number), SMALL_SECONDS) < SMALL_SECONDS
             partitions = min(4, self._tasks) if small else self._tasks
         else:
             small = rows <= SMALL_ROWS
             partitions = self._tasks if not small else 1 if rows <= TINY_ROWS else min(4, self._tasks)
-        return Profile(small, partitions, self._together)
+        return Profile(small, partitions, self._one_process)
 
     def large(self, group: str, stage: Stage) -> frozenset[str]:
-        """The outputs whose last result was too large to come to the driver."""
+        """Return the outputs whose last result was too large to come to the driver."""
         return self._large.get((group, stage.number), frozenset())
 
     def few(self, group: str, stage: Stage) -> frozenset[str]:
-        """The outputs whose last result had so few rows that accumulators of all tasks may come to the driver."""
+        """Return the outputs with so few rows in their last result that all accumulators may come to the driver."""
         rows = self._rows.get((group, stage.number), {})
-        return frozenset(name for name, count in rows.items() if count * self._tasks <= MEETING_ROWS)
+        return frozenset(name for name, count in rows.items() if count * self._tasks <= DRIVER_MERGE_ROWS)
 
     def ran(self, group: str, stage: Stage, result: StageResult, seconds: float) -> None:
-        """Remember what a batch came to."""
+        """Remember the time and the sizes of a batch's results."""
         large = set()
-        for name, found in result.results.items():
-            if isinstance(found, pa.Table):
-                too_large = found.nbytes > self._inline
+        for name, outcome in result.results.items():
+            if isinstance(outcome, pa.Table):
+                too_large = outcome.nbytes > self._inline
             else:
-                too_large = sum(file.bytes for file in found.files) * _LZ4_RATIO > self._inline
+                too_large = sum(file.bytes for file in outcome.files) * _LZ4_RATIO > self._inline
             if too_large:
                 large.add(name)
-        rows = {name: found.num_rows for name, found in result.results.items() if isinstance(found, pa.Table)}
+        rows = {name: outcome.num_rows for name, outcome in result.results.items() if isinstance(outcome, pa.Table)}
         with self._lock:
             self._seconds[group, stage.number] = seconds
             self._large[group, stage.number] = frozenset(large)
             self._rows[group, stage.number] = rows
 
     def failed(self, group: str, stage: Stage, error: BaseException) -> None:
-        """A result that was too large for the driver is written by the executors the next time."""
+        """Remember a result that was too large for the driver: the executors write it the next time."""
         if "maxResultSize" in str(error):
             with self._lock:
                 self._large[group, stage.number] = frozenset(output.name for output in stage.outputs)
@@ -287,4 +315,4 @@ class Sizes:
 
 
 _LZ4_RATIO = 4
-"""How much larger a frozen file may be in memory: a result goes inline again only where it surely fits."""
+"""The most by which a frozen file may grow in memory: a result comes inline again only where it surely fits."""

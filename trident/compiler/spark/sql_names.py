@@ -8,7 +8,7 @@ from trident.base.types import type_ddl
 
 
 def quoted(name: str) -> str:
-    """A column's name that SQL takes as it is, dots and all.
+    """Return a column's name that SQL takes as it is, dots and all.
 
     >>> quoted("a.b`c")
     '`a.b``c`'
@@ -17,29 +17,29 @@ def quoted(name: str) -> str:
 
 
 def all_quoted(names: Iterable[str]) -> list[str]:
-    """Several names, each quoted."""
+    """Return several names, each quoted."""
     return [quoted(name) for name in names]
 
 
 def cast(what: str, kind: DataType, name: str) -> str:
-    """A select item: an expression under a type and a name."""
+    """Return a select item: an expression under a type and a name."""
     return f"CAST({what} AS {type_ddl(kind)}) AS {quoted(name)}"
 
 
-def widens(come: DataType, declared: DataType) -> bool:
-    """Whether every value of one type is one of the other: what an expression gives may be cast without a loss.
+def widens(actual: DataType, declared: DataType) -> bool:
+    """Return whether every value of one type is one of the other, so that a cast loses nothing.
 
     >>> from trident.base.types import parse_type
     >>> widens(parse_type("int"), parse_type("long")), widens(parse_type("long"), parse_type("int"))
     (True, False)
     """
-    if plain(come) == plain(declared) or come.typeName() == "void":
+    if plain(actual) == plain(declared) or actual.typeName() == "void":
         return True
-    return plain(declared) in _WIDER.get(plain(come), ())
+    return plain(declared) in _WIDER.get(plain(actual), ())
 
 
 def plain(kind: DataType) -> str:
-    """A type without a word about nulls."""
+    """Return a type's name without nullability."""
     return str(kind.simpleString())
 
 

@@ -17,11 +17,11 @@ from trident.compiler.engine import Result, StageResult
 from trident.compiler.layout import Layout, end_of
 from trident.compiler.program import Output, Stage
 from trident.compiler.spark.expressions import Learned, analysed
-from trident.compiler.spark.failure_signal import Bell
+from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, FreezeWriter, manifest_of
-from trident.compiler.spark.inputs import Start, cheap, check_scanned, counting, start_of
+from trident.compiler.spark.inputs import StageInput, check_scanned, count_branches, is_cheap, start_of
 from trident.compiler.spark.lowering import Lowering
-from trident.compiler.spark.pending_function import Tail
+from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.union_job import Branch, collect
 from trident.compiler.spark.worker_functions import CAUGHT, Chain, Drain
@@ -29,11 +29,14 @@ from trident.plan.nodes import Debug, Node, PersistentAggregate
 from trident_spouts.executor import Emission
 
 _NOTHING = pa.schema([pa.field("nothing", pa.int32())])
-"""What an effect gives: no row of one column."""
+"""The fields of an effect, which gives no rows."""
 
 
 class StageJob:
-    """Builds the DataFrames of one attempt's stage, runs them as one job and sorts the results."""
+    """One attempt's stage: its DataFrames, run as one job, and its results.
+
+    `read`, `lower`, `branches` and `collect` are called once each, in this order; `release` comes last.
+    """
 
     def __init__(
         self,
@@ -45,13 +48,13 @@ class StageJob:
         few: frozenset[str],
         txid: int,
         letters: Letters,
-        bell: Bell | None,
+        signal: FailureSignal | None,
     ) -> None:
         self._letters = letters
-        self._bell = bell
+        self._signal = signal
         self._stage = stage
         self._layout = layout
-        self._starts: dict[int, Start] = {}
+        self._stage_inputs: dict[int, StageInput] = {}
         self._counts: list[Branch] = []
         self._inputs: list[Emission | pa.Table] = []
         self._learned = learned
@@ -64,45 +67,49 @@ class StageJob:
         self._lowering: Lowering | None = None
 
     def read(self, inputs: Mapping[Node, Emission | pa.Table], session: SparkSession, scratch: Path) -> None:
-        """Make the DataFrames that the stage starts from."""
+        """Make the inputs of the stage."""
         names = self._layout.names
         self._inputs = list(inputs.values())
-        self._starts = {
-            id(node): start_of(node, names(node), given, session, scratch) for node, given in inputs.items()
+        self._stage_inputs = {
+            id(node): start_of(node, names(node), emission, session, scratch) for node, emission in inputs.items()
         }
-        self._counts = [branch for given in inputs.values() for branch in counting(given, session, self._bell)]
+        self._counts = [
+            branch for emission in inputs.values() for branch in count_branches(emission, session, self._signal)
+        ]
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
-        """Begin to make the others from them."""
-        self._lowering = lowering = Lowering(self._layout, self._starts, profile, self._learned, self._txid, self._bell)
-        for node, given in inputs.items():
-            if self._layout.readers.get(id(node), 0) > 1 and not cheap(given):
-                lowering.keep_start(node)
+        """Begin to make the other DataFrames from the inputs."""
+        self._lowering = lowering = Lowering(
+            self._layout, self._stage_inputs, profile, self._learned, self._txid, self._signal
+        )
+        for node, emission in inputs.items():
+            if self._layout.readers.get(id(node), 0) > 1 and not is_cheap(emission):
+                lowering.keep_input(node)
 
     def branches(self) -> list[Branch]:
-        """Everything that the stage gives, unrun."""
+        """Return everything that the stage gives, not yet run."""
         stage = self._stage
-        found = [self._output(output) for output in stage.outputs]
-        found += [self._shown(debug) for debug in stage.debugs]
-        found += [self._effect(effect) for effect in stage.effects]
-        if found and self._layout.tops:
-            found.append(self._caught())
+        branches = [self._output(output) for output in stage.outputs]
+        branches += [self._shown(debug) for debug in stage.debugs]
+        branches += [self._effect(effect) for effect in stage.effects]
+        if branches and self._layout.tops:
+            branches.append(self._caught())
         if self._lower.failures:
-            found.append(Branch.failing(self._lower.failures))
-        return found + self._counts if found else []
+            branches.append(Branch.of_failures(self._lower.failures))
+        return branches + self._counts if branches else []
 
     def collect(self, branches: list[Branch]) -> StageResult:
-        """Run them as one job."""
+        """Run the branches as one job, and return the results."""
         if branches:
             collect(branches)
-        for given in self._inputs:
-            check_scanned(given)
+        for emission in self._inputs:
+            check_scanned(emission)
         if self._files is not None and any(not isinstance(r, pa.Table) for r in self._results.values()):
             self._files.sync()
         return StageResult(self._results, None, self._debug)
 
     def release(self) -> None:
-        """Let go of what was kept for several readers."""
+        """Free the frames that were kept for several readers."""
         if self._lowering is not None:
             self._lowering.release()
 
@@ -121,17 +128,19 @@ class StageJob:
 
         if self._files is not None and output.name in self._large:
             return self._written(output, node, self._files)
-        if node is output.step and isinstance(node, PersistentAggregate) and self._meets_on_driver(node, output.name):
+        if node is output.step and isinstance(node, PersistentAggregate) and self._merges_on_driver(node, output.name):
             return self._partials(output, node)
-        tail = lower.tail(node)
-        if tail is not None and tail.leaving.names == output.schema.names and not self._layout.shared(node):
-            return Branch.telling(tail, finish, self._bell)
+        pending = lower.pending(node)
+        if pending is not None and pending.leaving.names == output.schema.names and not self._layout.shared(node):
+            return Branch.of_function(pending, finish, self._signal)
         return Branch(lower.select(node, output.schema.names), spark_schema(output.schema), finish)
 
-    def _meets_on_driver(self, node: PersistentAggregate, name: str) -> bool:
-        """Whether accumulators of several partitions had better meet on the driver: in a small batch, or where they are
-        few and Arrow adds them up, that spares a shuffle and the tasks behind it; without group fields there is but
-        one a partition."""
+    def _merges_on_driver(self, node: PersistentAggregate, name: str) -> bool:
+        """Return whether accumulators of several partitions are better merged on the driver.
+
+        In a small batch, or where they are few and Arrow adds them up, that spares a shuffle and the tasks behind it;
+        without group fields there is only one for each partition.
+        """
         few = name in self._few and arrow_can_merge(fold_spec(node))
         return (self._lower.profile.small or not node.group or few) and self._lower.folds_in_python(node)
 
@@ -142,35 +151,35 @@ class StageJob:
             self._results[output.name] = merge_partials(spec, table).table(output.schema)
 
         with analysed(node):
-            return Branch.telling(self._lower.folding(node), finish, self._bell)
+            return Branch.of_function(self._lower.folding(node), finish, self._signal)
 
     def _written(self, output: Output, node: Node, files: FileFolder) -> Branch:
-        """A large result, written where it is."""
+        """Return the branch of a large result, written by the workers that have it."""
         number = self._stage.outputs.index(output)
         writer = FreezeWriter(str(files.path), f"{number}", output.schema)
         names = output.schema.names
-        tail = self._lower.tail(node)
-        if tail is None or tail.leaving.names != names or self._layout.shared(node):
-            tail = Tail(self._lower.select(node, names), writer, MANIFEST)
+        pending = self._lower.pending(node)
+        if pending is None or pending.leaving.names != names or self._layout.shared(node):
+            pending = PendingFunction(self._lower.select(node, names), writer, MANIFEST)
         else:
-            tail = tail.then(writer, MANIFEST)
+            pending = pending.then(writer, MANIFEST)
 
         def finish(table: pa.Table) -> None:
             self._results[output.name] = manifest_of(table, files.place, output.schema)
 
-        return Branch.telling(tail, finish, self._bell)
+        return Branch.of_function(pending, finish, self._signal)
 
     def _caught(self) -> Branch:
-        """What was left out on the way to all the others."""
+        """Return the branch of the tuples that were caught in all the others."""
         lower = self._lower
         for node in self._layout.tops:
             lower.frame(node)
-        told = reduce(lambda left, right: left.unionAll(right), lower.caught)
+        lines = reduce(lambda left, right: left.unionAll(right), lower.caught)
 
         def finish(table: pa.Table) -> None:
             self._letters.add_lines(table.column(0).to_pylist())
 
-        return Branch(told, StructType([StructField(CAUGHT, StringType())]), finish)
+        return Branch(lines, StructType([StructField(CAUGHT, StringType())]), finish)
 
     # --- what else runs --------------------------------------------------------------------------------------------
 
@@ -188,5 +197,5 @@ class StageJob:
         if chain is None:
             schema = arrow_schema(select(node.schema, node.schema.names[:1]))
             chain = Chain((), schema, schema), lower.select(node, schema.names)
-        tail = Tail(chain[1], Drain(chain[0]), _NOTHING)
-        return Branch.telling(tail, lambda table: None, self._bell)
+        pending = PendingFunction(chain[1], Drain(chain[0]), _NOTHING)
+        return Branch.of_function(pending, lambda table: None, self._signal)

@@ -1,4 +1,4 @@
-"""Many tuples become few where they are: what a worker makes of a partition, or of the groups that came together."""
+"""Functions of a worker that turn many tuples into few: over a partition, or over groups that are whole in it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ _KEYS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Partial(OnWorker):
-    """A chain, and a partition's tuples folded to one accumulator a key."""
+class PartialFold(OnWorker):
+    """A chain, and a partition's tuples folded to one accumulator for each key."""
 
     chain: Chain
     spec: FoldSpec
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         spec = self.spec
-        fold, quick = Fold(spec), Quick(spec)
+        fold, quick = Fold(spec), ArrowFold(spec)
         for columns in self.chain.columns(batches):
             if not quick.add(columns):
                 fold.add_tuples(columns)
@@ -40,55 +40,58 @@ class Partial(OnWorker):
             yield from sliced(columns, spec.schema)
 
 
-class Quick:
-    """Partial accumulators by Arrow's grouping, met whenever they have become many."""
+class ArrowFold:
+    """PartialFold accumulators by Arrow's grouping, merged whenever they have become many."""
 
     def __init__(self, spec: FoldSpec) -> None:
         self._spec = spec
         self._parts: list[pa.Table] = []
         self._rows = 0
-        self._met = 0
+        self._merged = 0
 
     def add(self, columns: Columns) -> bool:
-        """Fold these tuples; False where Arrow cannot, and nothing is done."""
+        """Fold these tuples; return False where Arrow cannot, and nothing is done."""
         part = arrow_partial(self._spec, columns)
         if part is None:
             return False
         self._parts.append(part)
         self._rows += part.num_rows
-        if self._rows > max(100_000, 4 * self._met):
+        if self._rows > max(100_000, 4 * self._merged):
             merged = arrow_merge(self._spec, self._parts)
-            self._parts, self._rows, self._met = [merged.table(self._spec.schema)], merged.rows, merged.rows
+            self._parts, self._rows, self._merged = [merged.table(self._spec.schema)], merged.rows, merged.rows
         return True
 
     def results(self) -> Iterator[Columns]:
-        """What has come, each key once."""
+        """Yield the accumulators, each key once."""
         if self._parts:
             yield arrow_merge(self._spec, self._parts)
 
 
 @dataclass(frozen=True, slots=True)
 class PaneFold(OnWorker):
-    """A chain, and a partition's tuples folded to one accumulator a pane and group; these meet on the driver."""
+    """A chain, and a partition's tuples folded to one accumulator for each pane and group; the driver merges them."""
 
     chain: Chain
     spec: PaneSpec
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         spec = self.spec
-        fold, quick, last = Fold(spec.fold), Quick(spec.fold), None
+        fold, quick, last = Fold(spec.fold), ArrowFold(spec.fold), None
         for columns in self.chain.columns(batches):
             in_panes, latest = spec.with_panes(columns)
             last = latest if last is None else max(last, latest if latest is not None else last)
             if in_panes.rows and not quick.add(in_panes):
                 fold.add_tuples(in_panes)
-        for found in [*([fold.result()] if len(fold) else []), *quick.results()]:
-            yield from sliced(spec.as_inputs(found, last), spec.schema)
+        for folded in [*([fold.result()] if len(fold) else []), *quick.results()]:
+            yield from sliced(spec.as_inputs(folded, last), spec.schema)
 
 
 @dataclass(frozen=True, slots=True)
-class Merge(OnWorker):
-    """Partial accumulators of a partition, met by key, and presented; without key fields one row, also of nothing."""
+class MergePartials(OnWorker):
+    """PartialFold accumulators of a partition, merged by key and presented.
+
+    Without key fields there is one row, also without an accumulator.
+    """
 
     spec: FoldSpec
 
@@ -103,13 +106,15 @@ class Merge(OnWorker):
 
 
 MARK = "__trident_mark"
-"""The hidden last field of tuples among which one row stands for nothing."""
+"""The hidden last field of tuples with one more row, which is no tuple."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering(OnWorker):
-    """Every tuple of a partition's groups, which are whole here; without key fields one group, also of nothing. Rows
-    that are marked are no tuples."""
+class GatherGroups(OnWorker):
+    """Aggregators over every tuple of a partition's groups, which are whole here.
+
+    Without key fields there is one group, also without a tuple. Marked rows are no tuples.
+    """
 
     spec: GatherSpec
     entering: pa.Schema
@@ -126,8 +131,8 @@ class Gathering(OnWorker):
 
 
 @dataclass(frozen=True, slots=True)
-class Picked(OnWorker):
-    """The tuples that are picked of a partition."""
+class PickTuples(OnWorker):
+    """The tuples that are selected from a partition."""
 
     spec: PickSpec
     entering: pa.Schema

@@ -1,4 +1,4 @@
-"""What travels to Spark's Python workers: small callables over record batches, importable, with all they need.
+"""Functions that travel to Spark's Python workers: small callables over record batches, importable, with all they need.
 
 Each is made anew for every batch and pickled with its plan's functions; the txid travels in them, never in the plan.
 """
@@ -15,18 +15,18 @@ from trident.compiler.columns.dead_letters import Letters
 from trident.compiler.columns.failures import WorkerFailure, encoded
 from trident.compiler.columns.kernels import Work, compile_chain
 from trident.compiler.columns.lifecycle import prepared
-from trident.compiler.spark.failure_signal import Bell
+from trident.compiler.spark.failure_signal import FailureSignal
 from trident.operations.context import OperationContext
 from trident_spouts.workers import settle
 
 Batches = Iterator[pa.RecordBatch]
 
 _ROWS = 10_000
-"""Rows of a batch that goes back to Spark, at most about."""
+"""The most rows, roughly, of a batch that goes back to Spark."""
 
 
 def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches) -> Batches:
-    """The run's batches; an error of ours leaves the worker in a form that the driver reads."""
+    """Yield the run's batches; an error of ours leaves the worker in a form that the driver reads."""
     settle()
     try:
         yield from run(batches)
@@ -35,7 +35,7 @@ def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches
 
 
 class OnWorker:
-    """What a worker runs over a partition: `_run`, guarded."""
+    """A function that a worker runs over a partition: `_run`, guarded."""
 
     __slots__ = ()
 
@@ -47,17 +47,20 @@ class OnWorker:
 
 
 FAILURE = "__trident_failure"
-"""The hidden last field of what a telling function gives."""
+"""The hidden last field of the rows of a `FailureAsRow`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """A function whose failure is a row. Where nothing but the driver reads what it gives, that spares the task's
-    retries, and the pages that Spark logs for each. The bell tells the driver before the other tasks end."""
+class FailureAsRow:
+    """A function whose failure is a row.
+
+    Where only the driver reads its rows, that spares the task's retries, and the pages that Spark logs for each. The
+    signal tells the driver before the other tasks end.
+    """
 
     function: Callable[[Batches], Batches]
     schema: pa.Schema
-    bell: Bell
+    signal: FailureSignal
 
     @property
     def leaving(self) -> pa.Schema:
@@ -68,18 +71,18 @@ class Telling:
         leaving = self.leaving
         try:
             for batch in self.function(batches):
-                told = pa.nulls(batch.num_rows, pa.string())
-                yield pa.RecordBatch.from_arrays([*batch.columns, told], schema=leaving)
+                no_failures = pa.nulls(batch.num_rows, pa.string())
+                yield pa.RecordBatch.from_arrays([*batch.columns, no_failures], schema=leaving)
         except WorkerFailure as failure:
-            self.bell.ring(str(failure))
+            self.signal.send(str(failure))
             nothing = [pa.nulls(1, field.type) for field in self.schema]
             yield pa.RecordBatch.from_arrays([*nothing, pa.array([str(failure)])], schema=leaving)
-            for _ in batches:  # what is left is read, as Spark expects of a task that succeeds
+            for _ in batches:  # Spark expects a task that succeeds to read all of its input
                 pass
 
 
 @dataclass(frozen=True, slots=True)
-class Then:
+class Composed:
     """Two functions over a partition, one after the other in the same worker."""
 
     first: Callable[[Batches], Batches]
@@ -90,9 +93,11 @@ class Then:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """That operations of a chain have a beginning and an end, and how many partitions there are. What enters then ends
-    with the number of the partition."""
+class Lifecycle:
+    """The lifecycle of a chain's operations: these are prepared before the tuples and cleaned up after them.
+
+    `partitions` is how many there are. The batches that enter end with the number of the partition.
+    """
 
     partitions: int | None
 
@@ -105,26 +110,26 @@ class Chain(OnWorker):
     entering: pa.Schema
     leaving: pa.Schema
     before: Callable[[Batches], Batches] | None = None
-    """What gives the batches that enter, where that runs in the same worker: a source's reader."""
-    life: Life | None = None
+    """The reader of the source, where it runs in the same worker."""
+    lifecycle: Lifecycle | None = None
 
     def columns(self, batches: Batches, letters: Letters | None = None) -> Iterator[Columns]:
-        """What leaves the chain, batch by batch; `letters` takes what is caught on the way."""
-        if self.life is not None:
-            yield from self._alive(batches, self.life, letters)
+        """Yield the tuples that leave the chain, batch by batch; `letters` takes what is caught on the way."""
+        if self.lifecycle is not None:
+            yield from self._with_lifecycle(batches, self.lifecycle, letters)
             return
         apply, _ = compile_chain(self.works, self.leaving.names, letters)
         for batch in batches if self.before is None else self.before(batches):
             yield apply(Columns.of(batch, self.entering))
 
-    def _alive(self, batches: Batches, life: Life, letters: Letters | None) -> Iterator[Columns]:
-        """The same with operations that are prepared before the first tuple; a partition without any has no life."""
+    def _with_lifecycle(self, batches: Batches, lifecycle: Lifecycle, letters: Letters | None) -> Iterator[Columns]:
+        """Yield the same with prepared operations; a partition without tuples prepares none."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
             return
-        (*_, place) = first.columns
-        with prepared(self.works, OperationContext(place[0].as_py(), life.partitions)) as works:
+        (*_, partition) = first.columns
+        with prepared(self.works, OperationContext(partition[0].as_py(), lifecycle.partitions)) as works:
             apply, _ = compile_chain(works, self.leaving.names, letters)
             for batch in chain((first,), filled):
                 yield apply(Columns.of(batch.select(range(len(self.entering))), self.entering))
@@ -136,12 +141,12 @@ class Chain(OnWorker):
 
 
 CAUGHT = "__trident_caught"
-"""The hidden last field of what a catching chain gives: a line for each thing that was caught, else null."""
+"""The hidden last field of the rows of a catching chain: a line for each thing that was caught, else null."""
 
 
 @dataclass(frozen=True, slots=True)
-class Catching(OnWorker):
-    """A chain that leaves tuples out on which its functions fail, and tells of them beside the others."""
+class CatchingChain(OnWorker):
+    """A chain that leaves out tuples on which its functions fail, and gives these beside the others."""
 
     chain: Chain
 
@@ -154,17 +159,17 @@ class Catching(OnWorker):
         letters, leaving = Letters(), self.leaving
         for columns in self.chain.columns(batches, letters):
             for batch in sliced(columns, self.chain.leaving) if columns.rows else ():
-                told = pa.nulls(batch.num_rows, pa.string())
-                yield pa.RecordBatch.from_arrays([*batch.columns, told], schema=leaving)
-            texts = letters.take_lines()
-            if texts:
-                nothing = [pa.nulls(len(texts), field.type) for field in self.chain.leaving]
-                yield pa.RecordBatch.from_arrays([*nothing, pa.array(texts, pa.string())], schema=leaving)
+                no_lines = pa.nulls(batch.num_rows, pa.string())
+                yield pa.RecordBatch.from_arrays([*batch.columns, no_lines], schema=leaving)
+            lines = letters.take_lines()
+            if lines:
+                nothing = [pa.nulls(len(lines), field.type) for field in self.chain.leaving]
+                yield pa.RecordBatch.from_arrays([*nothing, pa.array(lines, pa.string())], schema=leaving)
 
 
 @dataclass(frozen=True, slots=True)
 class Drain(OnWorker):
-    """A chain that runs for what its functions do and gives nothing."""
+    """A chain that runs for its side effects and gives nothing."""
 
     chain: Chain
 
@@ -175,7 +180,7 @@ class Drain(OnWorker):
 
 
 def sliced(columns: Columns, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """As record batches of a bounded size."""
+    """Yield record batches of a bounded size."""
     batch = columns.batch(schema)
     if batch.num_rows <= 2 * _ROWS:
         yield batch

@@ -123,13 +123,15 @@ class _Sessions:
 
     def _puts_of(self, keys: pa.Table, still_open: Sequence[Sequence[Session]]) -> pa.Table:
         """Return each key with its open sessions; null for a key without any."""
-        flat = [session for own in still_open for session in own]
+        flat = [session for key_sessions in still_open for session in key_sessions]
         starts = timestamps([session.start for session in flat], self._time)
         ends = timestamps([session.end for session in flat], self._time)
         held = self._content.held([session.content for session in flat])
         structs = pa.StructArray.from_arrays([starts, ends, held], fields=list(self._kind.value_type))
-        offsets = pa.array(np.concatenate([[0], np.cumsum([len(own) for own in still_open])]), pa.int32())
-        mask = pa.array([not own for own in still_open], pa.bool_())
+        offsets = pa.array(
+            np.concatenate([[0], np.cumsum([len(key_sessions) for key_sessions in still_open])]), pa.int32()
+        )
+        mask = pa.array([not key_sessions for key_sessions in still_open], pa.bool_())
         lists = pa.ListArray.from_arrays(offsets, structs, type=self._kind, mask=mask)
         return keys.append_column(self._puts.field(len(self._keys)), lists)
 
@@ -145,9 +147,9 @@ class _Content:
         starts, closes = microseconds(lists.field("start")), microseconds(lists.field("end"))
         sessions: list[list[Session]] = [[] for _ in range(keys)]
         stored_content = self._stored(lists.field("held"))
-        for key, own in enumerate(sessions):
+        for key, key_sessions in enumerate(sessions):
             for at in range(ends[key], ends[key + 1]):
-                own.append(Session(int(starts[at]), int(closes[at]), stored_content[at]))
+                key_sessions.append(Session(int(starts[at]), int(closes[at]), stored_content[at]))
         times = microseconds(tuples[config.timestampField].array())
         order = np.lexsort((times, np.asarray(key_numbers, np.int64)))
         cuts = stretches(times[order], np.asarray(key_numbers, np.int64)[order], config.gap)
@@ -157,7 +159,7 @@ class _Content:
             session.content = self._brought(number, order[rows.start : rows.stop])
             sessions[key_numbers[first]].append(session)
         self._take(tuples, times, order, cuts)
-        return [merged(own) for own in sessions]
+        return [merged(key_sessions) for key_sessions in sessions]
 
     def _stored(self, held: pa.Array) -> list[list[int]]:
         """Return the content of each stored session, as positions."""
