@@ -275,11 +275,9 @@ def output_column(where: Where, values: list[Any], field: pa.Field, verb: str = 
 
 def output_table(where: Where, rows: Sequence[tuple[Any, ...]], fields: pa.Schema, verb: str = "gave") -> Columns:
     """Return tuples that user code gave as columns of these fields."""
-    columns = {
-        field.name: output_column(where, [row[number] for row in rows], field, verb)
-        for number, field in enumerate(fields)
-    }
-    return Columns(columns, len(rows))
+    lists = zip(*rows, strict=True) if rows else [()] * len(fields)
+    pairs = zip(fields, lists, strict=True)
+    return Columns({f.name: output_column(where, list(values), f, verb) for f, values in pairs}, len(rows))
 
 
 def _misfit(error: NotAccepted, field: pa.Field) -> str:

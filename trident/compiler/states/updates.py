@@ -67,8 +67,8 @@ def _reducing(step: PersistentReduce) -> RunUpdate:
         row = 0
         with where.calling_rows(lists, lambda: row):
             values = [reducer.init() if value is None else value for value in values]
-            for row, (number, tuple_) in enumerate(zip(numbers, rows, strict=True)):  # noqa: B007
-                values[number] = reducer.reduce(values[number], tuple_)
+            for row, (number, inputs) in enumerate(zip(numbers, rows, strict=True)):  # noqa: B007
+                values[number] = reducer.reduce(values[number], inputs)
         return Updated(keys.plus({output: _value(where, values, shape.value)}).table(leaving), None)
 
     return update
