@@ -1,7 +1,4 @@
-"""Numbers for keys that are equal as Spark means it.
-
-In a Python dict 0.0 is -0.0 already; here every NaN is one key too, and null is a value like any other.
-"""
+"""Numbers for keys, equal as Spark means it: 0.0 is -0.0, every NaN is one key, null is a value like any other."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

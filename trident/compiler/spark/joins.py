@@ -26,7 +26,12 @@ def merged(node: Merge, frames: Sequence[DataFrame], names: Sequence[str]) -> Da
             else:
                 items.append(_item(source.schema.fields[position], field))
         parts.append(frame.selectExpr(*items))
-    return reduce(lambda left, right: left.unionAll(right), parts)
+    return union(parts)
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of all frames, by position."""
+    return reduce(lambda left, right: left.unionAll(right), frames)
 
 
 def _item(source: StructField, field: StructField) -> str:

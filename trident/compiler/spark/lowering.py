@@ -219,7 +219,9 @@ class Lowering:
         if not prepared:
             return chain, self.select(below, entering)
         # Spark numbers the tasks of a union through; this is the partition's number in its own frame
-        numbered = self.frame(below).selectExpr(*all_quoted(entering), f"spark_partition_id() AS {partitions.PLACE}")
+        numbered = self.frame(below).selectExpr(
+            *all_quoted(entering), f"spark_partition_id() AS {partitions.PARTITION_ID}"
+        )
         return replace(chain, lifecycle=Lifecycle(self.layout.partitions[id(node)])), numbered
 
     def _reader(self, node: Node) -> PendingFunction | None:

@@ -5,7 +5,6 @@ Each row carries the number of its stream.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import chain
 
 import numpy
@@ -18,17 +17,16 @@ from trident.base.types import arrow_type, type_ddl
 from trident.compiler.aggregates.multireduces import PartitionReducer, ReduceSpec, partition_reducer
 from trident.compiler.columns.columns import Columns
 from trident.compiler.spark import partitions
+from trident.compiler.spark.joins import union
 from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.sessions import Profile
 from trident.compiler.spark.sql_names import all_quoted, quoted
-from trident.compiler.spark.worker_functions import Batches, OnWorker
+from trident.compiler.spark.worker_functions import BATCH_ROWS, Batches, OnWorker, sliced
 from trident.plan.nodes import MultiReduce
 
 _STREAM = "__trident_stream"
 _NO_STREAM = -1
 """The stream of a row that only makes its partition exist: Spark has no partition without rows."""
-
-_ROWS = 10_000
 
 
 def multi_reduced(
@@ -43,17 +41,19 @@ def multi_reduced(
     rows = [_rows(node, at, frame, columns) for at, frame in enumerate(frames)]
     if node.groups:
         keys = [F.col(quoted(_key(position))) for position in range(len(node.groups[0]))]
-        placed_rows = _union(rows).repartition(count or profile.partitions, *keys)
+        placed_rows = union(rows).repartition(count or profile.partitions, *keys)
     else:
         one_row_each = frames[0].sparkSession.range(0, count or 1, 1, count or 1)
-        union = _union([*rows, _rows(node, _NO_STREAM, one_row_each, columns)])
+        every_row = union([*rows, _rows(node, _NO_STREAM, one_row_each, columns)])
         if count is not None:
-            placed_rows = partitions.side_by_side(union, count)
+            placed_rows = partitions.side_by_side(every_row, count)
         else:
-            placed_rows = union.coalesce(1) if profile.small else union.repartition(1)
+            placed_rows = every_row.coalesce(1) if profile.small else every_row.repartition(1)
     kinds = [(name, arrow_type(kind)) for name, kind in columns.items()]
-    entering = pa.schema([(partitions.PLACE, pa.int32()), (_STREAM, pa.int32()), *kinds])
-    numbered = placed_rows.selectExpr(f"spark_partition_id() AS {partitions.PLACE}", _STREAM, *all_quoted(columns))
+    entering = pa.schema([(partitions.PARTITION_ID, pa.int32()), (_STREAM, pa.int32()), *kinds])
+    numbered = placed_rows.selectExpr(
+        f"spark_partition_id() AS {partitions.PARTITION_ID}", _STREAM, *all_quoted(columns)
+    )
     return PendingFunction(numbered, MultiReducing(spec, entering, count), spec.outputs)
 
 
@@ -76,7 +76,7 @@ class MultiReducing(OnWorker):
             for batch in chain((first,), filled):
                 for stream, columns in self._streams(batch):
                     reducer.add(stream, columns)
-                    yield from self._emitted(reducer, _ROWS)
+                    yield from self._emitted(reducer, BATCH_ROWS)
             reducer.complete()
             yield from self._emitted(reducer, 1)
 
@@ -84,9 +84,7 @@ class MultiReducing(OnWorker):
         """Yield the tuples emitted since the last call, if they are `least`, in batches of a bounded size."""
         emitted = reducer.emitted(least)
         if emitted is not None:
-            batch = emitted.batch(self.spec.outputs)
-            for start in range(0, batch.num_rows, _ROWS):
-                yield batch.slice(start, _ROWS)
+            yield from sliced(emitted, self.spec.outputs)
 
     def _streams(self, batch: pa.RecordBatch) -> Iterator[tuple[int, Columns]]:
         """Yield the tuples of each stream in a batch, under the names of their fields."""
@@ -125,10 +123,6 @@ def _rows(node: MultiReduce, at: int, frame: DataFrame, columns: Mapping[str, Da
         what = quoted(own[inner]) if inner in own else f"CAST(NULL AS {type_ddl(kind)})"
         items.append(f"{what} AS {quoted(inner)}")
     return frame.selectExpr(*items)
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    return reduce(lambda left, right: left.unionAll(right), frames)
 
 
 def _key(position: int) -> str:

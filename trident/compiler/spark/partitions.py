@@ -9,7 +9,7 @@ from trident.compiler.columns.partitions import CHOICE, batch_partition
 from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.plan.nodes import Placing, Repartition
 
-PLACE = "__trident_place"
+PARTITION_ID = "__trident_place"
 """The field that tells a Python worker which partition it has."""
 
 

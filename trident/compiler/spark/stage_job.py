@@ -1,7 +1,6 @@
 """One stage of one attempt as one Spark job."""
 
 from collections.abc import Mapping
-from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from trident.compiler.spark.expressions import Learned, analysed
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, FreezeWriter, manifest_of
 from trident.compiler.spark.inputs import StageInput, check_scanned, count_branches, is_cheap, start_of
+from trident.compiler.spark.joins import union
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.pending_function import PendingFunction
 from trident.compiler.spark.sessions import Profile
@@ -174,7 +174,7 @@ class StageJob:
         lower = self._lower
         for node in self._layout.tops:
             lower.frame(node)
-        lines = reduce(lambda left, right: left.unionAll(right), lower.caught)
+        lines = union(lower.caught)
 
         def finish(table: pa.Table) -> None:
             self._letters.add_lines(table.column(0).to_pylist())

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +12,7 @@ from trident.base.errors import UserFunctionError
 from trident.base.types import spark_schema, type_ddl
 from trident.compiler.columns.failures import decoded
 from trident.compiler.spark.failure_signal import FailureSignal
+from trident.compiler.spark.joins import union
 from trident.compiler.spark.pending_function import PendingFunction, in_arrow
 from trident.compiler.spark.sql_names import quoted
 from trident.compiler.spark.worker_functions import FAILURE, FailureAsRow
@@ -51,7 +51,7 @@ class Branch:
     @classmethod
     def of_failures(cls, frames: Sequence[DataFrame]) -> "Branch":
         """Return the branch of frames whose rows are all failures."""
-        return cls(reduce(lambda left, right: left.unionAll(right), frames), _FAILURES, _check)
+        return cls(union(frames), _FAILURES, _check)
 
 
 _FAILURES = StructType([StructField(FAILURE, StringType())])
@@ -76,7 +76,7 @@ def collect(branches: Sequence[Branch]) -> None:
         width += len(branch.schema.fields)
     fields = [field for branch in branches for field in branch.schema.fields]
     tagged = [_tagged(branch, number, offsets[number], fields) for number, branch in enumerate(branches)]
-    all_rows = reduce(lambda left, right: left.unionAll(right), tagged).toArrow()
+    all_rows = union(tagged).toArrow()
     tags = all_rows.column(0)
     for number, branch in enumerate(branches):
         own_columns = range(offsets[number], offsets[number] + len(branch.schema.fields))

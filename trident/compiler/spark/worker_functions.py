@@ -21,7 +21,7 @@ from trident_spouts.workers import settle
 
 Batches = Iterator[pa.RecordBatch]
 
-_ROWS = 10_000
+BATCH_ROWS = 10_000
 """The most rows, roughly, of a batch that goes back to Spark."""
 
 
@@ -182,8 +182,8 @@ class Drain(OnWorker):
 def sliced(columns: Columns, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield record batches of a bounded size."""
     batch = columns.batch(schema)
-    if batch.num_rows <= 2 * _ROWS:
+    if batch.num_rows <= 2 * BATCH_ROWS:
         yield batch
         return
-    for start in range(0, batch.num_rows, _ROWS):
-        yield batch.slice(start, _ROWS)
+    for start in range(0, batch.num_rows, BATCH_ROWS):
+        yield batch.slice(start, BATCH_ROWS)
