@@ -58,7 +58,7 @@ class TridentTopology(Beginnings, Meetings):
                 f"deadLetters (called at {site.place}): no step makes dead letters yet; give one onError='deadLetter', "
                 "and write this behind it"
             )
-        return letters_of(self._register, failing)
+        return letters_of(self._register, failing, self._stream)
 
     def deadLetterState(self, stateFactory: object, *, name: str = "deadLetters", most: int = 10_000) -> TridentState:
         """Keep the dead letters of all steps written so far in a state, the newest `most` of them.
@@ -76,9 +76,12 @@ class TridentTopology(Beginnings, Meetings):
         'deadLetters'
         """
         letters = self.deadLetters()
-        back = taken_out(self._register)
+        back = taken_out(self._register, self._stream)
         everything = merged(self._register, [letters, *back], None, None) if back else letters
         return everything.partitionPersist(stateFactory, KeepLetters(most), name=name)
+
+    def _stream(self, node: Node, label: str) -> Stream:
+        return Stream(self._register, node, label)
 
     # --- what there is to run -------------------------------------------------------------------------------------
 

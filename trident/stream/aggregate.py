@@ -1,7 +1,7 @@
-"""Many tuples of a batch to few: aggregate, and the way into a chain of aggregators."""
+"""Many tuples of a batch to few: aggregate and partitionAggregate."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from pyspark.sql.types import StructField, StructType
 
@@ -16,16 +16,12 @@ from trident.operations.functions import Declared
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan import nodes, rules
 from trident.stream.arguments import Arguments, read_arguments
-from trident.stream.base import StreamBase
-
-if TYPE_CHECKING:
-    from trident.stream.aggregator_chain import ChainedAggregate
-    from trident.stream.stream import Stream
+from trident.stream.base import StreamBase, StreamT
 
 VERBS: dict[nodes.Scope, str] = {"batch": "aggregate", "partition": "partitionAggregate"}
 
 
-class AggregateVerbs(StreamBase):
+class AggregateVerbs(StreamBase[StreamT]):
     """Verbs that fold the tuples of a batch."""
 
     __slots__ = ()
@@ -36,7 +32,7 @@ class AggregateVerbs(StreamBase):
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
-    ) -> "Stream":
+    ) -> StreamT:
         """What an aggregator makes of the whole batch, also of an empty one; it replaces all fields.
 
         Nothing is carried to the next batch; for that there is `persistentAggregate`.
@@ -70,7 +66,7 @@ class AggregateVerbs(StreamBase):
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
-    ) -> "Stream":
+    ) -> StreamT:
         """What an aggregator makes of every partition of the batch, also of an empty one; it replaces all fields.
 
         No tuple moves. The parameters are those of `aggregate`.
@@ -85,40 +81,23 @@ class AggregateVerbs(StreamBase):
         """
         return aggregated(self, (), args, inputFields, aggregator, outputFields, "partition")
 
-    def chainedAgg(self) -> "ChainedAggregate":
-        """Several aggregators over the same tuples in one go: name them one after the other, then `chainEnd`.
-
-        Every member has its own input fields; their output fields stand side by side.
-        Meaning: ``org.apache.storm.trident.Stream.chainedAgg``.
-
-        >>> from trident import Count, Sum, TridentTopology
-        >>> from trident.spouts import FixedBatchSpout
-        >>> batch = [("dog", 2), ("dog", 5)]
-        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [batch]))
-        >>> words.chainedAgg().aggregate(Count(), "count").aggregate("n", Sum(), "total").chainEnd().take(1)
-        [Row(count=2, total=7)]
-        """
-        from trident.stream.aggregator_chain import ChainedAggregate
-
-        return ChainedAggregate(self, ())
-
 
 def aggregated(
-    stream: StreamBase,
+    stream: StreamBase[StreamT],
     group: tuple[str, ...],
     args: Sequence[object],
     inputFields: FieldsLike | None,
     aggregator: object,
     outputFields: OutputsLike | None,
     scope: nodes.Scope = "batch",
-) -> "Stream":
+) -> StreamT:
     """The aggregate of a stream by these group fields: a chain of one."""
     member, step = read_member(stream, scope, args, inputFields, aggregator, outputFields)
     return chained(stream, group, [member], scope, step)
 
 
 def read_member(
-    stream: StreamBase,
+    stream: StreamBase[Any],
     scope: nodes.Scope,
     args: Sequence[object],
     inputFields: FieldsLike | None,
@@ -135,8 +114,8 @@ def read_member(
 
 
 def chained(
-    stream: StreamBase, group: tuple[str, ...], members: Sequence[nodes.Member], scope: nodes.Scope, step: Step
-) -> "Stream":
+    stream: StreamBase[StreamT], group: tuple[str, ...], members: Sequence[nodes.Member], scope: nodes.Scope, step: Step
+) -> StreamT:
     """The aggregate by these members."""
     schema = select(stream.schema, group)
     for member in members:
@@ -147,7 +126,7 @@ def chained(
 
 
 def folded(
-    stream: StreamBase, group: tuple[str, ...], call: Arguments, usage: str
+    stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, usage: str
 ) -> tuple[tuple[str, ...], Aggregation | Reduction, StructType]:
     """What a verb that folds tuples into a state was given, read: the input fields, the folding, and the state's
     fields."""
@@ -157,14 +136,14 @@ def folded(
     return inputs, how, rules.appended(select(stream.schema, group), output, call.step, of="the group")
 
 
-def _folding(stream: StreamBase, call: Arguments, usage: str) -> tuple[tuple[str, ...], Declared]:
+def _folding(stream: StreamBase[Any], call: Arguments, usage: str) -> tuple[tuple[str, ...], Declared]:
     """The input fields of a verb that folds tuples, and its output as it was written."""
     if call.outputs is None:
         raise call.step.error(TopologyError, f"name the output field; write {usage}")
     return inputs_of(stream, call), read_outputs(call.outputs, call.step)
 
 
-def inputs_of(stream: StreamBase, call: Arguments) -> tuple[str, ...]:
+def inputs_of(stream: StreamBase[Any], call: Arguments) -> tuple[str, ...]:
     """The fields that an aggregator sees: those that are named, else all; none for one that only counts."""
     names = stream._inputs(call.inputs, call.step)
     return () if isinstance(call.operation, Count) else names

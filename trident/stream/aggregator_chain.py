@@ -1,6 +1,6 @@
 """Several aggregators over the same tuples: chainedAgg, aggregate or partitionAggregate, chainEnd."""
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import Generic, NoReturn
 
 from trident.base.errors import DuplicateFieldError, TopologyError
 from trident.base.names import FieldsLike
@@ -10,13 +10,31 @@ from trident.operations.output_fields import OutputsLike
 from trident.plan import nodes
 from trident.stream import foreign_names
 from trident.stream.aggregate import VERBS, chained, read_member
-from trident.stream.base import Rails, StreamBase, unknown_verb
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
+from trident.stream.base import Rails, StreamBase, StreamT, unknown_verb
 
 
-class ChainedAggregate(Rails):
+class ChainVerbs(StreamBase[StreamT]):
+    """The verb that begins a chain of aggregators."""
+
+    __slots__ = ()
+
+    def chainedAgg(self) -> "ChainedAggregate[StreamT]":
+        """Several aggregators over the same tuples in one go: name them one after the other, then `chainEnd`.
+
+        Every member has its own input fields; their output fields stand side by side.
+        Meaning: ``org.apache.storm.trident.Stream.chainedAgg``.
+
+        >>> from trident import Count, Sum, TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> batch = [("dog", 2), ("dog", 5)]
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [batch]))
+        >>> words.chainedAgg().aggregate(Count(), "count").aggregate("n", Sum(), "total").chainEnd().take(1)
+        [Row(count=2, total=7)]
+        """
+        return ChainedAggregate(self, ())
+
+
+class ChainedAggregate(Rails, Generic[StreamT]):
     """What `chainedAgg` gives: name the members, then `chainEnd` gives the stream. Immutable, as a stream is.
 
     Meaning: ``org.apache.storm.trident.fluent.ChainedAggregatorDeclarer``.
@@ -26,7 +44,7 @@ class ChainedAggregate(Rails):
 
     def __init__(
         self,
-        stream: StreamBase,
+        stream: StreamBase[StreamT],
         group: tuple[str, ...],
         members: tuple[nodes.Member, ...] = (),
         scope: nodes.Scope | None = None,
@@ -42,7 +60,7 @@ class ChainedAggregate(Rails):
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
-    ) -> "ChainedAggregate":
+    ) -> "ChainedAggregate[StreamT]":
         """One more aggregator over the batch, or over each group of it. The parameters are those of
         `Stream.aggregate`; its output fields are new in the chain."""
         return self._with("batch", args, inputFields, aggregator, outputFields)
@@ -53,12 +71,12 @@ class ChainedAggregate(Rails):
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
-    ) -> "ChainedAggregate":
+    ) -> "ChainedAggregate[StreamT]":
         """One more aggregator over each partition. The parameters are those of `Stream.partitionAggregate`; its output
         fields are new in the chain."""
         return self._with("partition", args, inputFields, aggregator, outputFields)
 
-    def chainEnd(self) -> "Stream":
+    def chainEnd(self) -> StreamT:
         """The stream of what the members give: the group fields, then every member's output fields.
 
         Where a member emits several tuples, they come in every combination with the others', the last member's fastest;
@@ -80,7 +98,7 @@ class ChainedAggregate(Rails):
         inputFields: FieldsLike | None,
         aggregator: object,
         outputFields: OutputsLike | None,
-    ) -> "ChainedAggregate":
+    ) -> "ChainedAggregate[StreamT]":
         member, step = read_member(self._stream, scope, args, inputFields, aggregator, outputFields)
         if self._scope not in (None, scope):
             raise step.error(
@@ -112,9 +130,7 @@ class ChainedAggregate(Rails):
         return f"{self._stream._node.step}.chainedAgg(){members}, without its chainEnd()"
 
     def __getattr__(self, name: str) -> NoReturn:
-        from trident.stream.stream import Stream
-
         message = unknown_verb(self, name, foreign_names.STREAM)
-        if not name.startswith("_") and hasattr(Stream, name):
+        if not name.startswith("_") and hasattr(type(self._stream), name):
             message = f"'ChainedAggregate' has no verb {name!r}; the stream behind the chain has: chainEnd().{name}"
         raise AttributeError(message, name=name, obj=self)

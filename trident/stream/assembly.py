@@ -1,16 +1,14 @@
 """Pieces of a stream that are used again: applyAssembly."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from trident.base.errors import TopologyError
 from trident.base.names import brief
 from trident.operations.callables import bind
 from trident.stream.arguments import operation_site
-from trident.stream.base import StreamBase
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
+from trident.stream.base import StreamBase, StreamT
+from trident.stream.extremes import ExtremeVerbs
 
 
 class Assembly(Protocol):
@@ -31,12 +29,12 @@ class Assembly(Protocol):
         ...
 
 
-class AssemblyVerbs(StreamBase):
+class AssemblyVerbs(StreamBase[StreamT]):
     """The verb that applies steps written elsewhere."""
 
     __slots__ = ()
 
-    def applyAssembly(self, assembly: "Assembly | Callable[[Stream], Stream]") -> "Stream":
+    def applyAssembly(self, assembly: Assembly | Callable[[StreamT], StreamT]) -> StreamT:
         """Go on with the steps that an assembly adds: an object with ``apply(stream)``, or a callable of a stream.
 
         Meaning: ``org.apache.storm.trident.Stream.applyAssembly``.
@@ -60,13 +58,13 @@ class AssemblyVerbs(StreamBase):
                 TopologyError, f"{brief(assembly)} is no assembly; give an object with apply(stream), or a callable"
             )
         bind(apply, 1, "it is called with one stream", step)
-        found: Stream = apply(self)
-        if not isinstance(found, StreamBase):
-            hint = "; return the stream" if found is None else ""
-            raise step.error(TopologyError, f"it gave {brief(found)}, which is no stream{hint}")
-        if found._register is not self._register:
-            raise step.error(TopologyError, f"it gave {found!r}, a stream of another topology")
-        return found
+        stream: StreamT = apply(self)
+        if not isinstance(stream, StreamBase):
+            hint = "; return the stream" if stream is None else ""
+            raise step.error(TopologyError, f"it gave {brief(stream)}, which is no stream{hint}")
+        if stream._register is not self._register:
+            raise step.error(TopologyError, f"it gave {stream!r}, a stream of another topology")
+        return stream
 
 
 class FirstN:
@@ -90,7 +88,7 @@ class FirstN:
             raise TopologyError("FirstN has nothing to reverse without a sortField; write FirstN(n, 'field', True)")
         self.n, self.sortField, self.reverse = n, sortField, reverse
 
-    def apply(self, stream: "Stream") -> "Stream":
+    def apply(self, stream: ExtremeVerbs[StreamT]) -> StreamT:
         """The stream with at most `n` tuples a batch."""
         return stream._first(self.n, self.sortField, self.reverse)
 

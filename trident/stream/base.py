@@ -1,7 +1,7 @@
 """What every stream is: a node of the plan, the topology's register, and the rails around both."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 from pyspark.sql.types import StructType
 
@@ -15,8 +15,8 @@ from trident.stream import foreign_names
 from trident.stream.checked_calls import Told
 from trident.stream.display import Shown
 
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
+StreamT = TypeVar("StreamT", bound="StreamBase[Any]")
+"""The class of streams that verbs give: `trident.stream.stream` puts it together from the families of verbs."""
 
 
 class Rails(Told):
@@ -36,7 +36,7 @@ class Rails(Told):
         )
 
 
-class StreamBase(Rails, Shown):
+class StreamBase(Rails, Shown, Generic[StreamT]):
     """An immutable description of what happens to every batch; each verb gives a new stream."""
 
     __slots__ = ("_label", "_node", "_register")
@@ -62,11 +62,14 @@ class StreamBase(Rails, Shown):
     def _step(self, verb: str) -> Step:
         return Step(self._register.label(self._label, verb), caller(verb))
 
-    def _then(self, node: Node) -> "Stream":
-        from trident.stream.stream import Stream
+    def _new(self, node: Node, label: str, register: Register | None = None) -> StreamT:
+        """Return a stream of what leaves this node, of the same topology unless another register is given."""
+        raise NotImplementedError
 
+    def _then(self, node: Node) -> StreamT:
+        """Add a step to this stream."""
         self._register.add(self._label, node)
-        return Stream(self._register, node, self._label)
+        return self._new(node, self._label)
 
     def _inputs(self, given: FieldsLike | None, step: Step) -> tuple[str, ...]:
         """The input fields as named, or all of them."""

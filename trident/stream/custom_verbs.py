@@ -2,15 +2,13 @@
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from trident.base.errors import TopologyError
 from trident.base.names import brief
 from trident.base.step import caller, within
 from trident.stream.checked_calls import check_arguments
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
+from trident.stream.stream import Stream
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -43,8 +41,6 @@ def verb(function: _F) -> _F:
     >>> words.longerThan("word", 3).take(2)
     [Row(word='horse')]
     """
-    from trident.stream.stream import Stream
-
     name = getattr(function, "__name__", "")
     if not callable(function) or isinstance(function, type) or not name.isidentifier():
         raise TopologyError(f"verb makes a verb of a named function, not of {brief(function)}")
@@ -56,7 +52,7 @@ def verb(function: _F) -> _F:
         raise TopologyError(f"a stream has a verb {name!r} already ({whose}); give {brief(function)} another name")
 
     @functools.wraps(function)
-    def method(self: "Stream", *args: Any, **keywords: Any) -> Any:
+    def method(self: Stream, *args: Any, **keywords: Any) -> Any:
         check_arguments(function, (self, *args), keywords)
         with within(caller(name)):
             return function(self, *args, **keywords)

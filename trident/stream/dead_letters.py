@@ -1,7 +1,6 @@
 """What became of tuples on which a function failed: the streams of dead letters."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from trident.base.errors import TopologyError
 from trident.base.step import Step, caller
@@ -10,21 +9,18 @@ from trident.operations.error_policy import LETTER, DeadLetter
 from trident.plan import joins, nodes, rules
 from trident.plan.register import Register
 from trident.spouts.dead_letters import ReplaySpout
-from trident.stream.base import StreamBase
+from trident.stream.base import StreamBase, StreamT
 from trident.stream.joins import merged
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
 
 _HOW = "give a step before it onError='deadLetter'"
 
 
-class LetterVerbs(StreamBase):
+class LetterVerbs(StreamBase[StreamT]):
     """Verbs about tuples that left the stream."""
 
     __slots__ = ()
 
-    def deadLetters(self) -> "Stream":
+    def deadLetters(self) -> StreamT:
         """The dead letters of all steps that lead here: the tuples on which a function failed that has
         ``onError="deadLetter"``.
 
@@ -42,9 +38,9 @@ class LetterVerbs(StreamBase):
         failing = with_letters(nodes.walk(self._node))
         if not failing:
             raise step.error(TopologyError, f"no step that leads here makes dead letters; {_HOW}")
-        return letters_of(self._register, failing)
+        return letters_of(self._register, failing, self._new)
 
-    def replayable(self) -> "Stream":
+    def replayable(self) -> StreamT:
         """This stream, and the dead letters of later steps that `RunningTopology.replayDeadLetters` puts back here.
 
         Write it where the stream still has all the fields that are to come back, before the steps that make dead
@@ -76,11 +72,9 @@ class LetterVerbs(StreamBase):
         return self._then(nodes.Merge(both, step=step.label, site=step.called, schema=self.schema))
 
 
-def taken_out(register: Register) -> "list[Stream]":
-    """The letters that batches put back into streams, by their ids alone: one stream for each place."""
-    from trident.stream.stream import Stream
-
-    found = []
+def taken_out(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> list[StreamT]:
+    """Return the letters that batches put back into streams, by their ids alone: one stream for each place."""
+    streams = []
     for source in register.replays.values():
         spout = source.spout
         assert isinstance(spout, ReplaySpout)
@@ -89,8 +83,8 @@ def taken_out(register: Register) -> "list[Stream]":
         step = f"{register.label(label, 'letters')}"
         node = nodes.Project(source, names, step=step, site=source.site, schema=schema)
         register.add(label, node)
-        found.append(Stream(register, node, label))
-    return found
+        streams.append(new(node, label))
+    return streams
 
 
 def with_letters(among: Iterable[nodes.Node]) -> list[nodes.Node]:
@@ -98,10 +92,8 @@ def with_letters(among: Iterable[nodes.Node]) -> list[nodes.Node]:
     return [node for node in among if isinstance(getattr(node, "onError", None), DeadLetter)]
 
 
-def letters_of(register: Register, failing: Iterable[nodes.Node]) -> "Stream":
-    """The dead letters of these steps, as one stream."""
-    from trident.stream.stream import Stream
-
+def letters_of(register: Register, failing: Iterable[nodes.Node], new: Callable[[nodes.Node, str], StreamT]) -> StreamT:
+    """Return the dead letters of these steps as one stream, which `new` makes of a node and a label."""
     streams = []
     for node in failing:
         label = node.step.rpartition("/")[0]
@@ -110,5 +102,5 @@ def letters_of(register: Register, failing: Iterable[nodes.Node]) -> "Stream":
             made = nodes.LettersOf(node, step=step.label, site=step.called, schema=LETTER)
             register.add(label, made)
             register.letters[node] = made
-        streams.append(Stream(register, register.letters[node], label))
+        streams.append(new(register.letters[node], label))
     return streams[0] if len(streams) == 1 else merged(register, streams, None, None)

@@ -1,7 +1,5 @@
 """What happens to a tuple that stays: each, filter, peek, project."""
 
-from typing import TYPE_CHECKING
-
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError
@@ -16,15 +14,12 @@ from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve
 from trident.plan import nodes, rules
 from trident.stream.arguments import Arguments, read_arguments
-from trident.stream.base import StreamBase
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
+from trident.stream.base import StreamBase, StreamT
 
 _EACH = "each([inputFields,] function, outputFields), or each([inputFields,] filter)"
 
 
-class EachVerbs(StreamBase):
+class EachVerbs(StreamBase[StreamT]):
     """Verbs that add to a tuple, keep it, or look at it."""
 
     __slots__ = ()
@@ -37,7 +32,7 @@ class EachVerbs(StreamBase):
         filter: object = None,
         outputFields: OutputsLike | None = None,
         onError: OnErrorLike = "fail",
-    ) -> "Stream":
+    ) -> StreamT:
         """Append what a function gives to every tuple; without output fields keep the tuples that a filter keeps.
 
         Meaning: ``org.apache.storm.trident.Stream.each``. Omitted input fields mean all fields (Trident: none).
@@ -93,7 +88,7 @@ class EachVerbs(StreamBase):
         inputFields: FieldsLike | None = None,
         filter: object = None,
         onError: OnErrorLike = "fail",
-    ) -> "Stream":
+    ) -> StreamT:
         """Keep the tuples that a filter keeps: a callable that gives a bool, a Filter, ``expr("n > 3")``.
 
         With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
@@ -112,7 +107,7 @@ class EachVerbs(StreamBase):
             onError,
         )
 
-    def project(self, *fields: FieldsLike) -> "Stream":
+    def project(self, *fields: FieldsLike) -> StreamT:
         """Keep these fields, in this order. Meaning: ``org.apache.storm.trident.Stream.project``.
 
         >>> from trident import TridentTopology
@@ -132,7 +127,7 @@ class EachVerbs(StreamBase):
         inputFields: FieldsLike | None = None,
         action: object = None,
         onError: OnErrorLike = "fail",
-    ) -> "Stream":
+    ) -> StreamT:
         """Do something with every tuple and leave it as it is. It is done where the tuple is, and again at a replay.
 
         With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
@@ -186,7 +181,7 @@ class EachVerbs(StreamBase):
             raise step.error(TopologyError, "a best-effort branch keeps no dead letters; give onError='skip', or none")
         return policy
 
-    def _filtered(self, call: Arguments, onError: object) -> "Stream":
+    def _filtered(self, call: Arguments, onError: object) -> StreamT:
         step = call.step
         if call.outputs is not None:
             raise step.error(
@@ -201,7 +196,7 @@ class EachVerbs(StreamBase):
             nodes.Filter(self._node, inputs, operation, policy, step=step.label, site=step.called, schema=self.schema)
         )
 
-    def _debug(self, call: Arguments, debug: Debug, onError: object) -> "Stream":
+    def _debug(self, call: Arguments, debug: Debug, onError: object) -> StreamT:
         step = call.step
         if onError != "fail":
             raise step.error(TopologyError, "Debug never fails, and takes no onError")

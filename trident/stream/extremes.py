@@ -1,6 +1,6 @@
 """The least and the greatest tuple of a partition or batch: min, minBy, max, maxBy."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
@@ -8,25 +8,22 @@ from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.operations.selections import Comparator, Extreme, First, Picking, check_comparator, check_ordered
 from trident.plan import nodes
-from trident.stream.base import StreamBase
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
+from trident.stream.base import StreamBase, StreamT
 
 
-class ExtremeVerbs(StreamBase):
+class ExtremeVerbs(StreamBase[StreamT]):
     """Verbs that leave whole tuples and drop the others."""
 
     __slots__ = ()
 
-    def min(self, comparator: Comparator, *, scope: nodes.Scope = "partition") -> "Stream":
+    def min(self, comparator: Comparator, *, scope: nodes.Scope = "partition") -> StreamT:
         """The least tuple of every partition, or of the batch. See `max`.
 
         Meaning: ``org.apache.storm.trident.Stream.min``.
         """
         return self._compared("min", comparator, scope)
 
-    def max(self, comparator: Comparator, *, scope: nodes.Scope = "partition") -> "Stream":
+    def max(self, comparator: Comparator, *, scope: nodes.Scope = "partition") -> StreamT:
         """The greatest tuple of every partition, or of the batch, by a comparator; the last one of equal ones. What has
         no tuple gives none.
 
@@ -49,7 +46,7 @@ class ExtremeVerbs(StreamBase):
 
     def minBy(
         self, field: FieldsLike, comparator: Comparator | None = None, *, scope: nodes.Scope = "partition"
-    ) -> "Stream":
+    ) -> StreamT:
         """The tuple with the least value of a field, of every partition or of the batch. See `maxBy`.
 
         Meaning: ``org.apache.storm.trident.Stream.minBy``.
@@ -58,7 +55,7 @@ class ExtremeVerbs(StreamBase):
 
     def maxBy(
         self, field: FieldsLike, comparator: Comparator | None = None, *, scope: nodes.Scope = "partition"
-    ) -> "Stream":
+    ) -> StreamT:
         """The tuple with the greatest value of a field, of every partition or of the batch; the last one of equal ones.
         Nulls are skipped; where there is nothing else, no tuple leaves.
 
@@ -82,14 +79,14 @@ class ExtremeVerbs(StreamBase):
         """
         return self._by("maxBy", field, comparator, scope)
 
-    def _compared(self, verb: str, comparator: Any, scope: nodes.Scope) -> "Stream":
+    def _compared(self, verb: str, comparator: Any, scope: nodes.Scope) -> StreamT:
         step = self._step(verb)
         check_comparator(comparator, "TridentTuples", step)
         step = step.with_function(site_of(comparator))
         picking = Extreme(verb == "max", site_of(comparator), comparator, whole=True)
         return self._picked(picking, self.fields, scope, step)
 
-    def _by(self, verb: str, field: FieldsLike, comparator: Any, scope: nodes.Scope) -> "Stream":
+    def _by(self, verb: str, field: FieldsLike, comparator: Any, scope: nodes.Scope) -> StreamT:
         step = self._step(verb)
         names = self._inputs(field, step)
         if len(names) != 1:
@@ -102,7 +99,7 @@ class ExtremeVerbs(StreamBase):
         step = step.with_function(site_of(comparator))
         return self._picked(Extreme(verb == "maxBy", site_of(comparator), comparator), names, scope, step)
 
-    def _first(self, count: int, sortField: FieldsLike | None, reverse: bool) -> "Stream":
+    def _first(self, count: int, sortField: FieldsLike | None, reverse: bool) -> StreamT:
         """What ``FirstN`` makes of this stream."""
         step = self._step("FirstN")
         names = () if sortField is None else self._inputs(sortField, step)
@@ -112,7 +109,7 @@ class ExtremeVerbs(StreamBase):
             check_ordered(self.schema[name], "; sort by another field", step)
         return self._picked(First(count, CallSite("FirstN"), reverse), names, "batch", step)
 
-    def _picked(self, picking: Picking, inputs: tuple[str, ...], scope: nodes.Scope, step: Step) -> "Stream":
+    def _picked(self, picking: Picking, inputs: tuple[str, ...], scope: nodes.Scope, step: Step) -> StreamT:
         if scope not in ("partition", "batch"):
             raise step.error(TopologyError, f"scope is 'partition' or 'batch', not {scope!r}")
         return self._then(

@@ -1,7 +1,7 @@
 """A stream in groups: what comes next happens to each group by itself."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, Generic, NoReturn, Self, cast
 
 from pyspark.sql.types import StructType
 
@@ -10,26 +10,25 @@ from trident.base.names import FieldsLike
 from trident.base.types import ddl
 from trident.operations.error_policy import OnErrorLike
 from trident.operations.output_fields import OutputsLike
-from trident.plan.nodes import Node
+from trident.plan import nodes
 from trident.stream import foreign_names
 from trident.stream.aggregate import aggregated
 from trident.stream.aggregator_chain import ChainedAggregate
-from trident.stream.base import Rails, StreamBase, unknown_verb
+from trident.stream.base import Rails, StreamBase, StreamT, unknown_verb
 from trident.stream.display import Shown
+from trident.stream.each import EachVerbs
 from trident.stream.persist import persisted
-from trident.stream.state import TridentState
-from trident.stream.window import WindowVerbs
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
+from trident.stream.query import queried
+from trident.stream.state import StateBase, StateT
+from trident.stream.window import WindowedT, WindowVerbs
 
 
-class GroupedStream(Rails, Shown, WindowVerbs):
-    """What `groupBy` gives. Meaning: ``org.apache.storm.trident.fluent.GroupedStream``."""
+class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT, WindowedT]):
+    """Verbs of a stream in groups."""
 
     __slots__ = ("_group", "_stream")
 
-    def __init__(self, stream: "Stream", group: tuple[str, ...]) -> None:
+    def __init__(self, stream: EachVerbs[StreamT], group: tuple[str, ...]) -> None:
         self._stream = stream
         self._group = group
 
@@ -48,12 +47,12 @@ class GroupedStream(Rails, Shown, WindowVerbs):
         """The names of the fields by which tuples are grouped."""
         return self._group
 
-    def _by_group(self) -> tuple[StreamBase, tuple[str, ...]]:
+    def _by_group(self) -> tuple[StreamBase[Any], tuple[str, ...]]:
         return self._stream, self._group
 
-    def toStream(self) -> "Stream":
+    def toStream(self) -> StreamT:
         """The same tuples without groups."""
-        return self._stream
+        return cast("StreamT", self._stream)
 
     def aggregate(
         self,
@@ -61,7 +60,7 @@ class GroupedStream(Rails, Shown, WindowVerbs):
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
-    ) -> "Stream":
+    ) -> StreamT:
         """What an aggregator makes of each group of the batch: the group fields, then its output. See
         `Stream.aggregate`; of an empty batch there are no groups, and nothing leaves.
 
@@ -81,7 +80,7 @@ class GroupedStream(Rails, Shown, WindowVerbs):
         inputFields: FieldsLike | None = None,
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
-    ) -> "Stream":
+    ) -> StreamT:
         """What an aggregator makes of each group within every partition: no tuple moves, a group that lies in several
         partitions gives several tuples. See `Stream.partitionAggregate`.
 
@@ -89,7 +88,7 @@ class GroupedStream(Rails, Shown, WindowVerbs):
         """
         return aggregated(self._stream, self._group, args, inputFields, aggregator, outputFields, "partition")
 
-    def chainedAgg(self) -> ChainedAggregate:
+    def chainedAgg(self) -> ChainedAggregate[StreamT]:
         """Several aggregators over the tuples of each group in one go. See `Stream.chainedAgg`.
 
         Meaning: ``org.apache.storm.trident.fluent.GroupedStream.chainedAgg``.
@@ -110,7 +109,7 @@ class GroupedStream(Rails, Shown, WindowVerbs):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
         name: str | None = None,
-    ) -> TridentState:
+    ) -> StateT:
         """Combine each group's aggregate of every batch into the state's value under the group's key.
 
         The parameters are those of `Stream.persistentAggregate`.
@@ -123,24 +122,23 @@ class GroupedStream(Rails, Shown, WindowVerbs):
         >>> words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
         TridentState('counts': word string, count bigint; opaque)
         """
-        return persisted(self._stream, self._group, stateFactory, args, inputFields, aggregator, outputFields, name)
+        node = persisted(self._stream, self._group, stateFactory, args, inputFields, aggregator, outputFields, name)
+        return self._state_of(node)
 
     def stateQuery(
         self,
-        state: TridentState,
+        state: StateBase[Any],
         *args: object,
         inputFields: FieldsLike | None = None,
         function: object = None,
         outputFields: OutputsLike | None = None,
-    ) -> "Stream":
+    ) -> StreamT:
         """Append to every tuple what a query function finds in a state; the tuples leave without groups.
 
         The parameters are those of `Stream.stateQuery`.
         Meaning: ``org.apache.storm.trident.fluent.GroupedStream.stateQuery``.
         """
-        return self._stream.stateQuery(
-            state, *args, inputFields=inputFields, function=function, outputFields=outputFields
-        )
+        return queried(self._stream, state, args, inputFields, function, outputFields)
 
     def each(
         self,
@@ -150,28 +148,28 @@ class GroupedStream(Rails, Shown, WindowVerbs):
         filter: object = None,
         outputFields: OutputsLike | None = None,
         onError: OnErrorLike = "fail",
-    ) -> "GroupedStream":
+    ) -> Self:
         """`Stream.each`, and the groups stay. Meaning: ``org.apache.storm.trident.fluent.GroupedStream.each``."""
         stream = self._stream.each(
             *args, inputFields=inputFields, function=function, filter=filter, outputFields=outputFields, onError=onError
         )
-        return GroupedStream(stream, self._group)
+        return self._by_the_same(stream)
 
     def filter(
         self, *args: object, inputFields: FieldsLike | None = None, filter: object = None, onError: OnErrorLike = "fail"
-    ) -> "GroupedStream":
+    ) -> Self:
         """`Stream.filter`, and the groups stay."""
         kept = self._stream.filter(*args, inputFields=inputFields, filter=filter, onError=onError)
-        return GroupedStream(kept, self._group)
+        return self._by_the_same(kept)
 
     def peek(
         self, *args: object, inputFields: FieldsLike | None = None, action: object = None, onError: OnErrorLike = "fail"
-    ) -> "GroupedStream":
+    ) -> Self:
         """`Stream.peek`, and the groups stay."""
         stream = self._stream.peek(*args, inputFields=inputFields, action=action, onError=onError)
-        return GroupedStream(stream, self._group)
+        return self._by_the_same(stream)
 
-    def project(self, *fields: FieldsLike) -> "GroupedStream":
+    def project(self, *fields: FieldsLike) -> Self:
         """`Stream.project`, and the groups stay: the group fields must be among the fields."""
         step = self._stream._step("project")
         kept = self._stream._named(fields, step)
@@ -180,18 +178,24 @@ class GroupedStream(Rails, Shown, WindowVerbs):
             raise step.error(
                 TopologyError, f"the group field {missing[0]!r} must stay; toStream() gives the stream without groups"
             )
-        return GroupedStream(self._stream.project(*fields), self._group)
+        return self._by_the_same(self._stream.project(*fields))
 
-    def _ends(self) -> Sequence[Node]:
+    def _by_the_same(self, stream: StreamT) -> Self:
+        """Return another stream in groups by the same fields."""
+        return type(self)(cast("EachVerbs[StreamT]", stream), self._group)
+
+    def _state_of(self, node: nodes.StateWriter) -> StateT:
+        """Return the state that this node updates."""
+        raise NotImplementedError
+
+    def _ends(self) -> Sequence[nodes.Node]:
         return self._stream._ends()
 
     def __repr__(self) -> str:
         return f"GroupedStream({self._stream._node.step}: {ddl(self.schema)}; by {', '.join(self._group)})"
 
     def __getattr__(self, name: str) -> NoReturn:
-        from trident.stream.stream import Stream
-
-        if not name.startswith("_") and hasattr(Stream, name) and name not in foreign_names.GROUPED:
+        if not name.startswith("_") and hasattr(type(self._stream), name) and name not in foreign_names.GROUPED:
             message = f"'GroupedStream' has no verb {name!r}; the stream without groups has: toStream().{name}"
         else:
             message = unknown_verb(self, name, foreign_names.GROUPED, self.fields)

@@ -1,7 +1,6 @@
 """Several streams to one, within one batch: merge and join."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from trident.base.callsite import CallSite
 from trident.base.errors import TopologyError
@@ -18,33 +17,31 @@ from trident.operations.join_kinds import (
 from trident.operations.output_fields import OutputsLike
 from trident.plan import joins, nodes
 from trident.plan.register import Register
-from trident.stream.base import StreamBase
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
+from trident.stream.base import StreamBase, StreamT
 
 
-class CombineVerbs(StreamBase):
+class CombineVerbs(StreamBase[StreamT]):
     """Verbs that bring streams together; they stand on the topology too."""
 
     __slots__ = ()
 
     def merge(
-        self, *others: "Stream", outputFields: OutputsLike | None = None, sourceField: str | None = None
-    ) -> "Stream":
+        self, *others: StreamT, outputFields: OutputsLike | None = None, sourceField: str | None = None
+    ) -> StreamT:
         """The tuples of this stream and the others, WITHIN ONE BATCH: ``topology.merge(this, *others)``."""
-        return merged(self._register, [self, *others], outputFields, sourceField)
+        streams: list[StreamBase[StreamT]] = [self, *others]
+        return merged(self._register, streams, outputFields, sourceField)
 
     def join(
         self,
-        other: "Stream",
+        other: StreamT,
         keys: FieldsLike,
         outputFields: OutputsLike | None = None,
         *,
         otherKeys: FieldsLike | None = None,
         joinType: JoinTypes = JoinType.INNER,
         mode: str = JoinOutFieldsMode.COMPACT,
-    ) -> "Stream":
+    ) -> StreamT:
         """Pairs of tuples with equal keys, WITHIN ONE BATCH: ``topology.join([this, other], [keys, otherKeys])``.
 
         `joinType`: "inner", "left" (a tuple of this stream stays without a partner), "right" or "full".
@@ -60,29 +57,33 @@ class CombineVerbs(StreamBase):
         ('user', 'url', 'id', 'name')
         """
         both = [keys, keys if otherKeys is None else otherKeys]
-        return joined(self._register, [self, other], both, outputFields, joinType, mode)
+        streams: list[StreamBase[StreamT]] = [self, other]
+        return joined(self._register, streams, both, outputFields, joinType, mode)
 
 
 def merged(
-    register: Register, streams: Sequence[StreamBase], outputFields: OutputsLike | None, sourceField: str | None
-) -> "Stream":
+    register: Register,
+    streams: Sequence[StreamBase[StreamT]],
+    outputFields: OutputsLike | None,
+    sourceField: str | None,
+) -> StreamT:
     """A merge of streams of one topology."""
     label, step = begin(register, "merge", streams)
     joins.one_batch([stream._node for stream in streams], step)
     schema = joins.merged([stream.schema for stream in streams], outputFields, sourceField, step)
     sources = tuple(stream._node for stream in streams)
     labels = () if sourceField is None else tuple(stream._label for stream in streams)
-    return made(register, label, nodes.Merge(sources, labels, step=step.label, site=step.called, schema=schema))
+    return made(streams[0], label, nodes.Merge(sources, labels, step=step.label, site=step.called, schema=schema))
 
 
 def joined(
     register: Register,
-    streams: Sequence[StreamBase],
+    streams: Sequence[StreamBase[StreamT]],
     keys: object,
     outputFields: OutputsLike | None,
     joinType: JoinTypes,
     mode: str,
-) -> "Stream":
+) -> StreamT:
     """A join of streams of one topology."""
     in_a_list(streams, "join")
     label, step = begin(register, "join", streams)
@@ -100,7 +101,7 @@ def joined(
     schema = joins.joined(schemas, found, outer, preserve, outputFields, step)
     sources = tuple(stream._node for stream in streams)
     node = nodes.Join(sources, found, outer, preserve, step=step.label, site=step.called, schema=schema)
-    return made(register, label, node)
+    return made(streams[0], label, node)
 
 
 _STREAM_OF = {"GroupedStream": "; its toStream() is one", "TridentState": "; its newValuesStream() is one"}
@@ -128,9 +129,7 @@ def begin(register: Register, verb: str, streams: Sequence[object]) -> tuple[str
     return label, Step(register.label(label, verb), called)
 
 
-def made(register: Register, label: str, node: nodes.Node) -> "Stream":
-    """The new stream."""
-    from trident.stream.stream import Stream
-
-    register.add(label, node)
-    return Stream(register, node, label)
+def made(first: StreamBase[StreamT], label: str, node: nodes.Node) -> StreamT:
+    """Return the stream of this node, in the topology of its first source."""
+    first._register.add(label, node)
+    return first._new(node, label)

@@ -1,6 +1,6 @@
 """What makes new tuples: map, flatMap, transform."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trident.base.errors import TopologyError, TypeDeclarationError
 from trident.base.names import FieldsLike, brief
@@ -13,15 +13,13 @@ from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, keep_names, read_outputs, resolve, shown
 from trident.plan import nodes
 from trident.stream.arguments import Arguments, operation_site, read_arguments
+from trident.stream.base import StreamT
 from trident.stream.each import EachVerbs
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
 
 _USAGE = "([inputFields,] function[, outputFields])"
 
 
-class MapVerbs(EachVerbs):
+class MapVerbs(EachVerbs[StreamT]):
     """Verbs that replace a tuple, and `transform` that replaces a batch."""
 
     __slots__ = ()
@@ -33,7 +31,7 @@ class MapVerbs(EachVerbs):
         function: object = None,
         outputFields: OutputsLike | None = None,
         onError: OnErrorLike = "fail",
-    ) -> "Stream":
+    ) -> StreamT:
         """Replace every tuple by what a function gives for it: a scalar is one value, a tuple several.
 
         With input fields a callable gets one positional argument each, without one TridentTuple of all fields. Without
@@ -59,7 +57,7 @@ class MapVerbs(EachVerbs):
         function: object = None,
         outputFields: OutputsLike | None = None,
         onError: OnErrorLike = "fail",
-    ) -> "Stream":
+    ) -> StreamT:
         """Replace every tuple by all that a function gives for it: a list, a generator, anything that can be iterated.
 
         With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
@@ -75,7 +73,7 @@ class MapVerbs(EachVerbs):
         call = read_arguments(step, "flatMap" + _USAGE, args, {"function": function}, inputFields, outputFields)
         return self._mapped(call, onError, many=True)
 
-    def transform(self, function: Any, outputFields: OutputsLike | None = None, **frames: Any) -> "Stream":
+    def transform(self, function: Any, outputFields: OutputsLike | None = None, **frames: Any) -> StreamT:
         """The way out to the whole DataFrame API: ``function(batch, **frames)`` gives the new batch, as a DataFrame.
 
         Only Spark can run it. `frames` are static DataFrames of the session that the topology is started with, handed
@@ -103,7 +101,7 @@ class MapVerbs(EachVerbs):
             nodes.Transform(self._node, operation, frozen, step=step.label, site=step.called, schema=schema)
         )
 
-    def _mapped(self, call: Arguments, onError: object, many: bool) -> "Stream":
+    def _mapped(self, call: Arguments, onError: object, many: bool) -> StreamT:
         step = call.step
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         operation, returns = _as_many(operation, returns, step) if many else _as_one(operation, returns, step)

@@ -1,7 +1,7 @@
 """Several streams through one reducer, within one batch."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trident.base.errors import TopologyError
 from trident.base.names import brief
@@ -11,16 +11,13 @@ from trident.operations.output_fields import OutputsLike, emitted
 from trident.plan import joins, nodes, rules
 from trident.plan.register import Register
 from trident.stream.arguments import operation_site
-from trident.stream.grouped import GroupedStream
 from trident.stream.joins import begin, in_a_list, made
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
+from trident.stream.stream import GroupedStream, Stream
 
 
 def multi_reduced(
     register: Register, streams: Sequence[Any], inputFields: object, reducer: object, outputFields: OutputsLike
-) -> "Stream":
+) -> Stream:
     """What a reducer emits that sees these streams of one topology, all of them grouped or none."""
     in_a_list(streams, "multiReduce")
     grouped = [isinstance(each, GroupedStream) for each in streams]
@@ -28,7 +25,7 @@ def multi_reduced(
         plain = streams[grouped.index(False)]
         what = f"{brief(plain)} is not grouped, and other streams are: group all of them, or none"
         raise Step("multiReduce", caller("multiReduce")).error(TopologyError, what)
-    given = [each.toStream() for each in streams] if all(grouped) else list(streams)
+    given: list[Stream] = [each.toStream() for each in streams] if all(grouped) else list(streams)
     label, step = begin(register, "multiReduce", given)
     step = step.with_function(operation_site(reducer))
     joins.one_batch([stream._node for stream in given], step)
@@ -41,10 +38,10 @@ def multi_reduced(
     schema = emitted(reducer, outputFields, step, "reducer")
     sources = tuple(stream._node for stream in given)
     node = nodes.MultiReduce(sources, inputs, groups, reduction, step=step.label, site=step.called, schema=schema)
-    return made(register, label, node)
+    return made(given[0], label, node)
 
 
-def _inputs(streams: "Sequence[Stream]", fields: object, step: Step) -> tuple[tuple[str, ...], ...]:
+def _inputs(streams: Sequence[Stream], fields: object, step: Step) -> tuple[tuple[str, ...], ...]:
     if fields is None:
         return tuple(stream.fields for stream in streams)
     wanted = (

@@ -16,21 +16,19 @@ from trident.plan import nodes, rules
 from trident.plan.parquet_types import names_folders, unstorable
 from trident.plan.register import Register
 from trident.spouts.branch import BranchSpout
-from trident.stream.base import StreamBase
+from trident.stream.base import StreamBase, StreamT
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from trident.stream.stream import Stream
 
-
-class OutputVerbs(StreamBase):
+class OutputVerbs(StreamBase[StreamT]):
     """Verbs that hand every batch to something outside."""
 
     __slots__ = ()
 
-    def foreachBatch(self, function: "Callable[[DataFrame, int, int], object]", name: str | None = None) -> "Stream":
+    def foreachBatch(self, function: "Callable[[DataFrame, int, int], object]", name: str | None = None) -> StreamT:
         """Call ``function(df, txid, attempt)`` with every batch, as a DataFrame, and give this stream again.
 
         It is called on the driver, in txid order, after every state of the batch group holds the batch, and before the
@@ -59,7 +57,7 @@ class OutputVerbs(StreamBase):
         """
         return self._foreach("foreachBatch", function, name, frame=True)
 
-    def foreachArrow(self, function: "Callable[[pa.Table, int, int], object]", name: str | None = None) -> "Stream":
+    def foreachArrow(self, function: "Callable[[pa.Table, int, int], object]", name: str | None = None) -> StreamT:
         """Call ``function(table, txid, attempt)`` with every batch, as one Arrow table on the driver.
 
         Otherwise as `foreachBatch`. It costs no Spark job and runs without Spark, too; all tuples of a batch come to
@@ -80,7 +78,7 @@ class OutputVerbs(StreamBase):
 
     def writeParquet(
         self, path: "str | Path", *, partitionBy: FieldsLike | None = None, name: str | None = None
-    ) -> "Stream":
+    ) -> StreamT:
         """Write every batch as Parquet files, exactly once, and give this stream again.
 
         Each batch becomes a folder ``txid=7`` below `path`, which appears all at once, after every state of the batch
@@ -124,9 +122,9 @@ class OutputVerbs(StreamBase):
             self._node, name, where, partitions, step=step.label, site=step.called, schema=self.schema
         )
         self._register.add(self._label, node)
-        return cast("Stream", self)
+        return cast("StreamT", self)
 
-    def bestEffort(self, name: str | None = None) -> "Stream":
+    def bestEffort(self, name: str | None = None) -> StreamT:
         """Begin a branch that never holds a batch up: what fails in it is told, and the batch goes on without.
 
         The branch is run beside the commits, batch by batch, in a thread of its own, after every state holds the batch.
@@ -148,8 +146,6 @@ class OutputVerbs(StreamBase):
         >>> words.bestEffort().peek(print)
         Stream(words.bestEffort/1:peek(print): word string)
         """
-        from trident.stream.stream import Stream
-
         step = self._step("bestEffort")
         check_output(self, step)
         name = output_name(self, "bestEffort", name, step)
@@ -159,7 +155,7 @@ class OutputVerbs(StreamBase):
         spout = BranchSpout(self.schema)
         start = nodes.SpoutSource(name, spout, step=f"{name}/0:branch", site=step.called, schema=self.schema)
         branch.add(name, start)
-        return Stream(branch, start, name)
+        return self._new(start, name, branch)
 
     def _check_apart(self, where: str, step: Step) -> None:
         """Refuse a folder that is another output's, lies in one or holds one: each is its output's alone."""
@@ -200,7 +196,7 @@ class OutputVerbs(StreamBase):
         if partitions and len(partitions) == len(schema):
             raise step.error(TopologyError, "partitionBy names every field; leave one at least for the files")
 
-    def _foreach(self, verb: str, function: Any, name: str | None, frame: bool) -> "Stream":
+    def _foreach(self, verb: str, function: Any, name: str | None, frame: bool) -> StreamT:
         step = self._step(verb)
         if not callable(function):
             raise step.error(TopologyError, f"{brief(function)} is no callable; write {verb}(function, name=...)")
@@ -228,7 +224,7 @@ class OutputVerbs(StreamBase):
             schema=self.schema,
         )
         self._register.add(self._label, node)
-        return cast("Stream", self)
+        return cast("StreamT", self)
 
 
 def _folder(path: object, step: Step) -> str:
@@ -244,13 +240,13 @@ def _folder(path: object, step: Step) -> str:
         raise step.error(TopologyError, str(error)) from None
 
 
-def check_output(stream: StreamBase, step: Step) -> None:
+def check_output(stream: StreamBase[Any], step: Step) -> None:
     """Refuse requests: they end in an answer."""
     if rules.is_request(stream._node):
         raise step.error(TopologyError, "DRPC requests leave as the function's answer, and nowhere else")
 
 
-def output_name(stream: StreamBase, verb: str, name: str | None, step: Step) -> str:
+def output_name(stream: StreamBase[Any], verb: str, name: str | None, step: Step) -> str:
     """The output's name, which no other has."""
     try:
         found = check_name("an output", f"{stream._label}.{verb}" if name is None else name)

@@ -1,6 +1,7 @@
 """What outlives a batch: persistentAggregate and partitionPersist."""
 
 from collections.abc import Callable, Sequence
+from typing import Any, Generic
 
 from pyspark.sql.types import DataType, StructType
 
@@ -13,14 +14,14 @@ from trident.operations.state_updaters import emitted_fields, held_fields, read_
 from trident.plan import nodes, rules
 from trident.stream.aggregate import folded
 from trident.stream.arguments import Arguments, read_arguments
-from trident.stream.base import StreamBase
-from trident.stream.state import TridentState
+from trident.stream.base import StreamBase, StreamT
+from trident.stream.state import StateT
 
 _USAGE = "persistentAggregate(stateFactory, [inputFields,] aggregator, outputField, name=...)"
 _UPDATE_USAGE = "partitionPersist(stateFactory, [inputFields,] updater, [outputFields,] keyFields=, valueType=, name=)"
 
 
-class PersistVerbs(StreamBase):
+class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
     """Verbs that update states."""
 
     __slots__ = ()
@@ -33,7 +34,7 @@ class PersistVerbs(StreamBase):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
         name: str | None = None,
-    ) -> TridentState:
+    ) -> StateT:
         """Combine the aggregate of every batch into one value that outlives the batch.
 
         The state has no key fields; `groupBy` before it gives one value for each key. Every batch lands in it once,
@@ -68,7 +69,8 @@ class PersistVerbs(StreamBase):
         >>> words.persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "total")
         TridentState('words.total': total bigint; opaque)
         """
-        return persisted(self, (), stateFactory, args, inputFields, aggregator, outputFields, name)
+        node = persisted(self, (), stateFactory, args, inputFields, aggregator, outputFields, name)
+        return self._state_of(node)
 
     def partitionPersist(
         self,
@@ -80,7 +82,7 @@ class PersistVerbs(StreamBase):
         keyFields: OutputsLike | None = None,
         valueType: str | DataType | None = None,
         name: str | None = None,
-    ) -> TridentState:
+    ) -> StateT:
         """Change a state by code of your own, once a batch, with all of the batch's tuples.
 
         The updater reads the state as the batch before left it, with its own changes over it. It runs on the driver,
@@ -140,11 +142,15 @@ class PersistVerbs(StreamBase):
             schema=rules.appended(keys, StructType([value]), step, of="the key"),
         )
         self._register.add(self._label, node)
-        return TridentState(self._register, node, self._label)
+        return self._state_of(node)
+
+    def _state_of(self, node: nodes.StateWriter) -> StateT:
+        """Return the state that this node updates."""
+        raise NotImplementedError
 
 
 def persisted(
-    stream: StreamBase,
+    stream: StreamBase[Any],
     group: tuple[str, ...],
     factory: object,
     args: Sequence[object],
@@ -152,8 +158,8 @@ def persisted(
     aggregator: object,
     outputFields: OutputsLike | None,
     name: str | None,
-) -> TridentState:
-    """The state of a stream's aggregates by these group fields."""
+) -> nodes.PersistentAggregate | nodes.PersistentReduce:
+    """Add the step that keeps a stream's aggregates by these group fields in a state."""
     step = stream._step("persistentAggregate")
     _check_factory(factory, step, _USAGE)
     call = read_arguments(step, _USAGE, args, {"aggregator": aggregator}, inputFields, outputFields)
@@ -161,11 +167,11 @@ def persisted(
     _check_requests(stream, step)
     node = _aggregating(stream, group, call, lambda output: _spec(stream, name, output, factory, step))
     stream._register.add(stream._label, node)
-    return TridentState(stream._register, node, stream._label)
+    return node
 
 
 def _aggregating(
-    stream: StreamBase, group: tuple[str, ...], call: Arguments, spec: Callable[[str], nodes.StateSpec]
+    stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, spec: Callable[[str], nodes.StateSpec]
 ) -> nodes.PersistentAggregate | nodes.PersistentReduce:
     step = call.step
     inputs, how, schema = folded(stream, group, call, _USAGE)
@@ -178,13 +184,13 @@ def _aggregating(
     )
 
 
-def _spec(stream: StreamBase, name: str | None, output: str, factory: object, step: Step) -> nodes.StateSpec:
+def _spec(stream: StreamBase[Any], name: str | None, output: str, factory: object, step: Step) -> nodes.StateSpec:
     spec = nodes.StateSpec(_state_name(stream, name, output, step), factory)  # type: ignore[arg-type]
     stream._register.check_free(spec.name, step)
     return spec
 
 
-def _check_requests(stream: StreamBase, step: Step) -> None:
+def _check_requests(stream: StreamBase[Any], step: Step) -> None:
     if rules.is_request(stream._node):
         raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
 
@@ -201,7 +207,7 @@ def _check_factory(factory: object, step: Step, usage: str) -> None:
     )
 
 
-def _state_name(stream: StreamBase, name: str | None, output: str, step: Step) -> str:
+def _state_name(stream: StreamBase[Any], name: str | None, output: str, step: Step) -> str:
     try:
         return check_name("a state", f"{stream._label}.{output}" if name is None else name)
     except TopologyError as error:

@@ -7,14 +7,14 @@ from pyspark.sql import Row
 from trident.base.errors import TopologyError
 from trident.plan import rules
 from trident.plan.nodes import StateStep, walk
-from trident.stream.base import StreamBase
+from trident.stream.base import StreamBase, StreamT
 from trident.stream.text_table import text_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class LookVerbs(StreamBase):
+class LookVerbs(StreamBase[StreamT]):
     """Verbs that change nothing and start nothing."""
 
     __slots__ = ()

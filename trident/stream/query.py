@@ -1,6 +1,7 @@
 """What a state knows of a tuple: stateQuery."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 from pyspark.sql.types import StructField, StructType
 
@@ -15,28 +16,25 @@ from trident.operations.output_fields import OutputsLike, own_types, read_output
 from trident.plan import nodes, rules
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
 from trident.stream.arguments import Arguments, read_arguments
-from trident.stream.base import StreamBase
-from trident.stream.state import TridentState
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
+from trident.stream.base import StreamBase, StreamT
+from trident.stream.state import StateBase
 
 _USAGE = "stateQuery(state, [inputFields,] queryFunction, outputFields)"
 
 
-class QueryVerbs(StreamBase):
+class QueryVerbs(StreamBase[StreamT]):
     """Verbs that read states."""
 
     __slots__ = ()
 
     def stateQuery(
         self,
-        state: TridentState,
+        state: StateBase[Any],
         *args: object,
         inputFields: FieldsLike | None = None,
         function: object = None,
         outputFields: OutputsLike | None = None,
-    ) -> "Stream":
+    ) -> StreamT:
         """Append to every tuple what a query function finds in a state.
 
         A batch sees the state as it was before the batch, a DRPC request sees what is committed; several states in one
@@ -67,25 +65,37 @@ class QueryVerbs(StreamBase):
         >>> topology.newDRPCStream("lookup", "word string").stateQuery(counts, "word", MapGet(), "count")
         Stream(lookup()/1:stateQuery(MapGet): word string, count bigint)
         """
-        step = self._step("stateQuery")
-        if not isinstance(state, TridentState):
-            raise step.error(TopologyError, f"{brief(state)} is no state of this topology; write {_USAGE}")
-        if state._register is not self._register:
-            raise step.error(TopologyError, f"state {state.name!r} {self._register.stranger(state._register)}")
-        call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
-        step, updated = call.step, state._node
-        query, outputs = _read_query(call, updated)
-        keys = keys_of(updated)
-        whole = not keys.names or isinstance(query.function, TupleCollectionGet)
-        inputs = () if call.inputs is None and whole else self._inputs(call.inputs, step)
-        if query.get:
-            rules.query_keys(select(self.schema, inputs), keys, state.name, step)
-        schema = rules.appended(self.schema, outputs, step)
-        return self._then(
-            nodes.StateQuery(
-                self._node, inputs, updated, query, outputs, step=step.label, site=step.called, schema=schema
-            )
+        return queried(self, state, args, inputFields, function, outputFields)
+
+
+def queried(
+    stream: StreamBase[StreamT],
+    state: object,
+    args: Sequence[object],
+    inputFields: FieldsLike | None,
+    function: object,
+    outputFields: OutputsLike | None,
+) -> StreamT:
+    """Return the stream with what a query function finds in a state."""
+    step = stream._step("stateQuery")
+    if not isinstance(state, StateBase):
+        raise step.error(TopologyError, f"{brief(state)} is no state of this topology; write {_USAGE}")
+    if state._register is not stream._register:
+        raise step.error(TopologyError, f"state {state.name!r} {stream._register.stranger(state._register)}")
+    call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
+    step, updated = call.step, state._node
+    query, outputs = _read_query(call, updated)
+    keys = keys_of(updated)
+    whole = not keys.names or isinstance(query.function, TupleCollectionGet)
+    inputs = () if call.inputs is None and whole else stream._inputs(call.inputs, step)
+    if query.get:
+        rules.query_keys(select(stream.schema, inputs), keys, state.name, step)
+    schema = rules.appended(stream.schema, outputs, step)
+    return stream._then(
+        nodes.StateQuery(
+            stream._node, inputs, updated, query, outputs, step=step.label, site=step.called, schema=schema
         )
+    )
 
 
 def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, StructType]:

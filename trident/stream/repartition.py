@@ -1,6 +1,6 @@
 """Where tuples go: shuffle, partitionBy, broadcast and their like, and how many partitions there are."""
 
-from typing import TYPE_CHECKING, cast
+from typing import Generic, TypeVar
 
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike, check_name
@@ -9,21 +9,20 @@ from trident.operations.functions import Call
 from trident.plan import nodes, rules
 from trident.plan.nodes import Placing
 from trident.stream.arguments import read_arguments
-from trident.stream.base import StreamBase
+from trident.stream.base import StreamBase, StreamT
 
-if TYPE_CHECKING:
-    from trident.stream.grouped import GroupedStream
-    from trident.stream.stream import Stream
+GroupedT = TypeVar("GroupedT")
+"""The class of grouped streams."""
 
 _PARTITION = "partition([inputFields,] function)"
 
 
-class RepartitionVerbs(StreamBase):
+class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
     """Verbs that say which tuples meet, and in how many places."""
 
     __slots__ = ()
 
-    def shuffle(self) -> "Stream":
+    def shuffle(self) -> StreamT:
         """Spread the tuples evenly over the partitions.
 
         Meaning: ``org.apache.storm.trident.Stream.shuffle``.
@@ -36,14 +35,14 @@ class RepartitionVerbs(StreamBase):
         """
         return self._placed(Placing.SHUFFLE)
 
-    def localOrShuffle(self) -> "Stream":
+    def localOrShuffle(self) -> StreamT:
         """Leave the tuples where they are if there are as many partitions already as are asked for; else spread them.
 
         Meaning: ``org.apache.storm.trident.Stream.localOrShuffle``.
         """
         return self._placed(Placing.LOCAL_OR_SHUFFLE)
 
-    def partitionBy(self, *fields: FieldsLike) -> "Stream":
+    def partitionBy(self, *fields: FieldsLike) -> StreamT:
         """Bring tuples with equal values of these fields into one partition, in every batch the same.
 
         Meaning: ``org.apache.storm.trident.Stream.partitionBy``.
@@ -61,7 +60,7 @@ class RepartitionVerbs(StreamBase):
             nodes.Repartition(self._node, Placing.FIELDS, names, step=step.label, site=step.called, schema=self.schema)
         )
 
-    def groupBy(self, *fields: FieldsLike) -> "GroupedStream":
+    def groupBy(self, *fields: FieldsLike) -> GroupedT:
         """Take the tuples with equal values of these fields as one group for what comes next. Nulls are one group.
 
         Meaning: ``org.apache.storm.trident.Stream.groupBy``.
@@ -72,14 +71,12 @@ class RepartitionVerbs(StreamBase):
         >>> words.groupBy("word")
         GroupedStream(words/0:newStream(FixedBatchSpout): word string, n bigint; by word)
         """
-        from trident.stream.grouped import GroupedStream
-
         step = self._step("groupBy")
         names = self._named(fields, step)
         rules.group_keys(rules.chosen(self.schema, names, step), step)
-        return GroupedStream(cast("Stream", self), names)
+        return self._grouped(names)
 
-    def broadcast(self) -> "Stream":
+    def broadcast(self) -> StreamT:
         """Give every tuple to every partition: as many copies of it as there are. Without a `parallelismHint` that is
         one. Meaning: ``org.apache.storm.trident.Stream.broadcast``.
 
@@ -91,28 +88,28 @@ class RepartitionVerbs(StreamBase):
         """
         return self._placed(Placing.BROADCAST)
 
-    def global_(self) -> "Stream":
+    def global_(self) -> StreamT:
         """Bring all tuples of all batches to the first partition.
 
         Meaning: ``org.apache.storm.trident.Stream.global``; Python keeps that word for itself.
         """
         return self._placed(Placing.GLOBAL)
 
-    def batchGlobal(self) -> "Stream":
+    def batchGlobal(self) -> StreamT:
         """Bring all tuples of a batch to one partition: the same at every attempt, another one for another batch.
 
         Meaning: ``org.apache.storm.trident.Stream.batchGlobal``.
         """
         return self._placed(Placing.BATCH_GLOBAL)
 
-    def identityPartition(self) -> "Stream":
+    def identityPartition(self) -> StreamT:
         """Leave every tuple in its partition: as many partitions behind this step as before it.
 
         Meaning: ``org.apache.storm.trident.Stream.identityPartition``.
         """
         return self._placed(Placing.IDENTITY)
 
-    def partition(self, *args: object, inputFields: FieldsLike | None = None, function: object = None) -> "Stream":
+    def partition(self, *args: object, inputFields: FieldsLike | None = None, function: object = None) -> StreamT:
         """Bring every tuple where your own function says.
 
         It is called with one positional argument an input field (without input fields: with one TridentTuple of all
@@ -143,7 +140,7 @@ class RepartitionVerbs(StreamBase):
             )
         )
 
-    def parallelismHint(self, count: int) -> "Stream":
+    def parallelismHint(self, count: int) -> StreamT:
         """Have exactly so many partitions, from the last repartitioning before this step to the next one behind it.
 
         Where one stretch is given several hints, the greatest holds. Tuples of a spout are spread anew.
@@ -156,7 +153,7 @@ class RepartitionVerbs(StreamBase):
             nodes.ParallelismHint(self._node, count, step=step.label, site=step.called, schema=self.schema)
         )
 
-    def name(self, name: str) -> "Stream":
+    def name(self, name: str) -> StreamT:
         """Call the steps from here on so, in errors, events and pictures; they are counted anew.
 
         Meaning: ``org.apache.storm.trident.Stream.name``.
@@ -167,15 +164,17 @@ class RepartitionVerbs(StreamBase):
         >>> numbers.name("even").filter("n", lambda n: n % 2 == 0)
         Stream(even/0:filter(<lambda>): n bigint)
         """
-        from trident.stream.stream import Stream
-
         step = self._step("name")
         try:
             check_name("a stream", name)
         except TopologyError as error:
             raise step.error(TopologyError, str(error)) from None
-        return Stream(self._register, self._node, name)
+        return self._new(self._node, name)
 
-    def _placed(self, how: Placing) -> "Stream":
+    def _grouped(self, fields: tuple[str, ...]) -> GroupedT:
+        """Return this stream in groups of equal values of these fields."""
+        raise NotImplementedError
+
+    def _placed(self, how: Placing) -> StreamT:
         step = self._step(how.value)
         return self._then(nodes.Repartition(self._node, how, step=step.label, site=step.called, schema=self.schema))

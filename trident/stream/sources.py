@@ -13,9 +13,8 @@ from trident.plan import rules
 from trident.plan.nodes import RequestSource, SpoutSource, StateSpec, StaticState
 from trident.plan.register import Register
 from trident.stream.display import Shown
-from trident.stream.state import TridentState
 from trident.stream.static_states import STATIC_USAGE, static_factory
-from trident.stream.stream import Stream
+from trident.stream.stream import Stream, TridentState
 from trident_spouts.adapters.adapt import as_spout
 
 if TYPE_CHECKING:

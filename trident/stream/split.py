@@ -1,7 +1,7 @@
 """One stream to several, by one function that runs once: split."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Generic
 
 from pyspark.sql.types import StructType
 
@@ -12,20 +12,16 @@ from trident.operations.callables import check_arguments, read_operation
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan import nodes
-from trident.plan.register import Register
 from trident.plan.split_schema import shown_streams, split_schema
 from trident.stream.arguments import Arguments, read_arguments
-from trident.stream.base import StreamBase
+from trident.stream.base import StreamBase, StreamT
 from trident.stream.display import Shown
-
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
 
 _USAGE = "split([inputFields,] function, streams={'name': 'field type, ...'})"
 _MOST = 127
 
 
-class SplitVerbs(StreamBase):
+class SplitVerbs(StreamBase[StreamT]):
     """The verb that makes several streams of one."""
 
     __slots__ = ()
@@ -36,7 +32,7 @@ class SplitVerbs(StreamBase):
         inputFields: FieldsLike | None = None,
         function: object = None,
         streams: Mapping[str, OutputsLike] | None = None,
-    ) -> "SplitStreams":
+    ) -> "SplitStreams[StreamT]":
         """Send every tuple to named streams: any number of tuples to any of them, each stream with its own fields.
 
         The function runs once for every tuple, however many of the streams are read. What it sends replaces the tuple;
@@ -98,33 +94,32 @@ class SplitVerbs(StreamBase):
         schema = split_schema(declared)
         node = nodes.Split(self._node, inputs, operation, declared, step=step.label, site=step.called, schema=schema)
         self._register.add(self._label, node)
-        return SplitStreams(self._register, node, self._label)
+        return SplitStreams(self, node)
 
 
-class SplitStreams(Shown):
+class SplitStreams(Shown, Generic[StreamT]):
     """The streams that `Stream.split` gives, by name."""
 
-    __slots__ = ("_label", "_node", "_parts", "_register")
+    __slots__ = ("_node", "_parts", "_stream")
 
-    def __init__(self, register: Register, node: nodes.Split, label: str) -> None:
-        self._register = register
+    def __init__(self, stream: StreamBase[StreamT], node: nodes.Split) -> None:
+        self._stream = stream
         self._node = node
-        self._label = label
-        self._parts: dict[str, Stream] = {}
+        self._parts: dict[str, StreamT] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the streams."""
         return tuple(name for name, _ in self._node.streams)
 
-    def __getitem__(self, name: str) -> "Stream":
+    def __getitem__(self, name: str) -> StreamT:
         if name not in self.names:
             raise TopologyError(self._missing(name))
         if name not in self._parts:
             self._parts[name] = self._part(name)
         return self._parts[name]
 
-    def __getattr__(self, name: str) -> "Stream":
+    def __getattr__(self, name: str) -> StreamT:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} has no {name!r}", name=name, obj=self)
         if name not in self.names:
@@ -137,24 +132,20 @@ class SplitStreams(Shown):
     def __len__(self) -> int:
         return len(self.names)
 
-    def __iter__(self) -> "Iterator[Stream]":
+    def __iter__(self) -> Iterator[StreamT]:
         return map(self.__getitem__, self.names)
 
-    def _part(self, name: str) -> "Stream":
+    def _part(self, name: str) -> StreamT:
         """A stream of its own, made when it is first asked for: what nobody reads is no end of the topology."""
-        from trident.stream.stream import Stream
-
-        place, label = self.names.index(name), f"{self._label}.{name}"
-        schema, step = self._node.streams[place][1], self._register.label(label, name)
+        register, place, label = self._stream._register, self.names.index(name), f"{self._stream._label}.{name}"
+        schema, step = self._node.streams[place][1], register.label(label, name)
         node = nodes.Part(self._node, place, step=step, site=self._node.site, schema=schema)
-        self._register.add(label, node)
-        return Stream(self._register, node, label)
+        register.add(label, node)
+        return self._stream._new(node, label)
 
     def _missing(self, name: object) -> str:
-        from trident.stream.stream import Stream
-
         near = did_you_mean(name, self.names) if isinstance(name, str) else ""
-        if not near and isinstance(name, str) and hasattr(Stream, name):
+        if not near and isinstance(name, str) and hasattr(type(self._stream), name):
             near = f"; {name} is a verb of each of them, such as of {self.names[0]}"
         return f"{self._node.step}: there is no stream {name!r}; the streams are {', '.join(self.names)}{near}"
 

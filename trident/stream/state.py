@@ -1,7 +1,7 @@
 """A state that a topology updates, as a user holds it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 from pyspark.sql.types import StructType
 
@@ -11,20 +11,20 @@ from trident.base.types import ddl
 from trident.plan import nodes
 from trident.plan.register import Register
 from trident.stream import foreign_names
-from trident.stream.base import unknown_verb
+from trident.stream.base import StreamT, unknown_verb
 from trident.stream.display import Shown
 
-if TYPE_CHECKING:
-    from trident.stream.stream import Stream
+StateT = TypeVar("StateT", bound="StateBase[Any]")
+"""The class of states that verbs give."""
 
 
-class TridentState(Shown):
-    """A state that a topology updates or reads: ask it with `stateQuery`, or go on with its new values.
-
-    Meaning: ``org.apache.storm.trident.TridentState``. Its identity is the topology's name and its own.
-    """
+class StateBase(Shown, Generic[StreamT]):
+    """A node that holds a state, with what a user can ask of it."""
 
     __slots__ = ("_label", "_node", "_register")
+
+    _stream_type: type[StreamT]
+    """The class of the stream of new values."""
 
     def __init__(self, register: Register, node: nodes.HeldState, label: str) -> None:
         self._register = register
@@ -44,15 +44,13 @@ class TridentState(Shown):
     def _ends(self) -> Sequence[nodes.Node]:
         return [self._node]
 
-    def newValuesStream(self) -> "Stream":
+    def newValuesStream(self) -> StreamT:
         """The keys that a batch touched with their values after it, one tuple a key; of a `partitionPersist` what its
         updater emits.
 
         Meaning: ``org.apache.storm.trident.TridentState.newValuesStream``.
         """
-        from trident.stream.stream import Stream
-
-        return Stream(self._register, self._new_values(), self._label)
+        return self._stream_type(self._register, self._new_values(), self._label)
 
     def _new_values(self) -> nodes.Node:
         node = self._node
@@ -81,9 +79,7 @@ class TridentState(Shown):
         return f"TridentState({self.name!r}: {ddl(self.schema)}; {kind})"
 
     def __getattr__(self, name: str) -> NoReturn:
-        from trident.stream.stream import Stream
-
-        if not name.startswith("_") and hasattr(Stream, name) and name not in foreign_names.STATE:
+        if not name.startswith("_") and hasattr(self._stream_type, name) and name not in foreign_names.STATE:
             message = f"'TridentState' has no verb {name!r}; the stream of its new values has: newValuesStream().{name}"
         else:
             message = unknown_verb(self, name, foreign_names.STATE)

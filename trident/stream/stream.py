@@ -1,10 +1,17 @@
-"""The fluent skin, put together from its families of verbs."""
+"""The fluent skin, put together from its families of verbs: streams, grouped and windowed ones, and states.
 
+These four classes give one another, so only this module knows them. A family of verbs, in a file of its own, has type
+parameters in their places: what it calls ``StreamT`` is `Stream` here.
+"""
+
+from trident.plan import nodes
+from trident.plan.register import Register
 from trident.stream.aggregate import AggregateVerbs
+from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.assembly import AssemblyVerbs
-from trident.stream.base import StreamBase
 from trident.stream.dead_letters import LetterVerbs
 from trident.stream.extremes import ExtremeVerbs
+from trident.stream.grouped import GroupedVerbs
 from trident.stream.joins import CombineVerbs
 from trident.stream.map import MapVerbs
 from trident.stream.outputs import OutputVerbs
@@ -13,23 +20,26 @@ from trident.stream.preview import LookVerbs
 from trident.stream.query import QueryVerbs
 from trident.stream.repartition import RepartitionVerbs
 from trident.stream.split import SplitVerbs
+from trident.stream.state import StateBase
 from trident.stream.window import WindowVerbs
+from trident.stream.windowed import WindowedVerbs
 
 
 class Stream(
-    MapVerbs,
-    RepartitionVerbs,
-    AggregateVerbs,
-    ExtremeVerbs,
-    PersistVerbs,
-    QueryVerbs,
-    CombineVerbs,
-    SplitVerbs,
-    OutputVerbs,
-    LetterVerbs,
-    LookVerbs,
-    WindowVerbs,
-    AssemblyVerbs,
+    MapVerbs["Stream"],
+    RepartitionVerbs["Stream", "GroupedStream"],
+    AggregateVerbs["Stream"],
+    ChainVerbs["Stream"],
+    ExtremeVerbs["Stream"],
+    PersistVerbs["Stream", "TridentState"],
+    QueryVerbs["Stream"],
+    CombineVerbs["Stream"],
+    SplitVerbs["Stream"],
+    OutputVerbs["Stream"],
+    LetterVerbs["Stream"],
+    LookVerbs["Stream"],
+    WindowVerbs["WindowedStream"],
+    AssemblyVerbs["Stream"],
 ):
     """A description of what happens to every batch; `TridentTopology.newStream` begins one.
 
@@ -39,5 +49,53 @@ class Stream(
 
     __slots__ = ()
 
-    def _by_group(self) -> tuple[StreamBase, tuple[str, ...]]:
+    def _new(self, node: nodes.Node, label: str, register: Register | None = None) -> "Stream":
+        return Stream(self._register if register is None else register, node, label)
+
+    def _grouped(self, fields: tuple[str, ...]) -> "GroupedStream":
+        return GroupedStream(self, fields)
+
+    def _by_group(self) -> "tuple[Stream, tuple[str, ...]]":
         return self, ()
+
+    def _results(self, node: nodes.Emitted) -> "WindowedStream":
+        return WindowedStream(self._register, node, self._label, self._node)
+
+    def _state_of(self, node: nodes.StateWriter) -> "TridentState":
+        return TridentState(self._register, node, self._label)
+
+
+class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream"]):
+    """A stream in groups, which `Stream.groupBy` gives: what comes next happens to each group by itself.
+
+    Meaning: ``org.apache.storm.trident.fluent.GroupedStream``.
+    """
+
+    __slots__ = ()
+
+    def _results(self, node: nodes.Emitted) -> "WindowedStream":
+        return self.toStream()._results(node)
+
+    def _state_of(self, node: nodes.StateWriter) -> "TridentState":
+        return self.toStream()._state_of(node)
+
+
+class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
+    """The stream of a window's results, which `window` gives; `late` and `state` are what it has beyond a stream."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self, register: Register, node: nodes.Emitted, label: str, before: nodes.Node) -> None:
+        super().__init__(register, node, label)
+        self._before = before
+
+
+class TridentState(StateBase[Stream]):
+    """A state that a topology updates or reads: ask it with `stateQuery`, or go on with its new values.
+
+    Meaning: ``org.apache.storm.trident.TridentState``. Its identity is the topology's name and its own.
+    """
+
+    __slots__ = ()
+
+    _stream_type = Stream

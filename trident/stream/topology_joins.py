@@ -7,10 +7,9 @@ from trident.operations.join_kinds import JoinOutFieldsMode, JoinType, JoinTypes
 from trident.operations.output_fields import OutputsLike
 from trident.plan.register import Register
 from trident.stream.display import Shown
-from trident.stream.grouped import GroupedStream
 from trident.stream.joins import joined, merged
 from trident.stream.multireduce import multi_reduced
-from trident.stream.stream import Stream
+from trident.stream.stream import GroupedStream, Stream
 
 if TYPE_CHECKING:
     from trident.operations.multireducers import GroupedMultiReducer, MultiReducer
@@ -120,7 +119,7 @@ class Meetings(Shown):
         return multi_reduced(self._register, streams, inputFields, reducer, outputFields)
 
 
-def _flat(streams: Sequence[Any]) -> list[Any]:
+def _flat(streams: Sequence[Any]) -> list[Stream]:
     """The streams, also where they came as one list."""
     if len(streams) == 1 and isinstance(streams[0], list | tuple):
         return list(streams[0])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Generic, TypeVar
 
 from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -31,8 +31,8 @@ from trident.stream.base import StreamBase
 from trident.stream.checked_calls import Told
 from trident_state.memory.factory import MemoryMapState
 
-if TYPE_CHECKING:
-    from trident.stream.windowed import WindowedStream
+WindowedT = TypeVar("WindowedT", bound=StreamBase[Any])
+"""The class of streams of a window's results."""
 
 _REST = "[stateFactory,] [inputFields,] aggregator, outputFields, name=)"
 _USAGES = {
@@ -42,13 +42,17 @@ _USAGES = {
 }
 
 
-class WindowVerbs(Told):
+class WindowVerbs(Told, Generic[WindowedT]):
     """Verbs that bring tuples of several batches together; a stream has them, and a grouped stream."""
 
     __slots__ = ()
 
-    def _by_group(self) -> tuple[StreamBase, tuple[str, ...]]:
-        """The stream, and the fields by which it is grouped."""
+    def _by_group(self) -> tuple[StreamBase[Any], tuple[str, ...]]:
+        """Return the stream, and the fields by which it is grouped."""
+        raise NotImplementedError
+
+    def _results(self, node: nodes.Emitted) -> WindowedT:
+        """Return the stream of a window's results."""
         raise NotImplementedError
 
     def window(
@@ -61,7 +65,7 @@ class WindowVerbs(Told):
         outputFields: OutputsLike | None = None,
         keepFor: Duration = 0,
         name: str | None = None,
-    ) -> "WindowedStream":
+    ) -> WindowedT:
         """What an aggregator makes of each window: one call for a window's tuples, over as many batches as it takes.
 
         What waits lives in a state of the topology: a window goes on where it stood after a restart, and a replay
@@ -98,7 +102,7 @@ class WindowVerbs(Told):
         WindowedStream(clicks/1:window(Sum): windowStart timestamp, windowEnd timestamp, url string, sum bigint)
         """
         given = _Given("window", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name)
-        return windowed(*self._by_group(), config, given)
+        return self._results(windowed(*self._by_group(), config, given))
 
     def tumblingWindow(
         self,
@@ -110,7 +114,7 @@ class WindowVerbs(Told):
         outputFields: OutputsLike | None = None,
         keepFor: Duration = 0,
         name: str | None = None,
-    ) -> "WindowedStream":
+    ) -> WindowedT:
         """`window` of every `length` tuples (a whole number), or of every `length` of batch time (``"5 seconds"``).
 
         Meaning: ``org.apache.storm.trident.Stream.tumblingWindow``.
@@ -129,7 +133,7 @@ class WindowVerbs(Told):
         """
         given = _Given("tumblingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name)
         stream, group = self._by_group()
-        return windowed(stream, group, tumbling(length, stream._step(given.verb)), given)
+        return self._results(windowed(stream, group, tumbling(length, stream._step(given.verb)), given))
 
     def slidingWindow(
         self,
@@ -142,7 +146,7 @@ class WindowVerbs(Told):
         outputFields: OutputsLike | None = None,
         keepFor: Duration = 0,
         name: str | None = None,
-    ) -> "WindowedStream":
+    ) -> WindowedT:
         """`window` of the last `length`, every `slide`: tuples where both are whole numbers, else batch time.
 
         Meaning: ``org.apache.storm.trident.Stream.slidingWindow``.
@@ -155,7 +159,7 @@ class WindowVerbs(Told):
         """
         given = _Given("slidingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name)
         stream, group = self._by_group()
-        return windowed(stream, group, sliding(length, slide, stream._step(given.verb)), given)
+        return self._results(windowed(stream, group, sliding(length, slide, stream._step(given.verb)), given))
 
 
 def tumbling(length: int | Duration, step: Step) -> WindowConfig:
@@ -206,8 +210,8 @@ class _Given:
     name: str | None
 
 
-def windowed(stream: StreamBase, group: tuple[str, ...], config: WindowConfig, given: _Given) -> "WindowedStream":
-    """The results of a stream's windows by these group fields."""
+def windowed(stream: StreamBase[Any], group: tuple[str, ...], config: WindowConfig, given: _Given) -> nodes.Emitted:
+    """Add the steps of a stream's windows by these group fields, and return the last, which gives the results."""
     step, usage = stream._step(given.verb), _USAGES[given.verb]
     if not isinstance(config, WindowConfig):
         raise step.error(
@@ -262,7 +266,7 @@ class _Plan:
 
     def __init__(
         self,
-        stream: StreamBase,
+        stream: StreamBase[Any],
         group: tuple[str, ...],
         inputs: tuple[str, ...],
         windowing: Windowing,
@@ -280,10 +284,8 @@ class _Plan:
         self._time = fields.time_field(stream.schema, timestamp_field(windowing.config), step)
         self._name = self._checked(f"{stream._label}.{windowing.outputs.names[0]}" if name is None else name, name)
 
-    def made(self) -> "WindowedStream":
-        """The stream of the window's results."""
-        from trident.stream.windowed import WindowedStream
-
+    def made(self) -> nodes.Emitted:
+        """Add the steps, and return the one that gives the window's results."""
         stream, step, windowing = self._stream, self._step, self._windowing
         inputs = select(stream.schema, self._inputs)
         keys, value = fields.state_fields(windowing, self._keys, inputs, self._time, step)
@@ -307,7 +309,7 @@ class _Plan:
         emitted = nodes.Emitted(window, step=f"{step.label}.results", site=step.called, schema=outputs)
         self._add(emitted)
         stream._register.emitted[window] = emitted
-        return WindowedStream(stream._register, emitted, stream._label, stream._node)
+        return emitted
 
     def _numbered(self) -> nodes.PartitionOf:
         step, number = self._step, StructType([StructField(fields.PARTITION, IntegerType(), False)])

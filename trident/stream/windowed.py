@@ -5,21 +5,20 @@ from trident.base.step import Step, caller
 from trident.base.types import ddl
 from trident.operations.windows import EventTimeWindow, SessionWindow
 from trident.plan import nodes
-from trident.plan.register import Register
-from trident.stream.state import TridentState
-from trident.stream.stream import Stream
+from trident.stream.base import StreamT
+from trident.stream.persist import PersistVerbs
+from trident.stream.state import StateT
 
 
-class WindowedStream(Stream):
-    """The stream of a window's results, which `window` gives; `late` and `state` are what it has beyond a stream."""
+class WindowedVerbs(PersistVerbs[StreamT, StateT]):
+    """Verbs that a stream of a window's results has beyond a stream."""
 
-    __slots__ = ("_came",)
+    __slots__ = ()
 
-    def __init__(self, register: Register, node: nodes.Emitted, label: str, came: nodes.Node) -> None:
-        super().__init__(register, node, label)
-        self._came = came
+    _before: nodes.Node
+    """The node whose tuples entered the window."""
 
-    def late(self) -> Stream:
+    def late(self) -> StreamT:
         """The tuples that came when every window of theirs had left, and those without a time: as they were.
 
         Beyond Trident. They leave with the batch in which they came. Where this is asked for, all tuples of a batch
@@ -39,12 +38,14 @@ class WindowedStream(Stream):
             )
         known = self._register.late.get(window)
         if known is None:
-            known = nodes.LateTuples(self._came, window, step=step.label, site=step.called, schema=self._came.schema)
+            known = nodes.LateTuples(
+                self._before, window, step=step.label, site=step.called, schema=self._before.schema
+            )
             self._register.add(self._label, known)
             self._register.late[window] = known
-        return Stream(self._register, known, self._label)
+        return self._new(known, self._label)
 
-    def state(self) -> TridentState:
+    def state(self) -> StateT:
         """What the windows hold, for `stateQuery`: a value by the window's start and the group, from the first tuple of
         a window on, until it has left (or `keepFor` longer).
 
@@ -66,9 +67,9 @@ class WindowedStream(Stream):
                 f"state {window.state.name!r} holds what waits, and no results: put these into a state of their own, "
                 "with persistentAggregate or partitionPersist",
             )
-        return TridentState(self._register, window, self._label)
+        return self._state_of(window)
 
-    def watermark(self) -> TridentState:
+    def watermark(self) -> StateT:
         """How far time has come for these windows, for `stateQuery` with SnapshotGet.
 
         >>> from trident import Count, SnapshotGet, TridentTopology, TumblingEventTimeWindow
@@ -83,7 +84,7 @@ class WindowedStream(Stream):
         if watermark is None:
             step = Step(self._register.label(self._label, "watermark"), caller("watermark"))
             raise step.error(TopologyError, f"{self._window.windowing.config!r} counts tuples: it has no watermark")
-        return TridentState(self._register, watermark, self._label)
+        return self._state_of(watermark)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._window.step}: {ddl(self.schema)})"
