@@ -8,7 +8,7 @@ import pytest
 from tests.support.topologies import DeclaredState, node, stream
 from trident import Count, JoinOutFieldsMode, JoinType, Stream, TridentTopology
 from trident.errors import DuplicateFieldError, FieldNotFoundError, TopologyError, TypeDeclarationError
-from trident.picture.explain import about
+from trident.plan.traits import summary_of
 
 INNER, OUTER = JoinType.INNER, JoinType.OUTER
 
@@ -123,13 +123,13 @@ def test_types_and_modes_are_written_in_more_than_one_way(topology: TridentTopol
 )
 def test_a_join_explains_itself(streams: list[Stream], kind: str, mode: str, says: str) -> None:
     made = streams[0].join(streams[1], "k0", otherKeys="k1", joinType=kind, mode=mode)
-    assert about(node(made)) == says
+    assert summary_of(node(made)) == says
     assert says in made.draw("mermaid")
 
 
 def test_a_join_of_many_says_who_may_be_missing(topology: TridentTopology, streams: list[Stream]) -> None:
     made = topology.join(streams, KEYS, joinType=[INNER, OUTER, INNER])
-    assert about(node(made)) == "inner, outer, inner on (k0) = (k1) = (k2), within ONE batch"
+    assert summary_of(node(made)) == "inner, outer, inner on (k0) = (k1) = (k2), within ONE batch"
 
 
 def test_a_wrong_source_field(topology: TridentTopology, streams: list[Stream]) -> None:
@@ -244,11 +244,11 @@ def test_a_wrong_multi_reduce(
 def test_a_multi_reduce_explains_itself(topology: TridentTopology, streams: list[Stream]) -> None:
     plain = topology.multiReduce(streams, None, Reducer(), "n")
     assert repr(plain) == "Stream(s0-s1-s2/0:multiReduce(Reducer): n bigint)"
-    assert about(node(plain)) == "by partition, within ONE batch"
+    assert summary_of(node(plain)) == "by partition, within ONE batch"
     grouped = topology.multiReduce(
         [streams[0].groupBy("k0, v0"), streams[1].groupBy("k1, v1")], [[], "v1"], Grouped(), "n long"
     )
-    assert about(node(grouped)) == "by (k0, v0) = (k1, v1), within ONE batch"
+    assert summary_of(node(grouped)) == "by (k0, v0) = (k1, v1), within ONE batch"
     box = '{{"multiReduce(Grouped)<br/>n bigint<br/>by (k0, v0) = (k1, v1), within ONE batch"}}'
     assert box in grouped.draw("mermaid")
     requests = topology.newDRPCStream("ask")

@@ -21,8 +21,8 @@ from trident.compiler.spark.inputs import start_of
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, local_session, released, run_session
 from trident.compiler.spark.sql_names import all_quoted
-from trident.compiler.stages import has_python_form
 from trident.plan.nodes import Node, RequestSource, SpoutSource, StateStep, walk
+from trident.plan.traits import has_python_form
 from trident_spouts.executor import Emission, SpoutExecutor
 
 

@@ -1,35 +1,10 @@
 """Who runs each step of a topology: Spark itself, Python in its workers, or the driver; and what each stage makes."""
 
-from trident.compiler.aggregates.specs import all_native
-from trident.compiler.columns.kernels import work_of
 from trident.compiler.program import Program, RequestPlan, Stage
-from trident.compiler.stages import has_python_form
-from trident.plan.nodes import (
-    Aggregate,
-    Each,
-    Emitted,
-    Filter,
-    ForeachBatch,
-    LateTuples,
-    Map,
-    MultiReduce,
-    Node,
-    PartitionPersist,
-    PersistentAggregate,
-    PersistentReduce,
-    Pick,
-    Repartition,
-    RequestSource,
-    SpoutSource,
-    StateQuery,
-    StaticState,
-    WindowPanes,
-    WindowUpdate,
-    WriteParquet,
-    walk,
-)
+from trident.plan.nodes import Emitted, LateTuples, Node, RequestSource, walk
+from trident.plan.traits import DRIVER, has_python_form, traits_of
 
-SPARK, PYTHON, DRIVER, JOB = "Spark", "Python", "driver", "a Spark job"
+JOB = "a Spark job"
 
 
 def whereabouts(program: Program) -> dict[int, str]:
@@ -39,7 +14,7 @@ def whereabouts(program: Program) -> dict[int, str]:
     for group in program.groups:
         for stage in group.stages:
             for node in _nodes(stage):
-                found.setdefault(id(node), _runner(node))
+                found.setdefault(id(node), traits_of(node).runner(node))
     for request in program.requests:
         found.update((id(node), _answerer(node, request)) for node in walk(request.leaf))
     return {at: runner for at, runner in found.items() if runner}
@@ -48,30 +23,6 @@ def whereabouts(program: Program) -> dict[int, str]:
 def _nodes(stage: Stage) -> list[Node]:
     ends = [output.step for output in stage.frozen] + [*stage.debugs, *stage.effects]
     return walk(*ends, starts={id(node) for node in stage.inputs})
-
-
-def _runner(node: Node) -> str:
-    if isinstance(node, WindowUpdate):
-        return DRIVER
-    match node:
-        case SpoutSource() | RequestSource() | StaticState():
-            return ""
-        case StateQuery() | PersistentReduce() | PartitionPersist() | Emitted() | ForeachBatch() | WriteParquet():
-            return DRIVER
-        case LateTuples():
-            return DRIVER
-        case WindowPanes(windowing=windowing) if windowing.aggregation is not None:
-            return PYTHON if windowing.aggregation.native is None else SPARK
-        case Each() | Filter() | Map() if not has_python_form(node):
-            return SPARK
-        case Repartition(function=function) if function is not None:
-            return PYTHON
-        case MultiReduce() | Pick():
-            return PYTHON
-        case Aggregate() | PersistentAggregate():
-            return SPARK if all_native(node) else PYTHON
-    work = work_of(node)
-    return SPARK if work is None or work.operation is None else PYTHON
 
 
 def _answerer(node: Node, request: RequestPlan) -> str:

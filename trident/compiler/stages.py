@@ -5,26 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
-from trident.compiler.columns.kernels import work_of
 from trident.compiler.program import Group, Output, Program, RequestPlan, Stage
 from trident.compiler.states.shapes import nullable, shape_of
-from trident.compiler.windows.inputs import entering_watermark, entering_window
 from trident.plan.nodes import (
     Debug,
-    Each,
     Emitted,
-    Filter,
     LateTuples,
     LettersOf,
-    Map,
     MultiReduce,
     Node,
-    PartitionPersist,
     Peek,
-    PersistentReduce,
     RequestSource,
     Sink,
-    Split,
     SpoutSource,
     StateQuery,
     StateUpdate,
@@ -37,6 +29,7 @@ from trident.plan.nodes import (
     walk,
 )
 from trident.plan.topology_plan import TopologyPlan
+from trident.plan.traits import has_python_form, operation_of, traits_of
 
 
 def cut(topology: TopologyPlan) -> Program:
@@ -234,23 +227,10 @@ def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:
     updates = [reader for reader in readers if isinstance(reader, StateUpdate)]
     if not updates or len(updates) < len(readers):
         return Output(name, node, nullable(arrow_schema(node.schema)))
-    needed = {field for update in updates for field in update_fields(update)}
+    needed = {field for update in updates for fields in traits_of(update).reads(update, set()) for field in fields}
     kept = [field for field in node.schema.names if field in needed] or node.schema.names[:1]
     schema = nullable(arrow_schema(select(node.schema, kept)))
     return Output(name, node, schema)
-
-
-def update_fields(update: StateUpdate) -> tuple[str, ...]:
-    """The fields that a state update reads of its tuples."""
-    match update:
-        case PersistentReduce():
-            return tuple(dict.fromkeys([*update.group, *update.inputs]))
-        case PartitionPersist():
-            return update.inputs
-        case Watermark():
-            return entering_watermark(update)
-        case Window():
-            return entering_window(update)
 
 
 def _acts(leaf: Node) -> bool:
@@ -259,13 +239,13 @@ def _acts(leaf: Node) -> bool:
     nodes = walk(leaf)
     if isinstance(leaf, Debug):
         return any(isinstance(node, Peek) for node in nodes)
-    return any(isinstance(node, Transform) or _calls_user(node) for node in nodes)
+    return any(map(_calls_user, nodes))
 
 
 def _calls_user(node: Node) -> bool:
-    if isinstance(node, MultiReduce):
-        return True
-    return isinstance(node, Each | Filter | Map | Peek | Split) and work_of(node) is not None
+    operation = operation_of(node)
+    called = operation is not None and not operation.call.native
+    return called or isinstance(node, MultiReduce | Transform)
 
 
 # --- requests -----------------------------------------------------------------------------------------------------
@@ -275,13 +255,3 @@ def _request(function: str, source: RequestSource, leaf: Node) -> RequestPlan:
     nodes = walk(leaf)
     queries = tuple(node for node in nodes if isinstance(node, StateQuery))
     return RequestPlan(function, source, leaf, queries, all(map(has_python_form, nodes)))
-
-
-def has_python_form(node: Node) -> bool:
-    """Whether this node can run without Spark."""
-    match node:
-        case Each(function=operation) | Map(function=operation):
-            return not operation.call.native
-        case Filter(predicate=operation) | Peek(action=operation):
-            return not operation.call.native
-    return not isinstance(node, Transform)

@@ -5,41 +5,23 @@ from dataclasses import dataclass, field
 
 from trident.base.types import ddl
 from trident.operations.error_policy import DeadLetter
-from trident.plan.guarantee import guarantee_of, promise_of
+from trident.plan.guarantee import guarantee_of
 from trident.plan.nodes import (
-    Aggregate,
-    BestEffort,
-    Each,
-    Filter,
-    ForeachBatch,
     HeldState,
-    Join,
-    LateTuples,
     LettersOf,
-    Merge,
-    MultiReduce,
     Node,
-    PartitionPersist,
-    PersistentAggregate,
-    PersistentReduce,
-    Pick,
-    Repartition,
     RequestSource,
     Split,
-    SpoutSource,
     StateQuery,
     StateWriter,
     StaticState,
-    Watermark,
-    Window,
-    WindowPanes,
-    WriteParquet,
     sources_of,
     walk,
 )
 from trident.plan.partitions import partition_counts, stays
 from trident.plan.split_schema import shown_streams
 from trident.plan.state_schema import keys_of
+from trident.plan.traits import summary_of
 
 _WIDEST = 60
 
@@ -70,68 +52,6 @@ def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
         for node in states:
             lines += _state(node)
     return "\n".join(lines)
-
-
-def about(node: Node) -> str:
-    """What a step does, beside its name: the fields it goes by, the state it meets, the batch it stays within."""
-    match node:
-        case SpoutSource(spout=spout):
-            return spout.kind.value
-        case Each(inputs=inputs) | Filter(inputs=inputs) | Split(inputs=inputs):
-            return f"of {', '.join(inputs)}" if inputs != tuple(node.source.schema.names) else ""
-        case Pick(inputs=inputs, scope=scope):
-            by = f"by {', '.join(inputs)}" if inputs and inputs != tuple(node.schema.names) else ""
-            return ", ".join(filter(None, [by, "in each partition" if scope == "partition" else "of the batch"]))
-        case Aggregate(group=group, scope=scope):
-            where = "in each partition" if scope == "partition" else "" if group else "over the batch"
-            return ", ".join(filter(None, [f"by {', '.join(group)}" if group else "", where]))
-        case PersistentAggregate(group=group, state=state) | PersistentReduce(group=group, state=state):
-            return (f"by {', '.join(group)}, " if group else "") + f"into state {state.name}"
-        case PartitionPersist(inputs=inputs, state=state):
-            return (f"of {', '.join(inputs)}, " if inputs != tuple(node.source.schema.names) else "") + (
-                f"updates state {state.name}"
-            )
-        case WindowPanes(group=group, windowing=windowing):
-            return f"by {', '.join([*group, 'time'])}: {windowing.config!r}"
-        case Watermark(state=state):
-            return f"into state {state.name}"
-        case Window(group=group, state=state, windowing=windowing):
-            return (f"by {', '.join(group)}, " if group else "") + f"{windowing.config!r}, into state {state.name}"
-        case LateTuples(window=window):
-            return f"too late for {window.state.name}"
-        case StateQuery(inputs=inputs, updated=updated):
-            return f"asks state {updated.state.name}" + (f" by {', '.join(inputs)}" if inputs else "")
-        case Repartition(names=names) if names:
-            return f"by {', '.join(names)}"
-        case ForeachBatch():
-            return f"output {node.name}, each batch at least once, always the same"
-        case BestEffort():
-            return f"branch {node.name}, never holds a batch up"
-        case WriteParquet():
-            return f"output {node.name}, into {node.path}: {promise_of(node).value}"
-        case Merge():
-            return "within ONE batch"
-        case MultiReduce(groups=groups):
-            return f"{_paired(groups, 'by ') if groups else 'by partition'}, within ONE batch"
-        case Join():
-            return f"{_join_type(node)}, within ONE batch"
-    return ""
-
-
-_OF_TWO: Mapping[tuple[bool, ...], str] = {(False, True): "left ", (True, False): "right ", (True, True): "full "}
-
-
-def _join_type(node: Join) -> str:
-    """Which streams may be missing, by which keys they meet, and whether all fields stay."""
-    kind = ""
-    if any(node.outer):
-        kind = _OF_TWO.get(node.outer, f"{', '.join('outer' if each else 'inner' for each in node.outer)} ")
-    return f"{kind}{_paired(node.keys, 'on ')}{', all fields kept' if node.preserve else ''}"
-
-
-def _paired(keys: Sequence[tuple[str, ...]], word: str) -> str:
-    """Fields of several streams that stand for one another."""
-    return word + " = ".join(f"({', '.join(names)})" for names in keys)
 
 
 def fields_of(node: Node) -> str:
@@ -179,7 +99,7 @@ def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -
     lines = []
     before: Node | None = None
     for step in steps:
-        notes = [known.runners.get(id(step), ""), about(step), policy_of(step), partitions.get(id(step), "")]
+        notes = [known.runners.get(id(step), ""), summary_of(step), policy_of(step), partitions.get(id(step), "")]
         if sources_of(step) and sources_of(step) != (before,):
             notes.append("<- " + ", ".join(_short(source) for source in sources_of(step)))
         if id(step) in known.answers:

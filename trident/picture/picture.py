@@ -2,44 +2,24 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from trident.base.types import ddl
-from trident.picture.explain import about, policy_of
+from trident.picture.explain import policy_of
 from trident.plan.nodes import (
-    Aggregate,
-    BestEffort,
-    Debug,
-    Each,
-    ForeachBatch,
     HeldState,
-    Join,
-    LettersOf,
-    Merge,
-    MultiReduce,
     Node,
-    PartitionPersist,
-    Peek,
     PersistentAggregate,
     PersistentReduce,
-    Pick,
-    Project,
     RequestSource,
-    Split,
     SpoutSource,
     StateQuery,
     StateWriter,
     StaticState,
-    Watermark,
-    Window,
-    WindowPanes,
-    WriteParquet,
     sources_of,
     walk,
 )
 from trident.plan.state_schema import keys_of, value_of
-
-Kind = Literal["source", "step", "effect", "aggregate", "state", "query", "meeting"]
+from trident.plan.traits import Role, traits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +27,7 @@ class Box:
     """One thing in the picture. `lines` stand below the title, `hint` is shown on demand, `cluster` is an id."""
 
     id: str
-    kind: Kind
+    kind: Role
     title: str
     lines: tuple[str, ...]
     hint: str
@@ -147,45 +127,22 @@ def _cluster_title(members: Sequence[Node]) -> str:
 
 
 def _box(node: Node, id: str, cluster: str) -> Box:
-    title = node.step.partition(":")[2]
-    lines = [_fields(node), _goes_by(node)]
+    title, traits = node.step.partition(":")[2], traits_of(node)
+    lines = [_new_fields(node), (traits.caption or traits.summary)(node)]
     if isinstance(node, SpoutSource):
-        title, lines = node.stream, [f"{type(node.spout).__name__}, {about(node)}", ddl(node.schema)]
+        title, lines = node.stream, [f"{type(node.spout).__name__}, {traits.summary(node)}", ddl(node.schema)]
     elif isinstance(node, RequestSource):
         title, lines = f"{node.function}({', '.join(node.schema.names)})", [ddl(node.schema)]
     lines.append(policy_of(node))
     return Box(
-        id, _kind(node), title, tuple(line for line in lines if line), f"{node.step}, {node.site.place}", cluster
+        id, traits.role, title, tuple(line for line in lines if line), f"{node.step}, {node.site.place}", cluster
     )
 
 
-def _goes_by(node: Node) -> str:
-    """What `about` says, without the state that an arrow shows already."""
-    match node:
-        case PersistentAggregate(group=names) | PersistentReduce(group=names) | StateQuery(inputs=names):
-            return f"by {', '.join(names)}" if names else ""
-        case PartitionPersist() | Watermark():
-            return ""
-        case Window(group=group, windowing=windowing):
-            return ", ".join([*group, repr(windowing.config)])
-    return about(node)
-
-
-def _fields(node: Node) -> str:
-    """What is new about a step's fields."""
-    match node:
-        case Each(outputs=outputs) | StateQuery(outputs=outputs):
-            return f"+ {ddl(outputs)}"
-        case Peek() | Debug() | Split() | ForeachBatch() | WriteParquet() | BestEffort() | LettersOf():
-            return ""
-    before = [source.schema for source in sources_of(node)]
-    return (
-        ""
-        if before == [node.schema]
-        else ", ".join(node.schema.names)
-        if isinstance(node, Project)
-        else ddl(node.schema)
-    )
+def _new_fields(node: Node) -> str:
+    """Return what is new about a node's fields."""
+    unchanged = [source.schema for source in sources_of(node)] == [node.schema]
+    return "" if unchanged else traits_of(node).fields(node)
 
 
 def _state_box(node: HeldState, id: str, cluster: str) -> Box:
@@ -194,20 +151,3 @@ def _state_box(node: HeldState, id: str, cluster: str) -> Box:
     kind = "static" if isinstance(node, StaticState) else factory.kind.value
     lines = (f"{type(factory).__name__}, {kind}", f"{keys} → {value_of(node).name}" if keys else "")
     return Box(id, "state", node.state.name, tuple(line for line in lines if line), f"state {node.state.name}", cluster)
-
-
-def _kind(node: Node) -> Kind:
-    match node:
-        case SpoutSource() | RequestSource():
-            return "source"
-        case PersistentAggregate() | PersistentReduce() | PartitionPersist() | Aggregate() | Pick():
-            return "aggregate"
-        case WindowPanes() | Watermark() | Window():
-            return "aggregate"
-        case StateQuery():
-            return "query"
-        case Merge() | Join() | MultiReduce():
-            return "meeting"
-        case Peek() | Debug() | ForeachBatch() | WriteParquet() | BestEffort():
-            return "effect"
-    return "step"

@@ -6,26 +6,8 @@ a section holds for all of it, the greatest one where there are several (as in T
 
 from collections.abc import Iterable, Sequence
 
-from trident.plan.nodes import (
-    Aggregate,
-    Debug,
-    Each,
-    Filter,
-    Map,
-    Merge,
-    MultiReduce,
-    Node,
-    ParallelismHint,
-    Part,
-    PartitionOf,
-    Peek,
-    Pick,
-    Placing,
-    Project,
-    Repartition,
-    Split,
-    sources_of,
-)
+from trident.plan.nodes import Node, ParallelismHint, Placing, Repartition, sources_of
+from trident.plan.traits import traits_of
 
 Counts = dict[int, int | None]
 """By a node's id; None: the engine's own choice, which is 1 in the driver-side engine."""
@@ -35,19 +17,8 @@ _ALONE = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.CUSTO
 
 
 def stays(node: Node) -> bool:
-    """Whether what leaves this step is in the partitions of what enters it."""
-    match node:
-        case Repartition(how=how):
-            return how is Placing.IDENTITY
-        case Each() | Filter() | Map() | Project() | Peek() | Debug() | Split() | Part():
-            return True
-        case ParallelismHint() | PartitionOf() | Merge():
-            return True
-        case MultiReduce(groups=groups):
-            return not groups
-        case Aggregate(scope=scope) | Pick(scope=scope):
-            return scope == "partition"
-    return False
+    """Return whether what leaves this node is in the partitions of what enters it."""
+    return traits_of(node).stays(node)
 
 
 def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = ()) -> Counts:

@@ -6,25 +6,21 @@ from trident.base.errors import DuplicateNameError, TopologyError
 from trident.base.names import RESERVED, reserved
 from trident.base.step import Step, verb_label
 from trident.plan.nodes import (
-    BestEffort,
-    Debug,
     Emitted,
     LateTuples,
     LettersOf,
     Node,
-    Peek,
     RequestSource,
     Sink,
     Split,
     SpoutSource,
-    StateStep,
     StateWriter,
     StaticState,
     Window,
-    WriteParquet,
     sources_of,
     walk,
 )
+from trident.plan.traits import traits_of
 
 
 class Register:
@@ -67,7 +63,7 @@ class Register:
     def add(self, stream: str, node: Node, part: bool = False) -> None:
         """Take in a step, under the label that it was given. `part`: it is one of several that a verb made, which count
         once."""
-        if self.branch and (isinstance(node, StateStep | LettersOf | StaticState | WriteParquet | BestEffort)):
+        if self.branch and not traits_of(node).in_branch:
             raise TopologyError(
                 f"{node.step} (called at {node.site.place}): the branch that begins with bestEffort at {self.branch} "
                 "may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is to be exact; write "
@@ -126,7 +122,7 @@ class Register:
 
     def leaves(self) -> tuple[Node, ...]:
         """Steps with an effect of their own (peek, Debug) that lead to no state and no answer: they run, too."""
-        effects = [node for node in self._nodes if isinstance(node, Peek | Debug)]
+        effects = [node for node in self._nodes if traits_of(node).role == "effect"]
         ending = [*walk(*self.states.values(), *self.sinks.values()), *self._answering()]
         covered = {id(node) for node in ending}
         for effect in effects:

@@ -24,15 +24,6 @@ def inputs_of(node: Aggregate | PersistentAggregate) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for member in node.members for name in member.inputs))
 
 
-def all_native(node: Aggregate | PersistentAggregate) -> bool:
-    """Return whether Spark has exactly these aggregates itself; it has none of a partition."""
-    if isinstance(node, PersistentAggregate):
-        return node.aggregation.native is not None
-    if node.scope == "partition":
-        return False
-    return all(isinstance(member.how, Aggregation) and member.how.native is not None for member in node.members)
-
-
 def fold_spec(node: Aggregate | PersistentAggregate, hidden: Iterable[pa.Field] = ()) -> FoldSpec:
     """Return the spec of an aggregate of combiners. `hidden` are key fields before its own."""
     if isinstance(node, PersistentAggregate):

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from trident.base.types import arrow_schema, select
 from trident.compiler.aggregates.selections import PickSpec
-from trident.compiler.aggregates.specs import all_native, can_fold, fold_spec, gather_spec, read_fields
+from trident.compiler.aggregates.specs import can_fold, fold_spec, gather_spec, read_fields
 from trident.compiler.columns.kernels import compile_chain
 from trident.compiler.columns.lifecycle import needs_lifecycle
 from trident.compiler.columns.partitions import batch_partition, choice_of
@@ -37,7 +37,6 @@ from trident.compiler.spark.sessions import Profile, checkpointed, unpersist
 from trident.compiler.spark.sql_names import all_quoted, quoted
 from trident.compiler.spark.worker_aggregates import PaneFold, PartialFold, PickTuples
 from trident.compiler.spark.worker_functions import CAUGHT, FAILURE, CatchingChain, Chain, FailureAsRow, Lifecycle
-from trident.compiler.windows.inputs import entering_panes
 from trident.compiler.windows.panes import pane_spec
 from trident.plan.nodes import (
     Aggregate,
@@ -64,6 +63,8 @@ from trident.plan.nodes import (
 )
 from trident.plan.partitions import stays
 from trident.plan.split_schema import PLACE, own_fields
+from trident.plan.traits import all_native
+from trident.plan.window_inputs import entering_panes
 
 
 class Lowering:

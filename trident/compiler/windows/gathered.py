@@ -16,7 +16,6 @@ from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated, entering
 from trident.compiler.windows.calls import Results, where_of
-from trident.compiler.windows.inputs import entering_window
 from trident.compiler.windows.open_windows import OpenWindows, removals, runs, values_now
 from trident.compiler.windows.time import Clock, Lattice, clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
@@ -24,6 +23,7 @@ from trident.compiler.windows.types import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
+from trident.plan.window_inputs import entering_window
 from trident.plan.window_schema import BATCH, END, START
 
 

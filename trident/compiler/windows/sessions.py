@@ -23,13 +23,13 @@ from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import Combining, nullable, shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import Results, presenting, where_of
-from trident.compiler.windows.inputs import entering_window
 from trident.compiler.windows.time import LAST, clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
 from trident.compiler.windows.types import RunWindow, WindowTurn
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import SessionWindow
 from trident.plan.nodes import Window
+from trident.plan.window_inputs import entering_window
 from trident.plan.window_schema import END, START
 from trident_state.keys import decode_keys, encode_keys
 

@@ -1,0 +1,80 @@
+"""Which fields a node reads of each of its sources, if those in `after` are needed of what leaves it."""
+
+from trident.plan.joins import origins_of
+from trident.plan.nodes import (
+    Aggregate,
+    Debug,
+    Each,
+    Filter,
+    Join,
+    Map,
+    Merge,
+    MultiReduce,
+    Node,
+    Part,
+    PartitionPersist,
+    Peek,
+    PersistentAggregate,
+    PersistentReduce,
+    Pick,
+    Split,
+    StateQuery,
+    sources_of,
+)
+from trident.plan.split_schema import PLACE, own_fields
+
+
+def everything(node: Node, after: set[str]) -> list[set[str]]:
+    return [set(source.schema.names) for source in sources_of(node)]
+
+
+def passed_on(node: Node, after: set[str]) -> list[set[str]]:
+    return [after]
+
+
+def inputs_and_passed_on(node: Filter | Peek | Debug | Pick, after: set[str]) -> list[set[str]]:
+    return [after | set(node.inputs)]
+
+
+def inputs_and_others(node: Each | StateQuery, after: set[str]) -> list[set[str]]:
+    return [(after - set(node.outputs.names)) | set(node.inputs)]
+
+
+def inputs(node: Map | Split | PartitionPersist, after: set[str]) -> list[set[str]]:
+    return [set(node.inputs)]
+
+
+def group_and_inputs(node: PersistentAggregate | PersistentReduce, after: set[str]) -> list[set[str]]:
+    return [{*node.group, *node.inputs}]
+
+
+def of_members(node: Aggregate, after: set[str]) -> list[set[str]]:
+    return [{*node.group, *(name for member in node.members for name in member.inputs)}]
+
+
+def of_part(node: Part, after: set[str]) -> list[set[str]]:
+    wanted = _some(node, after)
+    return [{PLACE} | {inner for inner, name in own_fields(node).items() if name in wanted}]
+
+
+def of_merge(node: Merge, after: set[str]) -> list[set[str]]:
+    places = [place for place, name in enumerate(node.schema.names) if name in after]
+    schemas = [source.schema for source in node.sources]  # the name of the source, where it is a field, is in none
+    return [{schema.names[place] for place in places if place < len(schema.names)} for schema in schemas]
+
+
+def of_join(node: Join, after: set[str]) -> list[set[str]]:
+    wanted, needed = [set(key) for key in node.keys], _some(node, after)
+    for name, origins in zip(node.schema.names, origins_of(node), strict=True):
+        for source, field in origins if name in needed else ():
+            wanted[source].add(field)
+    return wanted
+
+
+def of_multi_reduce(node: MultiReduce, after: set[str]) -> list[set[str]]:
+    return [{*own, *(node.groups[at] if node.groups else ())} for at, own in enumerate(node.inputs)]
+
+
+def _some(node: Node, after: set[str]) -> set[str]:
+    """Return the needed fields, one at least: Spark carries no row without a column."""
+    return after.intersection(node.schema.names) or set(node.schema.names[:1])

@@ -1,0 +1,82 @@
+"""What explain and pictures say of a node beside its name."""
+
+from collections.abc import Mapping, Sequence
+
+from trident.base.types import ddl
+from trident.plan.nodes import (
+    Aggregate,
+    Each,
+    Filter,
+    Join,
+    MultiReduce,
+    Node,
+    PartitionPersist,
+    PersistentAggregate,
+    PersistentReduce,
+    Pick,
+    Split,
+    StateQuery,
+)
+
+
+def nothing(node: Node) -> str:
+    return ""
+
+
+def of_inputs(node: Each | Filter | Split | PartitionPersist) -> str:
+    return f"of {', '.join(node.inputs)}" if node.inputs != tuple(node.source.schema.names) else ""
+
+
+def by(names: Sequence[str]) -> str:
+    return f"by {', '.join(names)}" if names else ""
+
+
+def joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def about_pick(node: Pick) -> str:
+    fields = by(node.inputs) if node.inputs != tuple(node.schema.names) else ""
+    return joined(fields, "in each partition" if node.scope == "partition" else "of the batch")
+
+
+def about_aggregate(node: Aggregate) -> str:
+    where = "in each partition" if node.scope == "partition" else "" if node.group else "over the batch"
+    return joined(by(node.group), where)
+
+
+def about_persistent(node: PersistentAggregate | PersistentReduce) -> str:
+    return joined(by(node.group), f"into state {node.state.name}")
+
+
+def by_group(node: PersistentAggregate | PersistentReduce) -> str:
+    return by(node.group)
+
+
+def about_query(node: StateQuery) -> str:
+    return " ".join(filter(None, [f"asks state {node.updated.state.name}", by(node.inputs)]))
+
+
+_OF_TWO: Mapping[tuple[bool, ...], str] = {(False, True): "left ", (True, False): "right ", (True, True): "full "}
+
+
+def about_join(node: Join) -> str:
+    """Return which streams may be missing, by which keys they meet, and whether all fields stay."""
+    kind = ""
+    if any(node.outer):
+        kind = _OF_TWO.get(node.outer, f"{', '.join('outer' if missing else 'inner' for missing in node.outer)} ")
+    kept = ", all fields kept" if node.preserve else ""
+    return f"{kind}on {_paired(node.keys)}{kept}, within ONE batch"
+
+
+def about_multi_reduce(node: MultiReduce) -> str:
+    return f"by {_paired(node.groups) if node.groups else 'partition'}, within ONE batch"
+
+
+def _paired(keys: Sequence[tuple[str, ...]]) -> str:
+    """Return fields of several streams that stand for one another."""
+    return " = ".join(f"({', '.join(names)})" for names in keys)
+
+
+def plus_outputs(node: Each | StateQuery) -> str:
+    return f"+ {ddl(node.outputs)}"

@@ -1,0 +1,332 @@
+"""What the passes know of each class of nodes, in one table.
+
+A pass (column pruning, partitions, pictures, explain) walks the plan and asks `traits_of` each node, so it names no
+class of nodes. A new node needs one row here; `tests/plan/test_traits.py` fails without it. What a node does to tuples
+is not a trait: `trident.compiler.columns.kernels`, `trident.compiler.arrow` and `trident.compiler.spark` say that.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from trident.base.types import ddl
+from trident.operations.aggregators import Aggregation
+from trident.operations.functions import Operation
+from trident.plan import field_reads as reads
+from trident.plan import summaries as words
+from trident.plan.guarantee import promise_of
+from trident.plan.nodes import (
+    Aggregate,
+    BestEffort,
+    Debug,
+    Each,
+    Emitted,
+    Filter,
+    ForeachBatch,
+    Join,
+    LateTuples,
+    LettersOf,
+    Map,
+    Merge,
+    MultiReduce,
+    Node,
+    ParallelismHint,
+    Part,
+    PartitionOf,
+    PartitionPersist,
+    Peek,
+    PersistentAggregate,
+    PersistentReduce,
+    Pick,
+    Placing,
+    Project,
+    Repartition,
+    RequestSource,
+    Split,
+    SpoutSource,
+    StateQuery,
+    StaticState,
+    Transform,
+    Watermark,
+    Window,
+    WindowPanes,
+    WriteParquet,
+)
+from trident.plan.window_inputs import entering_panes, entering_watermark, entering_window
+
+N = TypeVar("N", bound=Node)
+
+Role = Literal["source", "step", "effect", "aggregate", "state", "query", "meeting"]
+"""The part that a node plays; pictures give each its own shape."""
+
+SPARK, PYTHON, DRIVER, UNSAID = "Spark", "Python", "driver", ""
+"""Who runs a node: Catalyst, Python in Spark's workers, the driver; of a source it is not said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits(Generic[N]):
+    """What the passes know of one class of nodes."""
+
+    role: Role
+
+    stays: Callable[[N], bool]
+    """Whether what leaves the node is in the partitions of what enters it."""
+
+    reads: Callable[[N, set[str]], list[set[str]]]
+    """The fields that it reads of each source, if the given ones are needed of what leaves it."""
+
+    runner: Callable[[N], str]
+    """Who runs it in a batch."""
+
+    summary: Callable[[N], str]
+    """What it does, beside its name: the fields it goes by, the state it meets, the batch it stays within."""
+
+    caption: Callable[[N], str] | None = None
+    """The summary without what a picture shows by its arrows; None: the whole summary."""
+
+    fields: Callable[[N], str] = lambda node: ddl(node.schema)
+    """What a picture says of the fields that leave it, where these are not those that enter it."""
+
+    operation: Callable[[N], Operation] | None = None
+    """The user's function of one tuple (of a transform: of a batch)."""
+
+    in_branch: bool = True
+    """Whether it may stand in a best-effort branch, which may lose batches."""
+
+
+def traits_of(node: N) -> Traits[N]:
+    """Return the traits of a node's class."""
+    if type(node) not in TRAITS:
+        raise TypeError(f"{type(node).__name__} has no traits: give it a row in trident.plan.traits.TRAITS")
+    return TRAITS[type(node)]
+
+
+def summary_of(node: Node) -> str:
+    """Return what a node does, beside its name."""
+    return traits_of(node).summary(node)
+
+
+def operation_of(node: Node) -> Operation | None:
+    """Return the user's function that a node calls for each tuple or batch, if there is one."""
+    operation = traits_of(node).operation
+    return None if operation is None else operation(node)
+
+
+def has_python_form(node: Node) -> bool:
+    """Return whether a node can run without Spark."""
+    operation = operation_of(node)
+    return operation is None or not operation.call.native
+
+
+# --- whether tuples stay in their partitions ------------------------------------------------------------------------
+
+
+def _always(node: Node) -> bool:
+    return True
+
+
+def _never(node: Node) -> bool:
+    return False
+
+
+def _by_partition(node: Aggregate | Pick) -> bool:
+    return node.scope == "partition"
+
+
+# --- who runs a node ------------------------------------------------------------------------------------------------
+
+
+def _unsaid(node: Node) -> str:
+    return UNSAID
+
+
+def _spark(node: Node) -> str:
+    return SPARK
+
+
+def _python(node: Node) -> str:
+    return PYTHON
+
+
+def _driver(node: Node) -> str:
+    return DRIVER
+
+
+def _by_operation(node: Node) -> str:
+    return PYTHON if has_python_form(node) else SPARK
+
+
+def _by_aggregators(node: Aggregate | PersistentAggregate) -> str:
+    return SPARK if all_native(node) else PYTHON
+
+
+def _by_windowing(node: WindowPanes) -> str:
+    aggregation = node.windowing.aggregation
+    return SPARK if aggregation is None or aggregation.native is not None else PYTHON
+
+
+def all_native(node: Aggregate | PersistentAggregate) -> bool:
+    """Return whether Spark has exactly these aggregates itself; it has none of a partition."""
+    if isinstance(node, PersistentAggregate):
+        return node.aggregation.native is not None
+    if node.scope == "partition":
+        return False
+    return all(isinstance(member.how, Aggregation) and member.how.native is not None for member in node.members)
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+TRAITS: Mapping[type[Node], Traits[Any]] = {
+    # Each row by position: role, stays, reads, runner, summary.
+    #
+    # where tuples come from
+    SpoutSource: Traits("source", _never, reads.everything, _unsaid, lambda node: node.spout.kind.value),
+    RequestSource: Traits("source", _never, reads.everything, _unsaid, words.nothing),
+    # one tuple after the other
+    Each: Traits(
+        "step",
+        _always,
+        reads.inputs_and_others,
+        _by_operation,
+        words.of_inputs,
+        fields=words.plus_outputs,
+        operation=lambda node: node.function,
+    ),
+    Filter: Traits(
+        "step",
+        _always,
+        reads.inputs_and_passed_on,
+        _by_operation,
+        words.of_inputs,
+        operation=lambda node: node.predicate,
+    ),
+    Map: Traits("step", _always, reads.inputs, _by_operation, words.nothing, operation=lambda node: node.function),
+    Project: Traits(
+        "step", _always, reads.passed_on, _spark, words.nothing, fields=lambda node: ", ".join(node.schema.names)
+    ),
+    Peek: Traits(
+        "effect", _always, reads.inputs_and_passed_on, _by_operation, words.nothing, operation=lambda node: node.action
+    ),
+    Debug: Traits("effect", _always, reads.inputs_and_passed_on, _spark, words.nothing),
+    Split: Traits(
+        "step",
+        _always,
+        reads.inputs,
+        _by_operation,
+        words.of_inputs,
+        fields=words.nothing,
+        operation=lambda node: node.function,
+    ),
+    Part: Traits("step", _always, reads.of_part, _spark, words.nothing),
+    LettersOf: Traits("step", _never, reads.everything, _spark, words.nothing, fields=words.nothing, in_branch=False),
+    # a batch at once, or a partition
+    Transform: Traits("step", _never, reads.everything, _spark, words.nothing, operation=lambda node: node.function),
+    Repartition: Traits(
+        "step",
+        lambda node: node.how is Placing.IDENTITY,
+        lambda node, after: [after | set(node.names)],
+        lambda node: SPARK if node.function is None else PYTHON,
+        lambda node: words.by(node.names),
+    ),
+    ParallelismHint: Traits("step", _always, reads.passed_on, _spark, words.nothing),
+    PartitionOf: Traits(
+        "step", _always, lambda node, after: [after & set(node.source.schema.names)], _spark, words.nothing
+    ),
+    Aggregate: Traits("aggregate", _by_partition, reads.of_members, _by_aggregators, words.about_aggregate),
+    Pick: Traits("aggregate", _by_partition, reads.inputs_and_passed_on, _python, words.about_pick),
+    # states
+    PersistentAggregate: Traits(
+        "aggregate",
+        _never,
+        reads.group_and_inputs,
+        _by_aggregators,
+        words.about_persistent,
+        words.by_group,
+        in_branch=False,
+    ),
+    PersistentReduce: Traits(
+        "aggregate", _never, reads.group_and_inputs, _driver, words.about_persistent, words.by_group, in_branch=False
+    ),
+    PartitionPersist: Traits(
+        "aggregate",
+        _never,
+        reads.inputs,
+        _driver,
+        summary=lambda node: words.joined(words.of_inputs(node), f"updates state {node.state.name}"),
+        caption=words.nothing,
+        in_branch=False,
+    ),
+    StaticState: Traits("state", _never, reads.everything, _unsaid, words.nothing, in_branch=False),
+    StateQuery: Traits(
+        "query",
+        _never,
+        reads.inputs_and_others,
+        _driver,
+        words.about_query,
+        lambda node: words.by(node.inputs),
+        fields=words.plus_outputs,
+        in_branch=False,
+    ),
+    Emitted: Traits("step", _never, reads.everything, _driver, words.nothing),
+    # windows
+    WindowPanes: Traits(
+        "aggregate",
+        _never,
+        lambda node, after: [set(entering_panes(node))],
+        _by_windowing,
+        summary=lambda node: f"by {', '.join([*node.group, 'time'])}: {node.windowing.config!r}",
+    ),
+    Watermark: Traits(
+        "aggregate",
+        _never,
+        lambda node, after: [set(entering_watermark(node))],
+        _driver,
+        summary=lambda node: f"into state {node.state.name}",
+        caption=words.nothing,
+        in_branch=False,
+    ),
+    Window: Traits(
+        "aggregate",
+        _never,
+        lambda node, after: [set(entering_window(node))],
+        _driver,
+        summary=lambda node: words.joined(
+            words.by(node.group), f"{node.windowing.config!r}, into state {node.state.name}"
+        ),
+        caption=lambda node: ", ".join([*node.group, repr(node.windowing.config)]),
+        in_branch=False,
+    ),
+    LateTuples: Traits(
+        "step", _never, reads.everything, _driver, lambda node: f"too late for {node.window.state.name}"
+    ),
+    # what leaves the topology
+    ForeachBatch: Traits(
+        "effect",
+        _never,
+        reads.everything,
+        _driver,
+        summary=lambda node: f"output {node.name}, each batch at least once, always the same",
+    ),
+    WriteParquet: Traits(
+        "effect",
+        _never,
+        reads.everything,
+        _driver,
+        summary=lambda node: f"output {node.name}, into {node.path}: {promise_of(node).value}",
+        in_branch=False,
+    ),
+    BestEffort: Traits(
+        "effect",
+        _never,
+        reads.everything,
+        _spark,
+        summary=lambda node: f"branch {node.name}, never holds a batch up",
+        in_branch=False,
+    ),
+    # several sources, within one batch
+    Merge: Traits("meeting", _always, reads.of_merge, _spark, lambda node: "within ONE batch"),
+    Join: Traits("meeting", _never, reads.of_join, _spark, words.about_join),
+    MultiReduce: Traits(
+        "meeting", lambda node: not node.groups, reads.of_multi_reduce, _python, words.about_multi_reduce
+    ),
+}
