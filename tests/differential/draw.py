@@ -43,7 +43,7 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "Adding": ("long",),
     "Seen": ("string",),
 }
-_LOCAL = ("each", "map", "filter", "filterNull", "project", "peek", "part")
+_LOCAL = ("each", "map", "filter", "filterNull", "project", "drop", "peek", "part")
 
 
 class Drawing:
@@ -125,6 +125,13 @@ class Drawing:
         at = self.stream()
         assert at is not None
         self.add("project", (at,), self.some(self.fields(at)))
+
+    def drop(self) -> None:
+        able = [at for at, step in enumerate(self.steps) if len(step.fields) > 1]
+        if able:
+            at = self.pick(able)
+            dropped = self.pick(self.fields(at))
+            self.add("drop", (at,), tuple(field for field in self.fields(at) if field != dropped), field=dropped[0])
 
     def split(self) -> None:
         at = self.stream("word", "n")
@@ -268,6 +275,7 @@ VERBS: tuple[Callable[[Drawing], None], ...] = (
     Drawing.filter,
     Drawing.filterNull,
     Drawing.project,
+    Drawing.drop,
     Drawing.split,
     Drawing.peek,
     Drawing.place,

@@ -238,6 +238,7 @@ VERBS: dict[str, Callable[[Step, list[Parts], list[tuple[str, ...]]], Parts]] = 
     "filter": _local(_filter),
     "filterNull": _local(_filter_null),
     "project": _local(_project),
+    "drop": _local(_project),
     "part": _local(_part),
     "peek": _local(lambda step, row, fields: [row]),
     "shuffle": _heap,

@@ -152,6 +152,14 @@ def test_project_keeps_and_reorders() -> None:
     assert ddl(fields.project(["b"], "a").schema) == "b string, a bigint"
 
 
+def test_drop_keeps_all_other_fields_in_their_order() -> None:
+    fields = stream("a long, b string, c date")
+    assert ddl(fields.drop("b").schema) == "a bigint, c date"
+    assert ddl(fields.drop("c, a").schema) == ddl(fields.drop("c", ["a"]).schema) == "b string"
+    grouped = fields.groupBy("c").drop("b")
+    assert (grouped.fields, grouped.groupFields) == (("a", "c"), ("c",))
+
+
 def test_a_stream_is_never_changed_by_a_verb() -> None:
     lines = stream()
     lines.each("line", len, "size long")

@@ -151,6 +151,13 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (lambda s: s.project("line", "line"), DuplicateFieldError, "lines/1:project: field 'line' is named twice"),
     (lambda s: s.project(), TopologyError, "name at least one field; the fields are (line string, n bigint)"),
     (lambda s: s.groupBy(), TopologyError, "lines/1:groupBy: name at least one field"),
+    (
+        lambda s: s.drop("lien"),
+        FieldNotFoundError,
+        "lines/1:drop: no field 'lien'; the fields are (line string, n bigint); did you mean 'line'?",
+    ),
+    (lambda s: s.drop("n, line"), TopologyError, "lines/1:drop: no field is left; the fields are (line string, n big"),
+    (lambda s: s.drop(), TopologyError, "name at least one field; the fields are (line string, n bigint)"),
     (lambda s: s.project("line,"), TopologyError, "'line,' does not name fields: write 'a', 'a, b' or ['a', 'b']"),
     (lambda s: s.each("line, line", two, "w string"), DuplicateFieldError, "field 'line' is named twice"),
     # outputs
@@ -421,6 +428,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
         DuplicateFieldError,
         "output field 'line' is a field of the group already: (line string); give it another name",
     ),
+    (lambda s: s.groupBy("line").drop("line"), TopologyError, "lines/1:drop: the group field 'line' must stay; toStr"),
     (lambda s: s.groupBy("line").project("n"), TopologyError, "the group field 'line' must stay; toStream() gives"),
     # states
     (

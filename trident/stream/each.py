@@ -1,10 +1,11 @@
-"""What happens to a tuple that stays: each, filter, peek, project."""
+"""Verbs that add to a tuple, keep it, look at it, or leave some of its fields: each, filter, peek, project, drop."""
 
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
 from trident.base.step import Step
+from trident.base.types import ddl
 from trident.operations.annotations import Returns
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.builtin_functions import Debug
@@ -20,7 +21,7 @@ _EACH = "each([inputFields,] function, outputFields), or each([inputFields,] fil
 
 
 class EachVerbs(StreamBase[StreamT]):
-    """Verbs that add to a tuple, keep it, or look at it."""
+    """Verbs after which a tuple is still there, with more fields or fewer."""
 
     __slots__ = ()
 
@@ -117,9 +118,24 @@ class EachVerbs(StreamBase[StreamT]):
         Stream(words/1:project: n bigint, word string)
         """
         step = self._step("project")
-        names = self._named(fields, step)
-        schema = rules.chosen(self.schema, names, step)
-        return self._then(nodes.Project(self._node, names, step=step.label, site=step.called, schema=schema))
+        return self._projected(self._named(fields, step), step)
+
+    def drop(self, *fields: FieldsLike) -> StreamT:
+        """Keep all fields but these, in their order. Trident has no counterpart: there one names the fields that stay.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
+        >>> words.drop("n")
+        Stream(words/1:drop: word string)
+        """
+        step = self._step("drop")
+        dropped = self._named(fields, step)
+        rules.chosen(self.schema, dropped, step)
+        kept = tuple(name for name in self.fields if name not in dropped)
+        if not kept:
+            raise step.error(TopologyError, f"no field is left; the fields are ({ddl(self.schema)})")
+        return self._projected(kept, step)
 
     def peek(
         self,
@@ -154,6 +170,10 @@ class EachVerbs(StreamBase[StreamT]):
         return self._then(
             nodes.Peek(self._node, inputs, operation, policy, step=step.label, site=step.called, schema=self.schema)
         )
+
+    def _projected(self, names: tuple[str, ...], step: Step) -> StreamT:
+        schema = rules.chosen(self.schema, names, step)
+        return self._then(nodes.Project(self._node, names, step=step.label, site=step.called, schema=schema))
 
     # --- shared ---------------------------------------------------------------------------------------------------
 

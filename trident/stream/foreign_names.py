@@ -22,7 +22,6 @@ STREAM = {
     "count": "aggregate(Count(), 'count'), or persistentAggregate for a state",
     "crossJoin": "join, on a field that has one value in both",
     "distinct": "groupBy(fields).aggregate(Count(), 'count') and project(fields)",
-    "drop": "project('field', ...), which names those that stay",
     "dropDuplicates": "groupBy(fields).aggregate(Count(), 'count') and project(fields)",
     "dropna": "filter('field', FilterNull())",
     "dtypes": "schema",

@@ -7,6 +7,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError
 from trident.base.names import FieldsLike
+from trident.base.step import Step
 from trident.base.types import ddl
 from trident.operations.error_policy import OnErrorLike
 from trident.operations.output_fields import OutputsLike
@@ -173,12 +174,21 @@ class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT
         """`Stream.project`, and the groups stay: the group fields must be among the fields."""
         step = self._stream._step("project")
         kept = self._stream._named(fields, step)
-        missing = [name for name in self._group if name not in kept]
+        self._check_group([name for name in self._group if name not in kept], step)
+        return self._by_the_same(self._stream.project(*fields))
+
+    def drop(self, *fields: FieldsLike) -> Self:
+        """`Stream.drop`, and the groups stay: no group field may be among the fields."""
+        step = self._stream._step("drop")
+        dropped = self._stream._named(fields, step)
+        self._check_group([name for name in self._group if name in dropped], step)
+        return self._by_the_same(self._stream.drop(*fields))
+
+    def _check_group(self, missing: Sequence[str], step: Step) -> None:
         if missing:
             raise step.error(
                 TopologyError, f"the group field {missing[0]!r} must stay; toStream() gives the stream without groups"
             )
-        return self._by_the_same(self._stream.project(*fields))
 
     def _by_the_same(self, stream: StreamT) -> Self:
         """Return another stream in groups by the same fields."""
