@@ -17,6 +17,7 @@ from trident.plan.nodes import (
     PersistentAggregate,
     PersistentReduce,
     Pick,
+    Project,
     Split,
     StateQuery,
     sources_of,
@@ -50,6 +51,10 @@ def group_and_inputs(node: PersistentAggregate | PersistentReduce, after: set[st
 
 def of_members(node: Aggregate, after: set[str]) -> list[set[str]]:
     return [{*node.group, *(name for member in node.members for name in member.inputs)}]
+
+
+def of_project(node: Project, after: set[str]) -> list[set[str]]:
+    return [{own for name, own in zip(node.schema.names, node.names, strict=True) if name in after}]
 
 
 def of_part(node: Part, after: set[str]) -> list[set[str]]:

@@ -91,7 +91,7 @@ class Map(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Project(Node):
-    """The named fields, in this order."""
+    """The named fields, in this order, under the names that the schema gives them by position."""
 
     source: Node
     names: tuple[str, ...]

@@ -202,7 +202,7 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
     ),
     Map: Traits("step", _always, reads.inputs, _by_operation, words.nothing, operation=lambda node: node.function),
     Project: Traits(
-        "step", _always, reads.passed_on, _spark, words.nothing, fields=lambda node: ", ".join(node.schema.names)
+        "step", _always, reads.of_project, _spark, words.nothing, fields=lambda node: ", ".join(node.schema.names)
     ),
     Peek: Traits(
         "effect", _always, reads.inputs_and_passed_on, _by_operation, words.nothing, operation=lambda node: node.action

@@ -39,9 +39,14 @@ class Work:
     streams: Streams = ()
     """The streams that a split sends tuples to."""
     caught: Caught | None = None
+    renamed: tuple[tuple[str, str], ...] = ()
+    """The fields that a project renames, as (new name, old name)."""
 
     def before(self, after: set[str]) -> set[str]:
         """Return the fields that must enter, if these are needed of what leaves."""
+        if self.renamed:
+            entering = dict(self.renamed)
+            return {entering.get(name, name) for name in after}
         added = self.outputs.names if self.verb in ("each", "map", "split") else ()
         whole = self.caught.fields.names if self.caught is not None and self.caught.dead else ()
         return (after - set(added)) | {*self.where.inputs, *whole}
@@ -62,7 +67,10 @@ def work_of(node: Node) -> Work | None:
             streams = tuple((name, arrow_schema(fields)) for name, fields in node.streams)
             where = Where(node.step, operation.site, inputs)
             return Work("split", where, operation, arrow_schema(node.schema), streams)
-        case Project() | ParallelismHint():
+        case Project(names=names):
+            renamed = tuple((new, old) for new, old in zip(node.schema.names, names, strict=True) if new != old)
+            return Work("project", Where(node.step, node.site), None, arrow_schema(node.schema), renamed=renamed)
+        case ParallelismHint():
             return Work("project", Where(node.step, node.site), None, arrow_schema(node.schema))
     return None
 
@@ -103,7 +111,7 @@ def kernel(work: Work, after: frozenset[str]) -> Kernel:
         return columns.select(name for name in columns.names if name in after)
 
     if operation is None:
-        return passed_on
+        return _renaming(work, after) if work.renamed else passed_on
     if work.verb == "filter":
         keeps = predicate(operation, where)
 
@@ -124,6 +132,18 @@ def kernel(work: Work, after: frozenset[str]) -> Kernel:
     if work.verb == "split":
         return splitting(operation, where, work.streams, after)
     return _emitting(operation, work, after)
+
+
+def _renaming(work: Work, after: frozenset[str]) -> Kernel:
+    """Return the kernel of a project that gives fields other names."""
+    entering = dict(work.renamed)
+    leaving = {entering.get(name, name): name for name in after}
+
+    def renamed(columns: Columns) -> Columns:
+        names = [name for name in columns.names if name in leaving]
+        return columns.select(names).rename([leaving[name] for name in names])
+
+    return renamed
 
 
 def _emitting(operation: Operation, work: Work, after: frozenset[str]) -> Kernel:

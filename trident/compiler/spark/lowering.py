@@ -282,8 +282,8 @@ class Lowering:
                 return self._expressions.appended(node, self.frame(node.source), node.schema, [])
             case Transform():
                 return self._expressions.transformed(node, self.select(node.source, node.source.schema.names))
-            case Project(names=names):
-                return self.frame(node.source).select(*all_quoted(names))
+            case Project():
+                return self._projected(node)
             case Repartition():
                 return self._repartitioned(node)
             case Debug() | ParallelismHint():
@@ -301,6 +301,11 @@ class Lowering:
             case Join():
                 return self._joined(node)
         raise TypeError(f"{node.step}: the Spark engine cannot run a {type(node).__name__}")
+
+    def _projected(self, node: Project) -> DataFrame:
+        wanted = set(self.layout.names(node))
+        pairs = [pair for pair in zip(node.names, node.schema.names, strict=True) if pair[1] in wanted]
+        return self.frame(node.source).selectExpr(*[f"{quoted(own)} AS {quoted(name)}" for own, name in pairs])
 
     # --- aggregates ------------------------------------------------------------------------------------------------
 
