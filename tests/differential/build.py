@@ -131,6 +131,7 @@ VERBS: dict[str, Any] = {
     "filter": lambda s, of, n: of[0].filter(*_read(s, n)),
     "filterNull": lambda s, of, n: of[0].filter(list(s.args["inputs"]), FilterNull()),
     "project": lambda s, of, n: of[0].project(*names(s.fields)),
+    "rename": lambda s, of, n: of[0].rename(s.args["renames"]),
     "drop": lambda s, of, n: of[0].drop(s.args["field"]),
     "peek": lambda s, of, n: of[0].peek(nothing),
     "shuffle": lambda s, of, n: of[0].shuffle().parallelismHint(s.args["count"]),

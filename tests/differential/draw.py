@@ -43,7 +43,7 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "Adding": ("long",),
     "Seen": ("string",),
 }
-_LOCAL = ("each", "map", "filter", "filterNull", "project", "drop", "peek", "part")
+_LOCAL = ("each", "map", "filter", "filterNull", "project", "drop", "rename", "peek", "part")
 
 
 class Drawing:
@@ -132,6 +132,16 @@ class Drawing:
             at = self.pick(able)
             dropped = self.pick(self.fields(at))
             self.add("drop", (at,), tuple(field for field in self.fields(at) if field != dropped), field=dropped[0])
+
+    def rename(self) -> None:
+        """Exchange the names of two fields of one type, or give a new one: later steps find the usual names."""
+        at = self.stream()
+        assert at is not None
+        old, kind = self.pick(self.fields(at))
+        other = self.pick([name for name, each in self.fields(at) if each == kind])
+        renames = {old: other, other: old} if other != old else {old: self.name()}
+        fields = tuple((renames.get(name, name), each) for name, each in self.fields(at))
+        self.add("rename", (at,), fields, renames=renames)
 
     def split(self) -> None:
         at = self.stream("word", "n")
@@ -276,6 +286,7 @@ VERBS: tuple[Callable[[Drawing], None], ...] = (
     Drawing.filterNull,
     Drawing.project,
     Drawing.drop,
+    Drawing.rename,
     Drawing.split,
     Drawing.peek,
     Drawing.place,

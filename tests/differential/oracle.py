@@ -239,6 +239,7 @@ VERBS: dict[str, Callable[[Step, list[Parts], list[tuple[str, ...]]], Parts]] = 
     "filterNull": _local(_filter_null),
     "project": _local(_project),
     "drop": _local(_project),
+    "rename": _local(lambda step, row, fields: [row]),
     "part": _local(_part),
     "peek": _local(lambda step, row, fields: [row]),
     "shuffle": _heap,

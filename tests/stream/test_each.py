@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.topologies import node, split, stream
-from trident import Debug, Filter, FilterNull, Function, TridentTuple, expr
+from trident import Count, Debug, Filter, FilterNull, Function, TridentTuple, expr
 from trident.base.types import ddl, parse_schema
 from trident.operations.functions import Call
 from trident.plan import nodes
@@ -158,6 +158,20 @@ def test_drop_keeps_all_other_fields_in_their_order() -> None:
     assert ddl(fields.drop("c, a").schema) == ddl(fields.drop("c", ["a"]).schema) == "b string"
     grouped = fields.groupBy("c").drop("b")
     assert (grouped.fields, grouped.groupFields) == (("a", "c"), ("c",))
+
+
+def test_rename_leaves_fields_in_their_places() -> None:
+    fields = stream("a long, b string, c date")
+    assert ddl(fields.rename("b", "a.x").schema) == "a bigint, `a.x` string, c date"
+    assert ddl(fields.rename({"a": "b", "b": "a", "c": "C"}).schema) == "b bigint, a string, C date"
+    assert fields.rename({}).fields == fields.rename("a", "a").fields == fields.fields
+    assert repr(fields.rename("a", "d")) == "Stream(lines/5:rename: d bigint, b string, c date)"
+
+
+def test_group_fields_follow_their_new_names() -> None:
+    grouped = stream("a long, b string, c date").groupBy("b, c").rename({"b": "c", "c": "d", "a": "b"})
+    assert (grouped.fields, grouped.groupFields) == (("b", "c", "d"), ("c", "d"))
+    assert grouped.aggregate(Count(), "n").fields == ("c", "d", "n")
 
 
 def test_a_stream_is_never_changed_by_a_verb() -> None:

@@ -3,7 +3,7 @@
 Each rule takes schemas and the step, and gives the schema that leaves the step or an error that names it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import types as spark
 
@@ -59,6 +59,23 @@ def appended(
                 f"output field {name!r} is a field of {of} already{alike}: ({ddl(schema)}); give it another name",
             )
     return schema_of([*schema.fields, *outputs.fields])
+
+
+def renamed(schema: spark.StructType, renames: Mapping[str, str], step: Step) -> spark.StructType:
+    """Return the schema with some fields renamed. `renames` maps old names to new ones."""
+    known_fields(schema, list(renames), step)
+    names = [renames.get(name, name) for name in schema.names]
+    taken: set[str] = set()
+    for name in names:
+        if name.lower() in taken:
+            raise step.error(
+                DuplicateFieldError,
+                f"two fields would be called {name!r} (to Spark, which knows no case): ({', '.join(names)}) "
+                f"in place of ({ddl(schema)}); give them different names",
+            )
+        taken.add(name.lower())
+    pairs = zip(schema.fields, names, strict=True)
+    return schema_of(spark.StructField(name, field.dataType, field.nullable) for field, name in pairs)
 
 
 def query_keys(inputs: spark.StructType, keys: spark.StructType, state: str, step: Step) -> None:

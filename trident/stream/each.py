@@ -1,4 +1,7 @@
-"""Verbs that add to a tuple, keep it, look at it, or leave some of its fields: each, filter, peek, project, drop."""
+"""Verbs that keep a tuple, or parts of it: each, filter, peek, project, drop, rename."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql.types import StructType
 
@@ -137,6 +140,23 @@ class EachVerbs(StreamBase[StreamT]):
             raise step.error(TopologyError, f"no field is left; the fields are ({ddl(self.schema)})")
         return self._projected(kept, step)
 
+    def rename(self, old: str | Mapping[str, str], new: str | None = None) -> StreamT:
+        """Return the stream with one field renamed, or several by a dict. Each field keeps its position.
+
+        Meaning: ``pyspark.sql.DataFrame.withColumnRenamed``, and a field that is not there is refused.
+
+        >>> from trident import TridentTopology
+        >>> from trident.spouts import FixedBatchSpout
+        >>> words = TridentTopology().newStream("words", FixedBatchSpout("word string, n long", [[("dog", 2)]]))
+        >>> words.rename("n", "count")
+        Stream(words/1:rename: word string, count bigint)
+        >>> words.rename({"word": "n", "n": "word"}).take(1)
+        [Row(n='dog', word=2)]
+        """
+        step = self._step("rename")
+        schema = rules.renamed(self.schema, _renames(old, new, step), step)
+        return self._then(nodes.Project(self._node, self.fields, step=step.label, site=step.called, schema=schema))
+
     def peek(
         self,
         *args: object,
@@ -227,3 +247,14 @@ class EachVerbs(StreamBase[StreamT]):
         return self._then(
             nodes.Debug(self._node, inputs, label, debug.limit, step=step.label, site=step.called, schema=self.schema)
         )
+
+
+def _renames(old: str | Mapping[str, str], new: str | None, step: Step) -> Mapping[str, str]:
+    """Return the new names of fields by the old ones."""
+    renames: Mapping[Any, Any] = old if isinstance(old, Mapping) and new is None else {old: new}
+    for name in [*renames, *renames.values()]:
+        if not isinstance(name, str) or not name:
+            raise step.error(
+                TopologyError, f"{name!r} is not a field's name; write rename('old', 'new') or rename({{'old': 'new'}})"
+            )
+    return renames

@@ -4,7 +4,7 @@ _FEW = "applyAssembly(FirstN(n, 'field')) for the first n of a batch in an order
 _STATE = (
     "groupBy('key').persistentAggregate(state, aggregator, 'value'), or partitionPersist with an updater of your own"
 )
-_RENAMED = "map(lambda t: t, 'new string, ...'), which names all fields anew"
+_RENAMED = "rename('old', 'new'), or rename({'old': 'new', ...}) for several"
 _START = "start(name=..., checkpointLocation=...)"
 _BATCH = "transform(lambda df: ..., schema='a long') for Spark's own functions over a batch"
 _WINDOW = "window(TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes'), ...): a window carries its watermark"
@@ -12,7 +12,7 @@ _RESOURCES = "Spark's own confs (spark.executor.memory and the like)"
 
 STREAM = {
     "agg": "aggregate('field', Sum(), 'sum'), and chainedAgg() for several at once",
-    "alias": "name('...') for a step, map for a field",
+    "alias": "rename('old', 'new') for a field, name('...') for a step",
     "avg": "aggregate('field', Average(), 'mean'), or persistentAggregate for a state",
     "cache": "nothing: what several steps read is evaluated once",
     "coalesce": "parallelismHint(n) behind shuffle() or partitionBy(...)",
@@ -70,6 +70,7 @@ STREAM = {
     "where": "filter(...)",
     "withColumn": "each(expr(...), 'name type')",
     "withColumnRenamed": _RENAMED,
+    "withColumnsRenamed": _RENAMED,
     "withColumns": "each(...) for each of them",
     "withWatermark": _WINDOW,
     "writeStream": "writeParquet(path) or foreachBatch(function), and topology.start(...)",

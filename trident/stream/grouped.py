@@ -1,6 +1,6 @@
 """A stream in groups: what comes next happens to each group by itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NoReturn, Self, cast
 
 from pyspark.sql.types import StructType
@@ -154,35 +154,41 @@ class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT
         stream = self._stream.each(
             *args, inputFields=inputFields, function=function, filter=filter, outputFields=outputFields, onError=onError
         )
-        return self._by_the_same(stream)
+        return self._with_stream(stream)
 
     def filter(
         self, *args: object, inputFields: FieldsLike | None = None, filter: object = None, onError: OnErrorLike = "fail"
     ) -> Self:
         """`Stream.filter`, and the groups stay."""
         kept = self._stream.filter(*args, inputFields=inputFields, filter=filter, onError=onError)
-        return self._by_the_same(kept)
+        return self._with_stream(kept)
 
     def peek(
         self, *args: object, inputFields: FieldsLike | None = None, action: object = None, onError: OnErrorLike = "fail"
     ) -> Self:
         """`Stream.peek`, and the groups stay."""
         stream = self._stream.peek(*args, inputFields=inputFields, action=action, onError=onError)
-        return self._by_the_same(stream)
+        return self._with_stream(stream)
 
     def project(self, *fields: FieldsLike) -> Self:
         """`Stream.project`, and the groups stay: the group fields must be among the fields."""
         step = self._stream._step("project")
         kept = self._stream._named(fields, step)
         self._check_group([name for name in self._group if name not in kept], step)
-        return self._by_the_same(self._stream.project(*fields))
+        return self._with_stream(self._stream.project(*fields))
 
     def drop(self, *fields: FieldsLike) -> Self:
         """`Stream.drop`, and the groups stay: no group field may be among the fields."""
         step = self._stream._step("drop")
         dropped = self._stream._named(fields, step)
         self._check_group([name for name in self._group if name in dropped], step)
-        return self._by_the_same(self._stream.drop(*fields))
+        return self._with_stream(self._stream.drop(*fields))
+
+    def rename(self, old: str | Mapping[str, str], new: str | None = None) -> Self:
+        """`Stream.rename`, and the groups stay: a group field is one under its new name."""
+        stream = self._stream.rename(old, new)
+        names = dict(zip(self.fields, stream.fields, strict=True))
+        return self._with_stream(stream, tuple(names[name] for name in self._group))
 
     def _check_group(self, missing: Sequence[str], step: Step) -> None:
         if missing:
@@ -190,9 +196,9 @@ class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT
                 TopologyError, f"the group field {missing[0]!r} must stay; toStream() gives the stream without groups"
             )
 
-    def _by_the_same(self, stream: StreamT) -> Self:
-        """Return another stream in groups by the same fields."""
-        return type(self)(cast("EachVerbs[StreamT]", stream), self._group)
+    def _with_stream(self, stream: StreamT, group: tuple[str, ...] | None = None) -> Self:
+        """Return another stream in groups, by the same fields unless others are given."""
+        return type(self)(cast("EachVerbs[StreamT]", stream), self._group if group is None else group)
 
     def _state_of(self, node: nodes.StateWriter) -> StateT:
         """Return the state that this node updates."""
