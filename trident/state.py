@@ -5,8 +5,8 @@
 kinds: ``opaque``, ``transactional`` and ``nonTransactional`` (`StateKind`). What they promise: ``docs/guide/state.md``.
 
 Whoever brings another store writes a map of bytes by bytes for a `BackingMapState`, or a `StateFactory` and a `Store`;
-the tests that every store passes are in ``tests/state/contract``. Names are looked up when they are first used: Redis'
-client is imported only for Redis.
+`trident.testing.StoreContract` has the tests that every store passes. Names are looked up when they are first used:
+Redis' client is imported only for Redis.
 
 >>> from trident.state import MemoryMapState
 >>> MemoryMapState.opaque()

@@ -5,13 +5,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.state.contract import FIRST, SECOND, Setting
-from tests.state.contract.place import marker
-from tests.state.memory.homes import MemoryPlace
+from tests.state.memory.homes import MemoryStorage
 from trident.compiler.spark.frozen_files import FileFolder
 from trident.log.frozen_batches import FrozenBatches, keys_and_values
 from trident.log.frozen_results import freeze, thaw
 from trident.log.sqlite_log import SqliteLog
+from trident.testing.contracts.stores import FIRST, SECOND, Setting
+from trident.testing.contracts.stores.storage import marker
 from trident_state.memory import MemoryStore
 from trident_state.messages import Update
 from trident_state.state_shape import Combine
@@ -36,7 +36,7 @@ def test_more_than_two_gigabytes_of_values_are_frozen_committed_and_loaded_again
     keys, values = keys_and_values(FrozenBatches(log, "words", tmp_path).whole(thaw(output, "batch 1")))
     log.close()
     longer = Combine("Longer", lambda stored, delta: max(stored, delta, key=len), None)
-    setting = Setting(MemoryPlace(tmp_path / "states"), value=pa.string(), combine=longer)
+    setting = Setting(MemoryStorage(tmp_path / "states"), value=pa.string(), combine=longer)
     store = setting.started()
     assert isinstance(store, MemoryStore)
     applied = store.apply(FIRST, Update(1, keys, values), values=True)

@@ -1,1 +1,93 @@
-"""What a pipeline's author tests with: list sources, crash points, a clock to move, engines without a JVM."""
+"""A kit for tests of topologies, stores and spouts: ``from trident.testing import TestSource, start_local``.
+
+- `TestSource`: a list of batches as a source, with marks (`FAIL`, `CRASH`, `PAUSE`, `END`) between them;
+- `TestOutput`: a list as an output, which shows every hand-over;
+- `start_local`: a run without Spark; `run_through`: a run that is started again after each crash; `engines`: a pytest
+  fixture that runs each test on each engine;
+- `ManualClock`: a clock that stands still until the test moves it;
+- `crash_at`, `kill_at`, `CRASH_POINTS`: drivers that die at a chosen point of the commit protocol;
+- `StoreContract`, `ExpiryContract`, `SpoutContract`: what every store and every spout must do, as tests to inherit.
+
+Names are looked up when they are first used. The contracts need pytest and hypothesis (the extra ``testing``),
+`engines` needs pytest; nothing else here does.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from trident.base.names import did_you_mean
+
+if TYPE_CHECKING:
+    from trident.testing.clock import ManualClock
+    from trident.testing.contracts.spouts import SpoutContract
+    from trident.testing.contracts.stores import ExpiryContract, FactoryStorage, Storage, StoreContract
+    from trident.testing.crashes import CRASH_POINTS, CRASH_VARIABLE, DriverCrashedError, crash_at, kill_at
+    from trident.testing.engine_fixture import EngineStart, engines
+    from trident.testing.local import run_through, start_local
+    from trident.testing.output import HandOver, TestOutput
+    from trident.testing.script import CRASH, END, FAIL, PAUSE, Mark
+    from trident.testing.source import TestSource
+
+_HOMES = {
+    "CRASH": "script",
+    "CRASH_POINTS": "crashes",
+    "CRASH_VARIABLE": "crashes",
+    "DriverCrashedError": "crashes",
+    "END": "script",
+    "EngineStart": "engine_fixture",
+    "ExpiryContract": "contracts.stores",
+    "FAIL": "script",
+    "FactoryStorage": "contracts.stores",
+    "HandOver": "output",
+    "ManualClock": "clock",
+    "Mark": "script",
+    "PAUSE": "script",
+    "SpoutContract": "contracts.spouts",
+    "Storage": "contracts.stores",
+    "StoreContract": "contracts.stores",
+    "TestOutput": "output",
+    "TestSource": "source",
+    "crash_at": "crashes",
+    "engines": "engine_fixture",
+    "kill_at": "crashes",
+    "run_through": "local",
+    "start_local": "local",
+}
+
+__all__ = [
+    "CRASH",
+    "CRASH_POINTS",
+    "CRASH_VARIABLE",
+    "END",
+    "FAIL",
+    "PAUSE",
+    "DriverCrashedError",
+    "EngineStart",
+    "ExpiryContract",
+    "FactoryStorage",
+    "HandOver",
+    "ManualClock",
+    "Mark",
+    "SpoutContract",
+    "Storage",
+    "StoreContract",
+    "TestOutput",
+    "TestSource",
+    "crash_at",
+    "engines",
+    "kill_at",
+    "run_through",
+    "start_local",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{did_you_mean(name, __all__)}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,16 +1,63 @@
 """A topology with no JVM: the same runtime, log and states, with the driver-side engine in Spark's place."""
 
+from collections.abc import Callable
 from typing import Any
 
 from trident.compiler.arrow.engine import ArrowEngine
+from trident.plan.nodes import SpoutSource
 from trident.plan.topology_plan import TopologyPlan
 from trident.run.running import RunningTopology
 from trident.run.start import start_on
+from trident.testing.crashes import DriverCrashedError, crash_options
+from trident.testing.source import TestSource
+
+Start = Callable[..., RunningTopology]
+"""A function that starts a topology with options: `start_local`, or the one of an `engines` fixture."""
 
 
 def start_local(topology: TopologyPlan, **options: Any) -> RunningTopology:
     """Start a topology for a test, in this process and without Spark. The options are those of `start`.
 
-    Operations that only Spark can run (``expr``, a Column, ``transform``) are refused with MissingSessionError.
+    One more is for tests: ``clock``, such as a `ManualClock`. Operations that only Spark can run (``expr``, a Column,
+    ``transform``) are refused with MissingSessionError.
     """
-    return start_on(lambda settings: ArrowEngine(), topology, **options)
+    return start_on(lambda settings: ArrowEngine(), topology, **start_options(topology, options))
+
+
+def start_options(topology: TopologyPlan, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a start, with a log that the driver can lose where the topology has a CRASH."""
+    spouts = (node.spout for node in topology.nodes if isinstance(node, SpoutSource))
+    return crash_options(any(isinstance(spout, TestSource) and spout.crashes for spout in spouts), options)
+
+
+def run_through(
+    topology: TopologyPlan, *, start: Start = start_local, timeout: float = 60.0, **options: Any
+) -> RunningTopology:
+    """Start a topology and process all that its sources have, with another start after each crash.
+
+    Return the last run, which still runs: use it as a context manager. `timeout` counts for each run, in seconds.
+
+    >>> import tempfile
+    >>> from trident import Count, TridentTopology
+    >>> from trident.state import MemoryMapState
+    >>> from trident.testing import CRASH, TestSource, run_through
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", TestSource("word string", [["cow"], CRASH, ["cow", "dog"]]))
+    >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    >>> with tempfile.TemporaryDirectory() as folder, run_through(topology, checkpointLocation=folder) as running:
+    ...     dict(running.state("counts").items())
+    {'cow': 2, 'dog': 1}
+    """
+    while True:
+        running: RunningTopology | None = None
+        try:
+            running = start(topology, **options)
+            running.processAllAvailable(timeout)
+            return running
+        except DriverCrashedError:
+            if running is not None:
+                running.stop()
+        except BaseException:
+            if running is not None:
+                running.stop()
+            raise

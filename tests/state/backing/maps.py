@@ -62,7 +62,7 @@ class Meddled:
 
 
 @dataclass
-class BackingPlace:
+class BackingStorage:
     """A folder with a SQLite file, and how states are kept there."""
 
     folder: Path

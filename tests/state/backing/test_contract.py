@@ -5,33 +5,33 @@ from pathlib import Path
 
 import pytest
 
-from tests.state.backing.maps import BackingPlace, PlainMap
-from tests.state.contract import Place, StoreContract
+from tests.state.backing.maps import BackingStorage, PlainMap
+from trident.testing.contracts.stores import Storage, StoreContract
 
 
-def _place(folder: Path, **how: object) -> Iterator[Place]:
-    place = BackingPlace(folder, **how)  # type: ignore[arg-type]
-    yield place
-    place.close()
+def _storage(folder: Path, **how: object) -> Iterator[Storage]:
+    storage = BackingStorage(folder, **how)  # type: ignore[arg-type]
+    yield storage
+    storage.close()
 
 
 class TestFenced(StoreContract):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> Iterator[Place]:
-        yield from _place(tmp_path)
+    def storage(self, tmp_path: Path) -> Iterator[Storage]:
+        yield from _storage(tmp_path)
 
 
 class TestInPieces(StoreContract):
     """Every batch is larger than what one call takes."""
 
     @pytest.fixture
-    def place(self, tmp_path: Path) -> Iterator[Place]:
-        yield from _place(tmp_path, options={"most": 40, "values": "json"})
+    def storage(self, tmp_path: Path) -> Iterator[Storage]:
+        yield from _storage(tmp_path, options={"most": 40, "values": "json"})
 
 
 class TestPlain(StoreContract):
     """No conditional put: all of it, because here one driver comes after the other."""
 
     @pytest.fixture
-    def place(self, tmp_path: Path) -> Iterator[Place]:
-        yield from _place(tmp_path, made=PlainMap)
+    def storage(self, tmp_path: Path) -> Iterator[Storage]:
+        yield from _storage(tmp_path, made=PlainMap)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.state.backing.maps import LeastMap, Meddled, SqliteMap
-from tests.state.contract import FIRST, SECOND, Setting
-from tests.state.contract.place import marker, opened
 from trident.base.errors import FencedError, SnapshotMovedError, StateUnavailableError
+from trident.testing.contracts.stores import FIRST, SECOND, Setting
+from trident.testing.contracts.stores.storage import marker, opened
 from trident_state.backing import BackingMap, BackingStore
 
-SETTING = Setting(place=None)  # type: ignore[arg-type]
+SETTING = Setting(storage=None)  # type: ignore[arg-type]
 MANY = 20
 PIECES = [(10_000, 1), (7, 1), (7, 2), (7, 3), (7, 4), (7, 5)]
 """How many keys go at once, and before which write something happens: the only one; or open, 7, 7, 6 keys, marker."""

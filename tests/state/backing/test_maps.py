@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.state.backing.maps import GUIDE, SHOWN, BackingPlace, LeastMap, PlainMap, SqliteMap
-from tests.state.contract import FIRST, Setting
+from tests.state.backing.maps import GUIDE, SHOWN, BackingStorage, LeastMap, PlainMap, SqliteMap
 from tests.support.pages import blocks_of
 from trident import Count, TridentTopology
 from trident.base.errors import GuaranteeError, StateError, StateOwnedError, StateShapeError, UserFunctionError
 from trident.spouts import FixedBatchSpout
 from trident.state import BackingMapState, StateIdentity
+from trident.testing.contracts.stores import FIRST, Setting
 from trident.testing.local import start_local
 from trident_state.backing import BackingStore
 from trident_state.state_shape import StateKind
 
-SETTING = Setting(place=None)  # type: ignore[arg-type]
+SETTING = Setting(storage=None)  # type: ignore[arg-type]
 
 
 def over(held: Any) -> BackingStore:
@@ -206,23 +206,23 @@ def test_one_map_for_two_states_is_refused() -> None:
 
 
 def test_entries_without_an_owner_are_refused(tmp_path: Path) -> None:
-    place = BackingPlace(tmp_path)
+    storage = BackingStorage(tmp_path)
     held = SqliteMap(str(tmp_path / "states.db"), SETTING.identity)
     held.multiPut([b"sdog"], [b"junk"])
-    store = place.open(SETTING.identity, SETTING.shape, SETTING.kind)
+    store = storage.open(SETTING.identity, SETTING.shape, SETTING.kind)
     for touch in (store.report, lambda: store.create(FIRST, 0)):
         with pytest.raises(StateOwnedError, match="its map has entries, and none that says whose they are"):
             touch()
     assert held.keys() == [b"sdog"]
-    place.close()
+    storage.close()
     held._db.close()
 
 
 def test_another_form_of_values_is_refused(tmp_path: Path) -> None:
-    place = BackingPlace(tmp_path)
-    place.open(SETTING.identity, SETTING.shape, SETTING.kind).create(FIRST, 0)
-    json = BackingPlace(tmp_path, options={"values": "json"})
+    storage = BackingStorage(tmp_path)
+    storage.open(SETTING.identity, SETTING.shape, SETTING.kind).create(FIRST, 0)
+    json = BackingStorage(tmp_path, options={"values": "json"})
     with pytest.raises(StateShapeError, match="created with values=packed, and is declared with values=json"):
         json.open(SETTING.identity, SETTING.shape, SETTING.kind).report()
-    place.close()
+    storage.close()
     json.close()

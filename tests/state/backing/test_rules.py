@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from tests.state.backing.maps import LeastMap, Meddled
-from tests.state.contract import FIRST, Setting
-from tests.state.contract.place import COUNT, marker, opened
 from trident.base.errors import StateCorruptError, StateUnavailableError
+from trident.testing.contracts.stores import FIRST, Setting
+from trident.testing.contracts.stores.storage import COUNT, marker, opened
 from trident_state.backing import BackingMap, BackingStore
 from trident_state.keys import encode_keys
 from trident_state.records.forms import records_of
@@ -24,14 +24,14 @@ class Broken(OSError):
 def store_over(
     held: BackingMap, kind: StateKind = StateKind.OPAQUE, combine: Combine = COUNT, most: int = 5
 ) -> BackingStore:
-    setting = Setting(place=None, kind=kind, combine=combine)  # type: ignore[arg-type]
+    setting = Setting(storage=None, kind=kind, combine=combine)  # type: ignore[arg-type]
     return BackingStore(setting.identity, setting.shape, kind, lambda: held, most=most)
 
 
 def interrupted(kind: StateKind, at: int, combine: Combine = COUNT) -> tuple[dict[bytes, bytes], BackingStore, Setting]:
     """Batch 1 gives each key 10; batch 2 breaks before its write number `at`. Then a store as after a restart."""
     entries: dict[bytes, bytes] = {}
-    setting = Setting(place=None, kind=kind)  # type: ignore[arg-type]
+    setting = Setting(storage=None, kind=kind)  # type: ignore[arg-type]
     store = store_over(LeastMap(entries), kind)
     store.create(FIRST, 0)
     store.acquire(FIRST)

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.state.contract.place import Setting
-from tests.state.memory.homes import MemoryPlace
+from tests.state.memory.homes import MemoryStorage
 from trident.base.attempt import Lease
+from trident.testing.contracts.stores.storage import Setting
 from trident_state.memory import MemoryStore
 
 KEYS = 2_000
@@ -17,7 +17,7 @@ def batch(txid: int) -> dict[int, int]:
 
 def write(root: str, epoch: int) -> None:
     """What the child does: go on from the last snapshot, batch after batch, a snapshot after every second one."""
-    setting = Setting(MemoryPlace(Path(root)))
+    setting = Setting(MemoryStorage(Path(root)))
     store, lease = setting.open(), Lease(epoch, f"token{epoch}")
     assert isinstance(store, MemoryStore)
     if store.report().absent:

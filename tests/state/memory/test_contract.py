@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.state.contract import ExpiryContract, Place, StoreContract
-from tests.state.memory.homes import MemoryPlace
+from tests.state.memory.homes import MemoryStorage
+from trident.testing.contracts.stores import ExpiryContract, Storage, StoreContract
 
 
 class TestMemoryStore(StoreContract, ExpiryContract):
     @pytest.fixture
-    def place(self, tmp_path: Path) -> Place:
-        return MemoryPlace(tmp_path)
+    def storage(self, tmp_path: Path) -> Storage:
+        return MemoryStorage(tmp_path)

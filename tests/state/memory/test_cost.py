@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tests.state.contract import FIRST, Setting
-from tests.state.memory.homes import NEVER, Line, MemoryPlace
+from tests.state.memory.homes import NEVER, MemoryStorage
+from trident.testing.contracts.stores import FIRST, FileHome, Setting
 from trident_state.memory import MemoryStore
 from trident_state.messages import Update
 
@@ -17,7 +17,7 @@ BATCH = 10_000
 
 def seconds_a_batch(setting: Setting, size: int) -> float:
     """CPU seconds of this thread for a batch of random keys in a state of `size` keys, the median of several."""
-    store = MemoryStore(setting.identity, setting.shape, setting.kind, Line(None), pace=NEVER)
+    store = MemoryStore(setting.identity, setting.shape, setting.kind, FileHome(None), pace=NEVER)
     store.create(FIRST, 0)
     store.acquire(FIRST)
     words = pa.array([f"word{n}" for n in range(size)])
@@ -34,5 +34,5 @@ def seconds_a_batch(setting: Setting, size: int) -> float:
 
 def test_a_batch_costs_the_same_in_a_state_thirty_times_as_large(tmp_path: Path) -> None:
     """Memory that no cache holds is slower; anything that looks at the whole state would take thirty times as long."""
-    setting = Setting(MemoryPlace(tmp_path))
+    setting = Setting(MemoryStorage(tmp_path))
     assert seconds_a_batch(setting, 600_000) < 5 * seconds_a_batch(setting, 20_000)

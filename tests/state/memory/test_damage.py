@@ -9,22 +9,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.state.contract import FIRST, SECOND, Setting
-from tests.state.memory.homes import NEVER, Line, MemoryPlace
+from tests.state.memory.homes import NEVER, MemoryStorage
 from trident.base.errors import StateCorruptError, StateLostError, StateOwnedError, StateShapeError
+from trident.testing.contracts.stores import FIRST, SECOND, FileHome, Setting
 from trident_state.memory import MemoryStore
 from trident_state.state_shape import StateKind
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Line:
-    return Line(tmp_path / "counts")
+def home(tmp_path: Path) -> FileHome:
+    return FileHome(tmp_path / "counts")
 
 
 @pytest.fixture
-def setting(tmp_path: Path, home: Line) -> Setting:
+def setting(tmp_path: Path, home: FileHome) -> Setting:
     """A state of two segments at txid 2."""
-    setting = Setting(MemoryPlace(tmp_path))
+    setting = Setting(MemoryStorage(tmp_path))
     store = opened(setting, home)
     store.create(FIRST, 0)
     store.acquire(FIRST)
@@ -34,11 +34,11 @@ def setting(tmp_path: Path, home: Line) -> Setting:
     return setting
 
 
-def opened(setting: Setting, home: Line) -> MemoryStore:
+def opened(setting: Setting, home: FileHome) -> MemoryStore:
     return MemoryStore(setting.identity, setting.shape, setting.kind, home, None, NEVER)
 
 
-def segments(home: Line) -> list[Path]:
+def segments(home: FileHome) -> list[Path]:
     assert home.folder is not None
     return sorted(home.folder.glob("*"), key=lambda path: path.stat().st_size)
 
@@ -56,12 +56,12 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "cut short": lambda path: path.write_bytes(path.read_bytes()[:-1]),
     "emptied": lambda path: path.write_bytes(b""),
     "something after it": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
-    "another file in its place": lambda path: path.write_bytes(segments(Line(path.parent))[-1].read_bytes()),
+    "another file in its place": lambda path: path.write_bytes(segments(FileHome(path.parent))[-1].read_bytes()),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_told_and_nothing_is_read_from_it(setting: Setting, home: Line, damage: str) -> None:
+def test_a_damaged_file_is_told_and_nothing_is_read_from_it(setting: Setting, home: FileHome, damage: str) -> None:
     file = segments(home)[0]
     DAMAGES[damage](file)
     store = opened(setting, home)
@@ -75,20 +75,20 @@ def test_a_damaged_file_is_told_and_nothing_is_read_from_it(setting: Setting, ho
     assert segments(home) == []
 
 
-def test_a_file_that_is_gone_is_a_lost_state(setting: Setting, home: Line) -> None:
+def test_a_file_that_is_gone_is_a_lost_state(setting: Setting, home: FileHome) -> None:
     segments(home)[0].unlink()
     with pytest.raises(StateLostError, match=r"file .* of its snapshot at txid 2 is gone.*topology\.reset"):
         opened(setting, home).acquire(SECOND)
 
 
-def test_a_folder_that_is_gone_is_a_lost_state(setting: Setting, home: Line) -> None:
+def test_a_folder_that_is_gone_is_a_lost_state(setting: Setting, home: FileHome) -> None:
     assert home.folder is not None
     home.folder.rename(home.folder.with_name("elsewhere"))
     with pytest.raises(StateLostError, match="is gone"):
         opened(setting, home).acquire(SECOND)
 
 
-def rewrite(home: Line, **changed: Any) -> None:
+def rewrite(home: FileHome, **changed: Any) -> None:
     text = home.manifest()
     assert text is not None
     home.publish(json.dumps({**json.loads(text), **changed}).encode(), FIRST)
@@ -104,7 +104,7 @@ def rewrite(home: Line, **changed: Any) -> None:
     ],
     ids=repr,
 )
-def test_a_manifest_that_is_none_is_told(setting: Setting, home: Line, text: bytes, reason: str) -> None:
+def test_a_manifest_that_is_none_is_told(setting: Setting, home: FileHome, text: bytes, reason: str) -> None:
     home.publish(text, FIRST)
     store = opened(setting, home)
     for use in (store.report, lambda: store.acquire(SECOND)):
@@ -113,14 +113,14 @@ def test_a_manifest_that_is_none_is_told(setting: Setting, home: Line, text: byt
     store.drop()
 
 
-def test_a_manifest_of_a_later_version_is_refused(setting: Setting, home: Line) -> None:
+def test_a_manifest_of_a_later_version_is_refused(setting: Setting, home: FileHome) -> None:
     rewrite(home, format=2)
     with pytest.raises(StateCorruptError, match="has format 2, this version reads format 1; start it with the version"):
         opened(setting, home).report()
 
 
 @pytest.mark.parametrize("name", ["../other/1-1-00000000.arrow", "/etc/passwd", "1-1-0000000.arrow", ""])
-def test_a_manifest_leads_to_no_other_file(setting: Setting, home: Line, name: str) -> None:
+def test_a_manifest_leads_to_no_other_file(setting: Setting, home: FileHome, name: str) -> None:
     text = home.manifest()
     assert text is not None
     (first, *rest) = json.loads(text)["segments"]
@@ -129,7 +129,7 @@ def test_a_manifest_leads_to_no_other_file(setting: Setting, home: Line, name: s
         opened(setting, home).acquire(SECOND)
 
 
-def test_another_shape_is_reported_and_not_read(setting: Setting, home: Line) -> None:
+def test_another_shape_is_reported_and_not_read(setting: Setting, home: FileHome) -> None:
     for other in (
         replace(setting, value=pa.string()),
         replace(setting, kind=StateKind.TRANSACTIONAL),
@@ -142,7 +142,7 @@ def test_another_shape_is_reported_and_not_read(setting: Setting, home: Line) ->
             store.acquire(SECOND)
 
 
-def test_a_snapshot_of_another_state_is_reported_and_not_read(setting: Setting, home: Line) -> None:
+def test_a_snapshot_of_another_state_is_reported_and_not_read(setting: Setting, home: FileHome) -> None:
     other = replace(setting, identity=replace(setting.identity, log="log-2"))
     store = opened(other, home)
     assert store.report().identity == setting.identity

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.state.contract import FIRST, Setting
-from tests.state.memory.homes import NEVER, Line, MemoryPlace
+from tests.state.memory.homes import NEVER, MemoryStorage
+from trident.testing.contracts.stores import FIRST, FileHome, Setting
 from trident_state.memory import MemoryStore
 from trident_state.memory.entries import NOTHING, Entries
 from trident_state.state_shape import StateKind
@@ -16,8 +16,8 @@ from trident_state.state_shape import StateKind
 @pytest.mark.parametrize("size", [1, 1_023, 1_024, 1_025, 2_048])
 def test_a_key_that_is_not_there_is_nothing_whatever_the_size(size: int) -> None:
     """Also where every slot that there is room for belongs to a key."""
-    setting = Setting(MemoryPlace(Path()))
-    store = MemoryStore(setting.identity, setting.shape, setting.kind, Line(None), pace=NEVER)
+    setting = Setting(MemoryStorage(Path()))
+    store = MemoryStore(setting.identity, setting.shape, setting.kind, FileHome(None), pace=NEVER)
     store.create(FIRST, 0)
     store.acquire(FIRST)
     setting.apply(store, 1, {n: 7 for n in range(size)})

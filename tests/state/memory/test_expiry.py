@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.state.contract import FIRST, SECOND, Setting
-from tests.state.contract.expiring import TTL, put
-from tests.state.contract.place import entries, every_versioned_kind, marker
-from tests.state.memory.homes import NEVER, Line, MemoryPlace
+from tests.state.memory.homes import NEVER, MemoryStorage
 from trident.base.errors import StateFullError
+from trident.testing.contracts.stores import FIRST, SECOND, FileHome, Setting
+from trident.testing.contracts.stores.expiring import TTL, put
+from trident.testing.contracts.stores.storage import entries, every_versioned_kind, marker
 from trident_state.memory import MemoryStore
 from trident_state.memory import store as module
 from trident_state.memory.entries import Entries
@@ -28,7 +28,7 @@ BATCH = {n: n for n in range(50, 150)}
 def test_a_batch_that_breaks_off_while_values_pass_away_is_finished_as_it_was_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: StateKind, chunks: int
 ) -> None:
-    setting = Setting(MemoryPlace(tmp_path, TTL), kind)
+    setting = Setting(MemoryStorage(tmp_path, TTL), kind)
     store = setting.started()
     put(setting, store, 1, 1000.0, BEFORE)
     real, left = Entries.put, [chunks]
@@ -55,8 +55,8 @@ def large(setting: Setting, store: MemoryStore, txid: int, time: float, first: i
     store.apply(FIRST, Update(txid, keys, pa.array(np.ones(count, np.int64)), time))
 
 
-def started(home: Line, **options: Any) -> tuple[Setting, MemoryStore]:
-    setting = Setting(MemoryPlace(Path()))
+def started(home: FileHome, **options: Any) -> tuple[Setting, MemoryStore]:
+    setting = Setting(MemoryStorage(Path()))
     store = MemoryStore(setting.identity, setting.shape, StateKind.OPAQUE, home, pace=NEVER, **options)
     store.create(FIRST, 0)
     store.acquire(FIRST)
@@ -70,7 +70,7 @@ def held(store: MemoryStore) -> int:
 
 def test_the_room_of_what_passed_away_is_taken_back(tmp_path: Path) -> None:
     """A hundred times as many keys come as live at once; the state stays as large as twice what lives."""
-    setting, store = started(Line(tmp_path / "state"), ttl=10.0)
+    setting, store = started(FileHome(tmp_path / "state"), ttl=10.0)
     most = 0
     for txid in range(1, 201):
         large(setting, store, txid, 1000.0 + txid, 1000 * txid, 1000)
@@ -82,14 +82,14 @@ def test_the_room_of_what_passed_away_is_taken_back(tmp_path: Path) -> None:
     assert entries(store, 200) == live
     assert len(entries(store, 199)) == 10_000
     store.snapshot()
-    again = MemoryStore(setting.identity, setting.shape, StateKind.OPAQUE, Line(tmp_path / "state"), pace=NEVER)
+    again = MemoryStore(setting.identity, setting.shape, StateKind.OPAQUE, FileHome(tmp_path / "state"), pace=NEVER)
     again.acquire(SECOND)
     assert entries(again, 200) == live
     assert held(again) <= 12_000, "what passed away is not loaded"
 
 
 def test_what_passed_away_makes_room_before_a_batch_is_refused(tmp_path: Path) -> None:
-    setting, store = started(Line(None), ttl=10.0, maxBytes=250_000)
+    setting, store = started(FileHome(None), ttl=10.0, maxBytes=250_000)
     large(setting, store, 1, 1000.0, 0, 3000)
     with pytest.raises(StateFullError):
         large(setting, store, 2, 1001.0, 3000, 3000)
@@ -102,8 +102,8 @@ def test_what_passed_away_makes_room_before_a_batch_is_refused(tmp_path: Path) -
 
 def test_readers_are_not_disturbed_while_room_is_taken_back() -> None:
     """Each read as of a committed txid gives what that txid left, also over entries that are just being copied."""
-    _, store = started(Line(None), ttl=10.0)
-    setting, wrong, reads, over = Setting(MemoryPlace(Path())), list[str](), [0], threading.Event()
+    _, store = started(FileHome(None), ttl=10.0)
+    setting, wrong, reads, over = Setting(MemoryStorage(Path())), list[str](), [0], threading.Event()
     collected = 0
 
     def read() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.state.contract import FIRST, SECOND, Setting
-from tests.state.contract.place import entries, every_kind, every_versioned_kind, marker, opened
-from tests.state.memory.homes import MemoryPlace
+from tests.state.memory.homes import MemoryStorage
+from trident.testing.contracts.stores import FIRST, SECOND, Setting
+from trident.testing.contracts.stores.storage import entries, every_kind, every_versioned_kind, marker, opened
 from trident_state.memory import MemoryStore
 from trident_state.memory import store as module
 from trident_state.memory.entries import Entries
@@ -40,7 +40,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, setting: Setting, store: Any, aft
 def test_it_is_finished_by_the_same_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: StateKind, chunks: int, healed: bool
 ) -> None:
-    setting = Setting(MemoryPlace(tmp_path), kind)
+    setting = Setting(MemoryStorage(tmp_path), kind)
     store = setting.started()
     setting.apply(store, 1, BEFORE)
     interrupt(monkeypatch, setting, store, chunks)
@@ -60,7 +60,7 @@ def test_it_is_finished_by_the_same_batch(
 
 @every_versioned_kind
 def test_no_snapshot_is_taken_of_half_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: StateKind) -> None:
-    setting = Setting(MemoryPlace(tmp_path), kind)
+    setting = Setting(MemoryStorage(tmp_path), kind)
     store = setting.started()
     assert isinstance(store, MemoryStore)
     setting.apply(store, 1, BEFORE)

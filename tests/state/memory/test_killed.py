@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.state.contract import Setting
-from tests.state.memory.homes import MemoryPlace
+from tests.state.memory.homes import MemoryStorage
 from tests.state.memory.killing import KEYS, expected
 from trident.base.attempt import Lease
+from trident.testing.contracts.stores import Setting
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_killed_process_leaves_a_whole_snapshot(tmp_path: Path) -> None:
-    setting, chance, found = Setting(MemoryPlace(tmp_path)), random.Random(7), 0
+    setting, chance, found = Setting(MemoryStorage(tmp_path)), random.Random(7), 0
     for epoch in (1, 2, 3):
         code = f"from tests.state.memory.killing import write; write({str(tmp_path)!r}, {epoch})"
         root = Path(__file__).parents[3]

@@ -6,21 +6,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.state.contract import FIRST, SECOND, Setting
-from tests.state.contract.place import LAST, entries, every_kind, marker
-from tests.state.memory.homes import NEVER, Line, MemoryPlace
+from tests.state.memory.homes import NEVER, MemoryStorage
 from trident.base.errors import StateFullError
+from trident.testing.contracts.stores import FIRST, SECOND, FileHome, Setting
+from trident.testing.contracts.stores.storage import LAST, entries, every_kind, marker
 from trident_state.memory import MemoryStore
 from trident_state.state_shape import StateKind
 
 
 def limited(setting: Setting, folder: Path | None, limit: int) -> MemoryStore:
-    return MemoryStore(setting.identity, setting.shape, setting.kind, Line(folder), limit, NEVER)
+    return MemoryStore(setting.identity, setting.shape, setting.kind, FileHome(folder), limit, NEVER)
 
 
 @every_kind
 def test_a_state_that_outgrows_its_limit_refuses_and_changes_nothing(tmp_path: Path, kind: StateKind) -> None:
-    setting = Setting(MemoryPlace(tmp_path), kind)
+    setting = Setting(MemoryStorage(tmp_path), kind)
     store = limited(setting, tmp_path / "state", 100_000)
     store.create(FIRST, 0)
     store.acquire(FIRST)
@@ -41,7 +41,7 @@ def test_values_that_grow_are_counted_and_given_back(tmp_path: Path, value: pa.D
     def text(size: int) -> Any:
         return "x" * size if value == pa.string() else ["x" * size]
 
-    setting = Setting(MemoryPlace(tmp_path), value=value, combine=LAST)
+    setting = Setting(MemoryStorage(tmp_path), value=value, combine=LAST)
     store = limited(setting, tmp_path / "state", 50_000)
     store.create(FIRST, 0)
     store.acquire(FIRST)
@@ -60,7 +60,7 @@ def test_values_that_grow_are_counted_and_given_back(tmp_path: Path, value: pa.D
 
 
 def test_a_full_state_takes_batches_without_keys(tmp_path: Path) -> None:
-    setting = Setting(MemoryPlace(tmp_path))
+    setting = Setting(MemoryStorage(tmp_path))
     store = limited(setting, tmp_path / "state", 10)
     store.create(FIRST, 0)
     store.acquire(FIRST)

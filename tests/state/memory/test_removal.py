@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.state.contract import FIRST, SECOND, Setting
-from tests.state.contract.place import entries, every_kind
-from tests.state.memory.homes import NEVER, Line, MemoryPlace
+from tests.state.memory.homes import NEVER, MemoryStorage
+from trident.testing.contracts.stores import FIRST, SECOND, FileHome, Setting
+from trident.testing.contracts.stores.storage import entries, every_kind
 from trident_state.memory import MemoryStore
 from trident_state.memory import store as memory
 from trident_state.state_shape import StateKind, replacing
@@ -18,12 +18,12 @@ from trident_state.state_shape import StateKind, replacing
 PUT = replacing()
 
 
-def opened(setting: Setting, home: Line) -> MemoryStore:
+def opened(setting: Setting, home: FileHome) -> MemoryStore:
     return MemoryStore(setting.identity, setting.shape, setting.kind, home, pace=NEVER)
 
 
-def started(home: Line, kind: StateKind = StateKind.OPAQUE) -> tuple[Setting, MemoryStore]:
-    setting = Setting(MemoryPlace(Path()), kind, combine=PUT)
+def started(home: FileHome, kind: StateKind = StateKind.OPAQUE) -> tuple[Setting, MemoryStore]:
+    setting = Setting(MemoryStorage(Path()), kind, combine=PUT)
     store = opened(setting, home)
     store.create(FIRST, 0)
     store.acquire(FIRST)
@@ -38,7 +38,7 @@ def size(store: MemoryStore) -> int:
 @every_kind
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_state_whose_keys_come_and_go_does_not_grow(tmp_path: Path, kind: StateKind, lasting: bool) -> None:
-    home = Line(tmp_path / "counts" if lasting else None)
+    home = FileHome(tmp_path / "counts" if lasting else None)
     setting, store = started(home, kind)
     setting.apply(store, 1, {n: n for n in range(1_000)})
     for txid in range(2, 60):
@@ -69,7 +69,7 @@ def test_whatever_is_removed_collected_saved_and_loaded_the_state_is_what_its_ba
     monkeypatch.setattr(memory, "_COLLECT_FROM", 1)
     shutil.rmtree(tmp_path / "counts", ignore_errors=True)
     (tmp_path / "counts.manifest").unlink(missing_ok=True)
-    home = Line(tmp_path / "counts")
+    home = FileHome(tmp_path / "counts")
     setting, store = started(home)
     model: dict[tuple[str], int] = {}
     before: dict[tuple[str], int] = {}
@@ -102,7 +102,7 @@ def test_what_an_older_file_still_holds_does_not_come_back(
 ) -> None:
     """Some keys are removed: the file stays, and so must what tells that they are gone. All: no file may stay."""
     monkeypatch.setattr(memory, "_COLLECT_FROM", 1)
-    home = Line(tmp_path / "counts")
+    home = FileHome(tmp_path / "counts")
     setting, store = started(home)
     setting.apply(store, 1, {n: n for n in range(10)})
     store.snapshot()
@@ -119,7 +119,7 @@ def test_what_an_older_file_still_holds_does_not_come_back(
 def test_a_file_that_was_deleted_under_a_running_driver_is_written_again_with_what_it_held(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    home = Line(tmp_path / "counts")
+    home = FileHome(tmp_path / "counts")
     setting, store = started(home)
     for txid in range(1, 4):
         setting.apply(store, txid, {n: n for n in range(100 >> (2 * txid), 100)})

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.state.contract import FIRST, SECOND, Setting
-from tests.state.contract.place import entries, every_kind, marker
-from tests.state.memory.homes import NEVER, Line, MemoryPlace
+from tests.state.memory.homes import NEVER, MemoryStorage
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, StateLostError
+from trident.testing.contracts.stores import FIRST, SECOND, FileHome, Setting
+from trident.testing.contracts.stores.storage import entries, every_kind, marker
 from trident_state.memory import MemoryStore
 from trident_state.memory.segments import Manifest, read_manifest
 from trident_state.memory.store import Pace
@@ -23,12 +23,12 @@ from trident_state.state_shape import StateKind
 
 @pytest.fixture
 def setting(tmp_path: Path) -> Setting:
-    return Setting(MemoryPlace(tmp_path))
+    return Setting(MemoryStorage(tmp_path))
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Line:
-    return Line(tmp_path / "checkpoint" / "states" / "counts")
+def home(tmp_path: Path) -> FileHome:
+    return FileHome(tmp_path / "checkpoint" / "states" / "counts")
 
 
 class Hand:
@@ -43,30 +43,30 @@ class Hand:
         return self.now
 
 
-def opened(setting: Setting, home: Line, pace: Pace = NEVER, clock: Hand | None = None) -> MemoryStore:
+def opened(setting: Setting, home: FileHome, pace: Pace = NEVER, clock: Hand | None = None) -> MemoryStore:
     return MemoryStore(setting.identity, setting.shape, setting.kind, home, None, pace, clock)
 
 
-def started(setting: Setting, home: Line, pace: Pace = NEVER, clock: Hand | None = None) -> MemoryStore:
+def started(setting: Setting, home: FileHome, pace: Pace = NEVER, clock: Hand | None = None) -> MemoryStore:
     store = opened(setting, home, pace, clock)
     store.create(FIRST, 0)
     store.acquire(FIRST)
     return store
 
 
-def restarted(setting: Setting, home: Line, lease: Lease = SECOND) -> MemoryStore:
+def restarted(setting: Setting, home: FileHome, lease: Lease = SECOND) -> MemoryStore:
     store = opened(setting, home)
     store.acquire(lease)
     return store
 
 
-def manifest(home: Line) -> Manifest:
+def manifest(home: FileHome) -> Manifest:
     text = home.manifest()
     assert text is not None
     return read_manifest(text, "state 'counts'")
 
 
-def files(home: Line) -> set[str]:
+def files(home: FileHome) -> set[str]:
     assert home.folder is not None
     return {path.name for path in home.folder.iterdir()} if home.folder.exists() else set()
 
@@ -81,7 +81,7 @@ def settle(store: MemoryStore) -> None:
 
 
 def test_without_a_folder_nothing_survives_and_nothing_is_waited_for(setting: Setting) -> None:
-    home = Line(None)
+    home = FileHome(None)
     store = opened(setting, home)
     store.create(FIRST, 3)
     store.acquire(FIRST)
@@ -94,8 +94,8 @@ def test_without_a_folder_nothing_survives_and_nothing_is_waited_for(setting: Se
 
 
 @every_kind
-def test_a_snapshot_holds_what_changed_since_the_last_one(tmp_path: Path, home: Line, kind: StateKind) -> None:
-    setting = Setting(MemoryPlace(tmp_path), kind)
+def test_a_snapshot_holds_what_changed_since_the_last_one(tmp_path: Path, home: FileHome, kind: StateKind) -> None:
+    setting = Setting(MemoryStorage(tmp_path), kind)
     store = started(setting, home)
     setting.apply(store, 1, {n: 1 for n in range(10_000)})
     store.snapshot()
@@ -110,7 +110,7 @@ def test_a_snapshot_holds_what_changed_since_the_last_one(tmp_path: Path, home: 
     assert setting.read(again, [0, 5, 19, 20, 9_999], None) == [2, 3, 2, 1, 1]
 
 
-def test_segments_stay_few_and_hold_little_more_than_the_state(setting: Setting, home: Line) -> None:
+def test_segments_stay_few_and_hold_little_more_than_the_state(setting: Setting, home: FileHome) -> None:
     store, txid = started(setting, home), 1
     setting.apply(store, 1, {n: 0 for n in range(4_000)})
     expected = dict.fromkeys(range(4_000), 0)
@@ -128,7 +128,7 @@ def test_segments_stay_few_and_hold_little_more_than_the_state(setting: Setting,
     assert setting.read(again, range(4_000), txid) == list(expected.values())
 
 
-def test_a_batch_that_changes_nothing_moves_what_is_durable_without_a_file(setting: Setting, home: Line) -> None:
+def test_a_batch_that_changes_nothing_moves_what_is_durable_without_a_file(setting: Setting, home: FileHome) -> None:
     store = started(setting, home)
     setting.apply(store, 1, {})
     assert store.snapshot() == store.durable() == 1
@@ -142,7 +142,7 @@ def test_a_batch_that_changes_nothing_moves_what_is_durable_without_a_file(setti
     assert marker(restarted(setting, home)) == 3
 
 
-def test_nothing_new_is_not_published_again(setting: Setting, home: Line) -> None:
+def test_nothing_new_is_not_published_again(setting: Setting, home: FileHome) -> None:
     store = started(setting, home)
     setting.apply(store, 1, {1: 1})
     store.snapshot()
@@ -152,7 +152,7 @@ def test_nothing_new_is_not_published_again(setting: Setting, home: Line) -> Non
     assert len(home.published) == count
 
 
-def test_files_and_folders_are_nobody_elses(setting: Setting, home: Line) -> None:
+def test_files_and_folders_are_nobody_elses(setting: Setting, home: FileHome) -> None:
     store = started(setting, home)
     setting.apply(store, 1, {1: 1})
     store.snapshot()
@@ -165,11 +165,11 @@ def test_files_and_folders_are_nobody_elses(setting: Setting, home: Line) -> Non
 
 
 def test_files_are_durable_before_the_manifest_and_deleted_after_it(
-    setting: Setting, home: Line, monkeypatch: pytest.MonkeyPatch
+    setting: Setting, home: FileHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every call goes through to the real one; only the order is noted."""
     events = list[str]()
-    real_sync, real_unlink, real_publish = os.fsync, Path.unlink, Line.publish
+    real_sync, real_unlink, real_publish = os.fsync, Path.unlink, FileHome.publish
 
     def sync(handle: int) -> None:
         real_sync(handle)
@@ -179,7 +179,7 @@ def test_files_are_durable_before_the_manifest_and_deleted_after_it(
         real_unlink(path, missing_ok)
         events.append("delete")
 
-    def publish(line: Line, text: bytes, lease: Lease) -> None:
+    def publish(line: FileHome, text: bytes, lease: Lease) -> None:
         assert line.folder is not None
         for segment in read_manifest(text, "").segments:
             assert (line.folder / segment.name).stat().st_size == segment.bytes
@@ -193,7 +193,7 @@ def test_files_are_durable_before_the_manifest_and_deleted_after_it(
     setting.apply(store, 2, {1: 1, 2: 2})
     monkeypatch.setattr(os, "fsync", sync)
     monkeypatch.setattr(Path, "unlink", unlink)
-    monkeypatch.setattr(Line, "publish", publish)
+    monkeypatch.setattr(FileHome, "publish", publish)
     store.snapshot()
     assert events == ["file", "folder", "publish", "delete"]
 
@@ -203,7 +203,13 @@ class Nth:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fail: int, after: bool) -> None:
         self.calls, self.fail, self.after = 0, fail, after
-        for target, name in ((os, "fsync"), (os, "open"), (Path, "unlink"), (Line, "publish"), (Line, "manifest")):
+        for target, name in (
+            (os, "fsync"),
+            (os, "open"),
+            (Path, "unlink"),
+            (FileHome, "publish"),
+            (FileHome, "manifest"),
+        ):
             self._wrap(monkeypatch, target, name)
 
     def _wrap(self, monkeypatch: pytest.MonkeyPatch, target: Any, name: str) -> None:
@@ -228,8 +234,8 @@ def test_a_snapshot_may_fail_at_any_call_and_nothing_is_lost(tmp_path: Path, aft
     fail = 0
     while True:
         fail += 1
-        home = Line(tmp_path / str(fail) / "counts")
-        setting = Setting(MemoryPlace(tmp_path))
+        home = FileHome(tmp_path / str(fail) / "counts")
+        setting = Setting(MemoryStorage(tmp_path))
         store = started(setting, home)
         for txid in (1, 2, 3):  # so that there are segments to take in, and one to keep
             setting.apply(store, txid, {n: txid for n in range(100 if txid == 1 else 2)})
@@ -256,17 +262,17 @@ def test_a_snapshot_may_fail_at_any_call_and_nothing_is_lost(tmp_path: Path, aft
     assert fail > 5
 
 
-def test_after_a_publication_of_unknown_outcome_the_newer_memory_stays(setting: Setting, home: Line) -> None:
+def test_after_a_publication_of_unknown_outcome_the_newer_memory_stays(setting: Setting, home: FileHome) -> None:
     store = started(setting, home)
     setting.apply(store, 1, {1: 1})
     with pytest.MonkeyPatch.context() as patching:
-        real = Line.publish
+        real = FileHome.publish
 
-        def publish(line: Line, text: bytes, lease: Lease) -> None:
+        def publish(line: FileHome, text: bytes, lease: Lease) -> None:
             real(line, text, lease)
             raise OSError(5, "the reply was lost")
 
-        patching.setattr(Line, "publish", publish)
+        patching.setattr(FileHome, "publish", publish)
         with pytest.raises(OSError, match="reply"):
             store.snapshot()
     assert manifest(home).txid == 1
@@ -281,7 +287,7 @@ def test_after_a_publication_of_unknown_outcome_the_newer_memory_stays(setting: 
 # --- when ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_snapshot_is_due_after_some_seconds_also_when_idle(setting: Setting, home: Line) -> None:
+def test_a_snapshot_is_due_after_some_seconds_also_when_idle(setting: Setting, home: FileHome) -> None:
     clock = Hand()
     store = started(setting, home, Pace(bytes=2**62, seconds=30), clock)
     setting.apply(store, 1, {1: 1})
@@ -303,7 +309,7 @@ def test_a_snapshot_is_due_after_some_seconds_also_when_idle(setting: Setting, h
     assert store.durable() == 4
 
 
-def test_a_snapshot_is_due_after_so_many_bytes(setting: Setting, home: Line) -> None:
+def test_a_snapshot_is_due_after_so_many_bytes(setting: Setting, home: FileHome) -> None:
     store = started(setting, home, Pace(bytes=100_000, seconds=1e9))
     txid = 0
     while store.durable() == 0:
@@ -316,7 +322,7 @@ def test_a_snapshot_is_due_after_so_many_bytes(setting: Setting, home: Line) -> 
 
 
 def test_a_failing_snapshot_is_told_and_tried_again_later(
-    setting: Setting, home: Line, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    setting: Setting, home: FileHome, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Hand()
     store = started(setting, home, Pace(bytes=2**62, seconds=30), clock)
@@ -337,7 +343,7 @@ def test_a_failing_snapshot_is_told_and_tried_again_later(
     assert store.durable() == 3
 
 
-def test_close_takes_a_last_snapshot(setting: Setting, home: Line) -> None:
+def test_close_takes_a_last_snapshot(setting: Setting, home: FileHome) -> None:
     store = started(setting, home)
     setting.apply(store, 1, {1: 1})
     store.close()
@@ -346,7 +352,7 @@ def test_close_takes_a_last_snapshot(setting: Setting, home: Line) -> None:
     assert setting.read(again, [1], 1) == [1]
 
 
-def test_snapshots_beside_running_commits_are_cuts_at_one_txid(setting: Setting, home: Line) -> None:
+def test_snapshots_beside_running_commits_are_cuts_at_one_txid(setting: Setting, home: FileHome) -> None:
     """Every batch adds 1 to all keys: in a snapshot at txid S every value is S, and every previous one S - 1."""
     store = started(setting, home, Pace(bytes=1, seconds=0))
     setting.apply(store, 1, {n: 1 for n in range(3_000)})
@@ -371,7 +377,9 @@ def test_snapshots_beside_running_commits_are_cuts_at_one_txid(setting: Setting,
 # --- several drivers -------------------------------------------------------------------------------------------------
 
 
-def test_a_driver_that_may_not_publish_any_more_stops_and_leaves_the_files_alone(setting: Setting, home: Line) -> None:
+def test_a_driver_that_may_not_publish_any_more_stops_and_leaves_the_files_alone(
+    setting: Setting, home: FileHome
+) -> None:
     home.holder = FIRST
     store = started(setting, home)
     setting.apply(store, 1, {1: 1, 2: 2})
@@ -392,7 +400,7 @@ def test_a_driver_that_may_not_publish_any_more_stops_and_leaves_the_files_alone
     assert setting.read(restarted(setting, home, Lease(3, "third")), [1, 2], 2) == [11, 2]
 
 
-def test_acquiring_reads_what_was_published_since_the_store_was_opened(setting: Setting, home: Line) -> None:
+def test_acquiring_reads_what_was_published_since_the_store_was_opened(setting: Setting, home: FileHome) -> None:
     first = started(setting, home)
     second = opened(setting, home)
     assert second.report().groups[0].marker == 0
@@ -404,7 +412,7 @@ def test_acquiring_reads_what_was_published_since_the_store_was_opened(setting: 
 
 
 def test_half_written_files_of_earlier_drivers_are_swept_and_those_of_later_ones_kept(
-    setting: Setting, home: Line
+    setting: Setting, home: FileHome
 ) -> None:
     store = started(setting, home)
     setting.apply(store, 1, {1: 7})
@@ -420,7 +428,7 @@ def test_half_written_files_of_earlier_drivers_are_swept_and_those_of_later_ones
     assert files(home) == named | kept
 
 
-def test_a_drop_leaves_foreign_files_alone(setting: Setting, home: Line) -> None:
+def test_a_drop_leaves_foreign_files_alone(setting: Setting, home: FileHome) -> None:
     store = started(setting, home)
     setting.apply(store, 1, {1: 7})
     store.snapshot()
@@ -430,7 +438,9 @@ def test_a_drop_leaves_foreign_files_alone(setting: Setting, home: Line) -> None
     assert files(home) == {"mine.txt"}
 
 
-def test_a_drop_without_a_lease_deletes_the_files_and_leaves_the_log_to_its_owner(setting: Setting, home: Line) -> None:
+def test_a_drop_without_a_lease_deletes_the_files_and_leaves_the_log_to_its_owner(
+    setting: Setting, home: FileHome
+) -> None:
     store = started(setting, home)
     setting.apply(store, 1, {1: 7})
     store.snapshot()
@@ -443,7 +453,7 @@ def test_a_drop_without_a_lease_deletes_the_files_and_leaves_the_log_to_its_owne
         opened(setting, home).acquire(SECOND)
 
 
-def test_acquiring_while_a_snapshot_is_published_does_not_load_an_older_state(setting: Setting, home: Line) -> None:
+def test_acquiring_while_a_snapshot_is_published_does_not_load_an_older_state(setting: Setting, home: FileHome) -> None:
     store = started(setting, home, Pace(bytes=1, seconds=0))
     stop = threading.Event()
     errors = list[BaseException]()
@@ -466,7 +476,7 @@ def test_acquiring_while_a_snapshot_is_published_does_not_load_an_older_state(se
     assert setting.read(store, [1], 299) == [299]
 
 
-def test_the_manifest_is_readable_text_and_holds_no_values(setting: Setting, home: Line) -> None:
+def test_the_manifest_is_readable_text_and_holds_no_values(setting: Setting, home: FileHome) -> None:
     store = started(setting, home)
     setting.apply(store, 1, {1: 1234567})
     store.snapshot()
@@ -476,7 +486,7 @@ def test_the_manifest_is_readable_text_and_holds_no_values(setting: Setting, hom
     assert b"1234567" not in text
 
 
-def test_a_manifest_that_names_a_number_of_keys_is_still_read(setting: Setting, home: Line) -> None:
+def test_a_manifest_that_names_a_number_of_keys_is_still_read(setting: Setting, home: FileHome) -> None:
     """Earlier versions had a state of at most so many keys. What it holds is an opaque state."""
     store = started(setting, home)
     setting.apply(store, 1, {n: 1 for n in range(5)})

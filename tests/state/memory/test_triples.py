@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.state.contract.values import TYPES
 from tests.state.memory.test_value_columns import MORE
+from trident.testing.contracts.stores.values import TYPES
 from trident_state.memory.triples import Rows, Triples
 from trident_state.memory.value_columns import Cells, Column
 

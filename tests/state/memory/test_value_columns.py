@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.state.contract.values import TYPES
+from trident.testing.contracts.stores.values import TYPES
 from trident_state.memory.value_columns import Column
 
 MORE: dict[str, tuple[pa.DataType, list[Any]]] = {

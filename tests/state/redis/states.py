@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tests.state.redis.places import RedisPlace
+from tests.state.redis.storage import RedisStorage
 from trident.base.attempt import Lease
 from trident_state.messages import Update
 from trident_state.redis import RedisStore
@@ -32,7 +32,7 @@ def opened(
     **options: Any,
 ) -> Iterator[RedisStore]:
     """A store over what is there, closed in the end."""
-    store = RedisPlace(url, options).open(identity, shape, kind)
+    store = RedisStorage(url, options).open(identity, shape, kind)
     try:
         yield store
     finally:

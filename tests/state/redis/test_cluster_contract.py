@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.state.redis.places import RedisPlace
+from tests.state.redis.storage import RedisStorage
 from tests.state.redis.test_contract import TestGroups as ContractInGroups
 from tests.support.cluster import RedisCluster
 
 
 class TestCluster(ContractInGroups):
     @pytest.fixture
-    def place(self, shared_cluster: RedisCluster) -> Iterator[RedisPlace]:
-        place = RedisPlace(shared_cluster.url, {"groups": 8, "buckets": 64})
-        yield place
-        place.close()
+    def storage(self, shared_cluster: RedisCluster) -> Iterator[RedisStorage]:
+        storage = RedisStorage(shared_cluster.url, {"groups": 8, "buckets": 64})
+        yield storage
+        storage.close()

@@ -5,38 +5,38 @@ from typing import Any
 
 import pytest
 
-from tests.state.contract import ExpiryContract, Place, Setting, StoreContract
-from tests.state.contract.place import COUNT, every_kind, marker
-from tests.state.redis.places import RedisPlace
+from tests.state.redis.storage import RedisStorage
 from tests.support.server import RedisServer
 from trident.base.errors import StateValueError
+from trident.testing.contracts.stores import ExpiryContract, Setting, Storage, StoreContract
+from trident.testing.contracts.stores.storage import COUNT, every_kind, marker
 from trident_state.state_shape import Combine, StateKind
 
 
 class TestPacked(StoreContract, ExpiryContract):
     @pytest.fixture
-    def place(self, shared_redis: RedisServer) -> Iterator[Place]:
-        yield from _place(shared_redis)
+    def storage(self, shared_redis: RedisServer) -> Iterator[Storage]:
+        yield from _storage(shared_redis)
 
 
 class TestJson(StoreContract, ExpiryContract):
     @pytest.fixture
-    def place(self, shared_redis: RedisServer) -> Iterator[Place]:
-        yield from _place(shared_redis, values="json", buckets=16)
+    def storage(self, shared_redis: RedisServer) -> Iterator[Storage]:
+        yield from _storage(shared_redis, values="json", buckets=16)
 
 
 class TestGroups(StoreContract, ExpiryContract):
     @pytest.fixture
-    def place(self, shared_redis: RedisServer) -> Iterator[Place]:
-        yield from _place(shared_redis, groups=4, buckets=64)
+    def storage(self, shared_redis: RedisServer) -> Iterator[Storage]:
+        yield from _storage(shared_redis, groups=4, buckets=64)
 
     @every_kind
     @pytest.mark.parametrize("native", ["sum", None])
     def test_a_sum_beyond_the_type_is_refused_and_does_not_wrap_around(
-        self, place: Place, kind: StateKind, native: Any
+        self, storage: Storage, kind: StateKind, native: Any
     ) -> None:
         """Other groups may have put when one refuses, so that the latest values are not the committed ones."""
-        setting = Setting(place, kind, combine=Combine("Sum", COUNT.function, native))
+        setting = Setting(storage, kind, combine=Combine("Sum", COUNT.function, native))
         store = setting.started()
         setting.apply(store, 1, {1: 1, 2: 2**63 - 2, 3: -(2**63)})
         setting.apply(store, 2, {1: 2**53, 2: 1})
@@ -49,7 +49,7 @@ class TestGroups(StoreContract, ExpiryContract):
             assert setting.read(store, [1, 2, 3], 2) == [2**53 + 1, 2**63 - 1, -(2**63)]
 
 
-def _place(server: RedisServer, **options: Any) -> Iterator[Place]:
-    place = RedisPlace(server.url, options)
-    yield place
-    place.close()
+def _storage(server: RedisServer, **options: Any) -> Iterator[Storage]:
+    storage = RedisStorage(server.url, options)
+    yield storage
+    storage.close()

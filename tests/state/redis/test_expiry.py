@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.state.contract.expiring import TTL
 from tests.state.redis.states import LEASE, PYTHON, SECOND, SHAPE, contents, opened, started, update, words
 from tests.support.buckets import stored_keys
 from tests.support.request_proxy import Cut, RequestProxy
 from tests.support.server import RedisServer
 from trident.base.errors import StateUnavailableError
+from trident.testing.contracts.stores.expiring import TTL
 from trident_state.messages import Update
 from trident_state.redis import RedisMapState, RedisStore
 from trident_state.redis.layout import Layout

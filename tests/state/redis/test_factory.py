@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.state.redis.places import NoHome
 from tests.state.redis.states import IDENTITY, SHAPE
+from tests.state.redis.storage import NoHome
 from trident_state.memory import MemoryMapState
 from trident_state.redis import RedisMapState
 from trident_state.redis.address import redacted

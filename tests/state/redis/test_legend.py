@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.state.contract.place import Setting, entries
-from tests.state.redis.places import RedisPlace
 from tests.state.redis.states import LEASE, PYTHON, SECOND, SHAPE, contents, opened, started, update
+from tests.state.redis.storage import RedisStorage
 from tests.support.server import RedisServer
 from trident.base.errors import StateLostError
+from trident.testing.contracts.stores.storage import Setting, entries
 from trident_state.redis.layout import LEGEND
 from trident_state.state_shape import replacing
 
@@ -67,7 +67,7 @@ def test_a_legend_is_no_key_that_passes_away(shared_redis: RedisServer) -> None:
 
 
 def test_the_last_key_that_is_removed_takes_the_legend_along(shared_redis: RedisServer) -> None:
-    setting = Setting(RedisPlace(shared_redis.url, {"buckets": 4}), combine=replacing())
+    setting = Setting(RedisStorage(shared_redis.url, {"buckets": 4}), combine=replacing())
     store = setting.started()
     setting.apply(store, 1, dict.fromkeys(range(400), 7))
     setting.apply(store, 2, dict.fromkeys(range(1, 400)))

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.state.redis.places import RedisPlace
 from tests.state.redis.states import LEASE, words
+from tests.state.redis.storage import RedisStorage
 from tests.support.server import RedisServer
 from trident.base.errors import StateValueError
 from trident_state.messages import Update
@@ -30,15 +30,15 @@ _names = itertools.count()
 
 
 @pytest.fixture
-def place(shared_redis: RedisServer) -> Iterator[RedisPlace]:
-    place = RedisPlace(shared_redis.url, {"buckets": 4})
-    yield place
-    place.close()
+def storage(shared_redis: RedisServer) -> Iterator[RedisStorage]:
+    storage = RedisStorage(shared_redis.url, {"buckets": 4})
+    yield storage
+    storage.close()
 
 
-def new(place: RedisPlace, native: Any, kind: StateKind, value: pa.DataType) -> RedisStore:
+def new(storage: RedisStorage, native: Any, kind: StateKind, value: pa.DataType) -> RedisStore:
     shape = StateShape(pa.schema({"word": pa.string()}), value, Combine(native, lambda a, b: 1 / 0, native))
-    store = place.open(StateIdentity("numbers", f"s{next(_names)}", "log"), shape, kind)
+    store = storage.open(StateIdentity("numbers", f"s{next(_names)}", "log"), shape, kind)
     store.create(LEASE, 0)
     store.acquire(LEASE)
     return store
@@ -56,13 +56,15 @@ def bits(column: pa.Array) -> list[Any]:
 @pytest.mark.parametrize("kind", list(StateKind), ids=lambda kind: kind.value)
 @pytest.mark.parametrize("native", ["sum", "min", "max"])
 @pytest.mark.parametrize("value", [pa.int64(), pa.float64()], ids=str)
-def test_the_server_combines_as_arrow_does(place: RedisPlace, native: str, kind: StateKind, value: pa.DataType) -> None:
+def test_the_server_combines_as_arrow_does(
+    storage: RedisStorage, native: str, kind: StateKind, value: pa.DataType
+) -> None:
     numbers = LONGS if value == pa.int64() else DOUBLES
 
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=30))
     def check(pairs: list[tuple[Any, Any]]) -> None:
-        store = new(place, native, kind, value)
+        store = new(storage, native, kind, value)
         stored, deltas = (pa.array(column, value) for column in zip(*pairs, strict=True))
         keys = words(range(len(pairs)))
         combine = Combine(native, lambda a, b: a + b, native)  # type: ignore[arg-type]
@@ -83,8 +85,8 @@ def test_the_server_combines_as_arrow_does(place: RedisPlace, native: str, kind:
     check()
 
 
-def test_an_overflow_names_what_does_not_fit(place: RedisPlace) -> None:
-    store = new(place, "sum", StateKind.OPAQUE, pa.int64())
+def test_an_overflow_names_what_does_not_fit(storage: RedisStorage) -> None:
+    store = new(storage, "sum", StateKind.OPAQUE, pa.int64())
     store.apply(LEASE, Update(1, words([1, 2]), pa.array([1, 2**63 - 1], pa.int64())))
     with pytest.raises(
         StateValueError, match="sum of the stored value and the batch's 77 does not fit its type bigint"
@@ -93,8 +95,8 @@ def test_an_overflow_names_what_does_not_fit(place: RedisPlace) -> None:
     assert store.read(words([1, 2]), None).values.to_pylist() == [1, 2**63 - 1]
 
 
-def test_a_long_history_of_sums_is_exact(place: RedisPlace) -> None:
-    store = new(place, "sum", StateKind.OPAQUE, pa.int64())
+def test_a_long_history_of_sums_is_exact(storage: RedisStorage) -> None:
+    store = new(storage, "sum", StateKind.OPAQUE, pa.int64())
     drawn = np.random.default_rng(1)
     total = np.zeros(500, object)
     for txid in range(1, 40):
@@ -105,8 +107,8 @@ def test_a_long_history_of_sums_is_exact(place: RedisPlace) -> None:
 
 
 @pytest.mark.parametrize("kind", list(StateKind), ids=lambda kind: kind.value)
-def test_txids_beyond_what_a_double_counts_by_one_are_far_away(place: RedisPlace, kind: StateKind) -> None:
-    store = new(place, "sum", kind, pa.int64())
+def test_txids_beyond_what_a_double_counts_by_one_are_far_away(storage: RedisStorage, kind: StateKind) -> None:
+    store = new(storage, "sum", kind, pa.int64())
     store.drop()
     store.create(LEASE, 2**52)
     for txid in (2**52 + 1, 2**52 + 2):
@@ -129,13 +131,13 @@ OTHERS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 @pytest.mark.parametrize("native", ["min", "max"])
 @pytest.mark.parametrize("name", OTHERS)
-def test_least_and_greatest_of_everything_that_has_an_order(place: RedisPlace, name: str, native: str) -> None:
+def test_least_and_greatest_of_everything_that_has_an_order(storage: RedisStorage, name: str, native: str) -> None:
     value, samples = OTHERS[name]
 
     @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(st.tuples(st.none() | samples, st.none() | samples), min_size=1, max_size=20))
     def check(pairs: list[tuple[Any, Any]]) -> None:
-        store = new(place, native, StateKind.OPAQUE, value)
+        store = new(storage, native, StateKind.OPAQUE, value)
         stored, deltas = (pa.array(column, value) for column in zip(*pairs, strict=True))
         keys = words(range(len(pairs)))
         store.apply(LEASE, Update(1, keys, stored))

@@ -5,10 +5,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.state.contract.place import SECOND, Combine, Setting, entries, every_kind
-from tests.state.redis.places import RedisPlace
+from tests.state.redis.storage import RedisStorage
 from tests.support.buckets import stored_keys
 from tests.support.server import RedisServer
+from trident.testing.contracts.stores.storage import SECOND, Combine, Setting, entries, every_kind
 from trident_state.redis import store as module
 from trident_state.state_shape import StateKind, replacing
 
@@ -32,7 +32,7 @@ def test_a_removed_key_is_deleted_with_the_first_look_after_the_batch_behind_it(
     shared_redis: RedisServer, kind: StateKind, layout: str, values: str
 ) -> None:
     value, one = VALUES[values]
-    setting = Setting(RedisPlace(shared_redis.url, OPTIONS[layout]), kind, value=value, combine=replacing())
+    setting = Setting(RedisStorage(shared_redis.url, OPTIONS[layout]), kind, value=value, combine=replacing())
     store = setting.started()
     setting.apply(store, 1, {n: one for n in range(3_000)})
     setting.apply(store, 2, {n: None for n in range(2_500)})
@@ -50,7 +50,7 @@ def test_a_removed_key_is_deleted_with_the_first_look_after_the_batch_behind_it(
 
 
 def test_what_a_combiner_of_ones_own_makes_nothing_of_goes_too(shared_redis: RedisServer) -> None:
-    setting = Setting(RedisPlace(shared_redis.url), combine=NONE_IF_EVEN)
+    setting = Setting(RedisStorage(shared_redis.url), combine=NONE_IF_EVEN)
     store = setting.started()
     setting.apply(store, 1, dict.fromkeys(range(10), 1))
     setting.apply(store, 2, {n: n for n in range(10)})
@@ -63,7 +63,7 @@ def test_a_driver_that_is_never_looked_at_clears_in_its_batches(
     shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_CLEARED_LATER", 100)
-    setting = Setting(RedisPlace(shared_redis.url), combine=replacing())
+    setting = Setting(RedisStorage(shared_redis.url), combine=replacing())
     store = setting.started()
     for txid in range(1, 20):
         setting.apply(store, txid, {200 * txid + n: None for n in range(200)})
@@ -71,7 +71,7 @@ def test_a_driver_that_is_never_looked_at_clears_in_its_batches(
 
 
 def test_a_later_driver_s_keys_are_left_alone(shared_redis: RedisServer) -> None:
-    setting = Setting(RedisPlace(shared_redis.url), combine=replacing())
+    setting = Setting(RedisStorage(shared_redis.url), combine=replacing())
     store = setting.started()
     setting.apply(store, 1, {1: None})
     setting.apply(store, 2, {2: 2})

@@ -25,7 +25,7 @@ class NoHome:
 
 
 @dataclass
-class RedisPlace:
+class RedisStorage:
     """A server, and how states are kept there."""
 
     url: str
@@ -37,7 +37,7 @@ class RedisPlace:
         self.opened.append(store)
         return store
 
-    def living(self, seconds: float) -> "RedisPlace":
+    def with_ttl(self, seconds: float) -> "RedisStorage":
         return replace(self, options={**self.options, "ttlSecs": seconds})
 
     def secure(self, store: Store) -> None:

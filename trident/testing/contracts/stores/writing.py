@@ -6,22 +6,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.state.contract.place import (
+from trident.base.errors import StateBehindError, StateError, StateValueError, UserFunctionError
+from trident.testing.contracts.stores.storage import (
     COUNT,
     FIRST,
     JOIN,
     KEYS,
     KINDS,
     VERSIONED,
-    Place,
     Setting,
+    Storage,
     entries,
     every_kind,
     every_versioned_kind,
     marker,
     opened,
 )
-from trident.base.errors import StateBehindError, StateError, StateValueError, UserFunctionError
 from trident_state import binary
 from trident_state.messages import Applied, Update
 from trident_state.state_shape import Combine, StateKind
@@ -39,9 +39,9 @@ class WriteContract:
         return request.param  # type: ignore[no-any-return]
 
     @pytest.fixture
-    def setting(self, place: Place, _cell: tuple[StateKind, str]) -> Setting:
+    def setting(self, storage: Storage, _cell: tuple[StateKind, str]) -> Setting:
         """Each kind of state with each kind of key."""
-        return Setting(place, _cell[0], KEYS[_cell[1]])
+        return Setting(storage, _cell[0], KEYS[_cell[1]])
 
     @pytest.fixture
     def numbers(self, _cell: tuple[StateKind, str]) -> list[int]:
@@ -120,9 +120,9 @@ class WriteContract:
 
     @every_kind
     def test_values_are_given_only_if_asked_for_and_in_the_order_of_the_keys(
-        self, place: Place, kind: StateKind
+        self, storage: Storage, kind: StateKind
     ) -> None:
-        setting = Setting(place, kind)
+        setting = Setting(storage, kind)
         store = setting.started()
         assert setting.apply(store, 1, {3: 3, 1: 1}).values is None
         applied = setting.apply(store, 2, {2: 2, 3: 30, 1: 10}, values=True)
@@ -130,9 +130,9 @@ class WriteContract:
         assert (applied.values.type, applied.values.to_pylist()) == (pa.int64(), [2, 33, 11])
 
     @every_versioned_kind
-    def test_a_batch_done_before_is_answered_by_what_it_gave(self, place: Place, kind: StateKind) -> None:
+    def test_a_batch_done_before_is_answered_by_what_it_gave(self, storage: Storage, kind: StateKind) -> None:
         """Also when the state has gone one batch further: the runtime asks so after a lost COMMITTED."""
-        setting = Setting(place, kind)
+        setting = Setting(storage, kind)
         store = setting.started()
         setting.apply(store, 1, {1: 10, 2: 20})
         setting.apply(store, 2, {1: 1})
@@ -143,8 +143,8 @@ class WriteContract:
     # --- Python combiners ------------------------------------------------------------------------------------
 
     @every_kind
-    def test_a_python_combiner_is_called_with_the_stored_value_first(self, place: Place, kind: StateKind) -> None:
-        setting = Setting(place, kind, value=pa.string(), combine=JOIN)
+    def test_a_python_combiner_is_called_with_the_stored_value_first(self, storage: Storage, kind: StateKind) -> None:
+        setting = Setting(storage, kind, value=pa.string(), combine=JOIN)
         store = setting.started()
         setting.apply(store, 1, {n: "a" for n in range(MANY)})
         applied = setting.apply(store, 2, {n: f"b{n}" for n in range(MANY)}, values=True)
@@ -154,7 +154,7 @@ class WriteContract:
         assert again.values is not None and again.values.equals(applied.values)
 
     @every_kind
-    def test_a_combiner_that_raises_leaves_everything_as_it_was(self, place: Place, kind: StateKind) -> None:
+    def test_a_combiner_that_raises_leaves_everything_as_it_was(self, storage: Storage, kind: StateKind) -> None:
         broken = [True]
 
         def combine(stored: int, delta: int) -> int:
@@ -162,7 +162,7 @@ class WriteContract:
                 raise ZeroDivisionError("seven")
             return stored + delta
 
-        setting = Setting(place, kind, combine=Combine("Mine", combine))
+        setting = Setting(storage, kind, combine=Combine("Mine", combine))
         store = setting.started()
         setting.apply(store, 1, {n: 100 for n in range(MANY)})
         update = {n: 7 if n == MANY - 1 else 1 for n in range(MANY)}
@@ -175,8 +175,8 @@ class WriteContract:
         assert setting.read(store, [0, MANY - 1], None) == [101, 107]
 
     @every_kind
-    def test_a_combiner_that_gives_another_type_is_refused(self, place: Place, kind: StateKind) -> None:
-        setting = Setting(place, kind, combine=Combine("Mine", lambda stored, delta: f"{stored}{delta}"))
+    def test_a_combiner_that_gives_another_type_is_refused(self, storage: Storage, kind: StateKind) -> None:
+        setting = Setting(storage, kind, combine=Combine("Mine", lambda stored, delta: f"{stored}{delta}"))
         store = setting.started()
         setting.apply(store, 1, {1: 1})
         with pytest.raises(StateValueError, match=r"Mine.*(str|'12').*bigint"):
@@ -188,16 +188,17 @@ class WriteContract:
     @every_kind
     @pytest.mark.parametrize("form", ["text", "numbers", "numbers, combined here"])
     def test_an_update_that_is_too_long_for_one_array_is_written_in_parts(
-        self, place: Place, kind: StateKind, form: str, monkeypatch: pytest.MonkeyPatch
+        self, storage: Storage, kind: StateKind, form: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An array holds 2 GB; here it is told that it holds less."""
         if form == "text":
-            setting = Setting(place, kind, value=pa.string(), combine=JOIN)
-            first, second = ({n: f"{n}-{txid}" * 5 for n in range(300)} for txid in (1, 2))
+            setting = Setting(storage, kind, value=pa.string(), combine=JOIN)
+            batches: list[dict[int, Any]] = [{n: f"{n}-{txid}" * 5 for n in range(300)} for txid in (1, 2)]
         else:
             native: Any = "sum" if form == "numbers" else None
-            setting = Setting(place, kind, combine=Combine("Sum", COUNT.function, native))
-            first, second = ({n: n + txid for n in range(300)} for txid in (1, 2))
+            setting = Setting(storage, kind, combine=Combine("Sum", COUNT.function, native))
+            batches = [{n: n + txid for n in range(300)} for txid in (1, 2)]
+        first, second = batches
         store = setting.started()
         monkeypatch.setattr(binary, "MAX_BYTES", 1_500)
         setting.apply(store, 1, first)
@@ -216,12 +217,12 @@ class WriteContract:
 
     @every_kind
     def test_one_that_broke_off_between_two_parts_is_finished(
-        self, place: Place, kind: StateKind, monkeypatch: pytest.MonkeyPatch
+        self, storage: Storage, kind: StateKind, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        setting = Setting(place, kind, value=pa.string(), combine=JOIN)
+        setting = Setting(storage, kind, value=pa.string(), combine=JOIN)
         store = setting.started()
         setting.apply(store, 1, {n: "a" * 20 for n in range(300)})
-        place.secure(store)
+        storage.secure(store)
         monkeypatch.setattr(binary, "MAX_BYTES", 1_500)
         poisoned = Combine("Join", lambda stored, delta: stored + delta if delta != "!" else 1 / 0)
         broken = replace(setting, combine=poisoned).open()
@@ -229,7 +230,7 @@ class WriteContract:
         with pytest.raises(UserFunctionError, match="division by zero"):
             setting.apply(broken, 2, {n: "b" for n in range(299)} | {299: "!"})
         assert marker(broken) == 1
-        place.secure(broken)
+        storage.secure(broken)
         setting.apply(broken, 2, {n: "b" for n in range(300)})
         monkeypatch.undo()
         expected = "a" * 20 + "b"
@@ -243,9 +244,9 @@ class WriteContract:
     @every_kind
     @pytest.mark.parametrize("native", ["sum", None])
     def test_a_sum_beyond_the_type_is_refused_and_does_not_wrap_around(
-        self, place: Place, kind: StateKind, native: Any
+        self, storage: Storage, kind: StateKind, native: Any
     ) -> None:
-        setting = Setting(place, kind, combine=Combine("Sum", COUNT.function, native))
+        setting = Setting(storage, kind, combine=Combine("Sum", COUNT.function, native))
         store = setting.started()
         setting.apply(store, 1, {1: 1, 2: 2**63 - 2, 3: -(2**63)})
         applied = setting.apply(store, 2, {1: 2**53, 2: 1}, values=True)
@@ -258,8 +259,8 @@ class WriteContract:
             assert setting.read(store, [1, 2, 3], None) == [2**53 + 1, 2**63 - 1, -(2**63)]
 
     @every_kind
-    def test_a_batch_that_names_a_key_twice_is_not_committed(self, place: Place, kind: StateKind) -> None:
-        setting = Setting(place, kind)
+    def test_a_batch_that_names_a_key_twice_is_not_committed(self, storage: Storage, kind: StateKind) -> None:
+        setting = Setting(storage, kind)
         store = setting.started()
         for numbers in ([1, 2, 1], [5, 6, 6]):
             with pytest.raises(StateError, match="state 'counts'"):
@@ -267,8 +268,8 @@ class WriteContract:
         assert marker(store) == 0
 
     @every_kind
-    def test_values_of_another_type_are_refused(self, place: Place, kind: StateKind) -> None:
-        setting = Setting(place, kind)
+    def test_values_of_another_type_are_refused(self, storage: Storage, kind: StateKind) -> None:
+        setting = Setting(storage, kind)
         store = setting.started()
         for deltas in (pa.array([1.5]), pa.array(["1"]), pa.array([1], pa.int32()), pa.array([1, 2], pa.int64())):
             with pytest.raises(StateValueError, match="state 'counts'"):

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.state.contract.place import Place, Setting, entries, every_versioned_kind, marker
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError
+from trident.testing.contracts.stores.storage import Setting, Storage, entries, every_versioned_kind, marker
 from trident_state.state_shape import StateKind
 from trident_state.store import Store
 
@@ -64,10 +64,10 @@ class _Model:
             self.setting.apply(self.store, self.txid - 1, self.batches[-2], lease=self.lease)
 
     def secure(self, _: Any) -> None:
-        self.setting.place.secure(self.store)
+        self.setting.storage.secure(self.store)
 
     def restart(self, _: Any) -> None:
-        """A later driver takes over and applies again what the store lost."""
+        """Let a later driver take over, and apply again what the store lost."""
         self.store = self.setting.open()
         self.epoch += 1
         self.store.acquire(self.lease)
@@ -96,11 +96,11 @@ def _refused(store: Store, setting: Setting, as_of: int) -> None:
 
 class ModelContract:
     @every_versioned_kind
-    def test_any_history_gives_what_a_dict_would_give(self, place: Place, kind: StateKind) -> None:
+    def test_any_history_gives_what_a_dict_would_give(self, storage: Storage, kind: StateKind) -> None:
         @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
         @given(st.lists(_step, max_size=14))
         def check(steps: list[tuple[str, dict[int, int]]]) -> None:
-            model = _Model(Setting(place, kind).named(f"s{next(_names)}"))
+            model = _Model(Setting(storage, kind).named(f"s{next(_names)}"))
             for what, batch in steps:
                 model.step(what, batch)
             model.read(None)

@@ -1,16 +1,18 @@
-"""What the contract's tests stand on: a place where states can be, leases, shapes, keys."""
+"""The ground of the store contract's tests: a storage for states, leases, shapes, keys."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pytest
 
 from trident.base.attempt import Lease
+from trident.base.errors import FencedError
 from trident_state.messages import Applied, Update
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape
-from trident_state.store import Store
+from trident_state.store import StateFactory, Store
 
 FIRST = Lease(1, "first")
 SECOND = Lease(2, "second")
@@ -29,11 +31,11 @@ KEYS = {
 }
 
 
-class Place(Protocol):
-    """Where states of one kind of store can be; empty when a test begins."""
+class Storage(Protocol):
+    """A storage for states of one kind of store; empty when a test begins."""
 
     def open(self, identity: StateIdentity, shape: StateShape, kind: StateKind) -> Store:
-        """A store over what is there, as a driver that starts would open it. Called again: as after a restart."""
+        """Open a state, as a driver that starts does. A second call is a restart."""
         ...
 
     def secure(self, store: Store) -> None:
@@ -41,11 +43,68 @@ class Place(Protocol):
         ...
 
 
+@dataclass
+class FileHome:
+    """What a run lends to a state, over a folder: the log's line with the manifest is a file, replaced in one step."""
+
+    folder: Path | None
+    holder: Lease | None = None
+    """The lease in force."""
+    published: list[bytes] = field(default_factory=list)
+
+    def manifest(self) -> bytes | None:
+        """Return the manifest that was published last."""
+        file = self._file()
+        return file.read_bytes() if file.exists() else None
+
+    def publish(self, manifest: bytes, lease: Lease) -> None:
+        """Make a manifest the valid one."""
+        if self.holder is not None and self.holder != lease:
+            raise FencedError(f"the log belongs to epoch {self.holder.epoch}")
+        file = self._file()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.with_suffix(".new").write_bytes(manifest)
+        file.with_suffix(".new").rename(file)
+        self.published.append(manifest)
+
+    def _file(self) -> Path:
+        assert self.folder is not None, "a run without a checkpoint has no manifest either"
+        return self.folder.parent / f"{self.folder.name}.manifest"
+
+
+@dataclass
+class FactoryStorage:
+    """The storage behind a state factory: `factory` gives the factory for a kind of state.
+
+    For stores whose every commit is durable. A store that takes snapshots needs a class of its own, with a `secure`.
+    """
+
+    factory: Callable[[StateKind], StateFactory]
+    folder: Path
+    """Where a state finds its checkpoint, if it asks for one."""
+    opened: list[Store] = field(default_factory=list)
+
+    def open(self, identity: StateIdentity, shape: StateShape, kind: StateKind) -> Store:
+        """Open a state with its factory."""
+        home = FileHome(self.folder / identity.topology / identity.name)
+        store = self.factory(kind).open(identity, shape, home)
+        self.opened.append(store)
+        return store
+
+    def secure(self, store: Store) -> None:
+        """Do nothing: what is committed is durable."""
+
+    def close(self) -> None:
+        """Close every store that was opened."""
+        for store in self.opened:
+            store.close()
+
+
 @dataclass(frozen=True)
 class Setting:
-    """One state in a place, and how the tests speak of it."""
+    """One state in a storage: its kind, keys, values and combiner."""
 
-    place: Place
+    storage: Storage
     kind: StateKind = StateKind.OPAQUE
     keys: pa.Schema = KEYS["one"]
     value: pa.DataType = pa.int64()
@@ -57,13 +116,13 @@ class Setting:
         return StateShape(self.keys, self.value, self.combine)
 
     def open(self) -> Store:
-        return self.place.open(self.identity, self.shape, self.kind)
+        return self.storage.open(self.identity, self.shape, self.kind)
 
     def named(self, name: str) -> "Setting":
         return replace(self, identity=replace(self.identity, name=name))
 
     def started(self, birth: int = 0, lease: Lease = FIRST) -> Store:
-        """A new state, created and acquired."""
+        """Return a new state, created and acquired."""
         store = self.open()
         store.report()
         store.create(lease, birth)
@@ -71,7 +130,7 @@ class Setting:
         return store
 
     def key_table(self, numbers: Sequence[int]) -> pa.Table:
-        """A key for each number; every third one of a compound key has a null in it."""
+        """Return a key for each number; every third one of a compound key has a null in it."""
         if not self.keys.names:
             return pa.table({"": pa.nulls(len(numbers))}).select([])
         if len(self.keys) == 1:
@@ -92,13 +151,13 @@ class Setting:
         return store.apply(lease, self.update(txid, deltas), values)
 
     def read(self, store: Store, numbers: Sequence[int], as_of: int | None) -> list[Any]:
-        found = store.read(self.key_table(numbers), as_of)
-        assert found.values.type == self.value
-        return list(found.values.to_pylist())
+        values = store.read(self.key_table(numbers), as_of).values
+        assert values.type == self.value
+        return list(values.to_pylist())
 
 
 def marker(store: Store) -> int | None:
-    """Where all groups of the store stand."""
+    """Return the txid at which all groups of the store stand."""
     markers = {group.marker for group in store.groups_of()}
     assert len(markers) == 1, f"the groups stand at {markers}"
     return markers.pop()
@@ -109,16 +168,16 @@ def opened(store: Store) -> set[int | None]:
 
 
 def entries(store: Store, as_of: int | None, page_rows: int = 10_000) -> dict[Any, Any]:
-    """All that a scan gives, by key; each key once."""
-    found: dict[Any, Any] = {}
+    """Return all that a scan gives, by key; each key once."""
+    entries: dict[Any, Any] = {}
     for page in store.scan(as_of, page_rows):
         assert 0 < page.num_rows <= page_rows
         *keys, value = (column.to_pylist() for column in page.columns)
-        for row, given in enumerate(value):
+        for row, each in enumerate(value):
             key = tuple(column[row] for column in keys)
-            assert key not in found, f"{key} comes twice"
-            found[key] = given
-    return found
+            assert key not in entries, f"{key} comes twice"
+            entries[key] = each
+    return entries
 
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)

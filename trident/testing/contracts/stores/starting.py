@@ -5,23 +5,32 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tests.state.contract.place import FIRST, SECOND, Place, Setting, entries, every_kind, marker, opened
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, StateBehindError
+from trident.testing.contracts.stores.storage import (
+    FIRST,
+    SECOND,
+    Setting,
+    Storage,
+    entries,
+    every_kind,
+    marker,
+    opened,
+)
 from trident_state.state_shape import StateKind
 
 
 class StartContract:
-    def test_an_empty_place_is_reported_as_absent(self, place: Place) -> None:
-        store = Setting(place).open()
+    def test_an_empty_place_is_reported_as_absent(self, storage: Storage) -> None:
+        store = Setting(storage).open()
         report = store.report()
         assert report.absent
         assert (report.identity, report.fingerprint, report.kind) == (None, None, None)
         assert store.report() == report, "a report touches nothing"
 
     @every_kind
-    def test_a_created_state_stands_at_its_birth_and_says_what_it_is(self, place: Place, kind: StateKind) -> None:
-        setting = Setting(place, kind)
+    def test_a_created_state_stands_at_its_birth_and_says_what_it_is(self, storage: Storage, kind: StateKind) -> None:
+        setting = Setting(storage, kind)
         store = setting.open()
         store.create(FIRST, 7)
         report = store.report()
@@ -32,20 +41,20 @@ class StartContract:
         assert {group.marker for group in report.groups} == {7}
         assert entries(store, None) == {}
 
-    def test_creating_again_under_the_same_lease_changes_nothing(self, place: Place) -> None:
-        setting = Setting(place)
+    def test_creating_again_under_the_same_lease_changes_nothing(self, storage: Storage) -> None:
+        setting = Setting(storage)
         store = setting.started(birth=3)
         setting.apply(store, 4, {1: 10})
         store.create(FIRST, 3)
         assert (marker(store), setting.read(store, [1], 4)) == (4, [10])
 
     @every_kind
-    def test_a_restart_finds_what_was_there(self, place: Place, kind: StateKind) -> None:
-        setting = Setting(place, kind)
+    def test_a_restart_finds_what_was_there(self, storage: Storage, kind: StateKind) -> None:
+        setting = Setting(storage, kind)
         store = setting.started()
         setting.apply(store, 1, {1: 10, 2: 20})
         setting.apply(store, 2, {1: 1})
-        place.secure(store)
+        storage.secure(store)
         again = setting.open()
         report = again.report()
         assert report.identity == setting.identity
@@ -56,8 +65,8 @@ class StartContract:
         setting.apply(again, 3, {1: 1, 3: 30}, lease=SECOND)
         assert setting.read(again, [1, 2, 3], None) == [12, 20, 30]
 
-    def test_a_state_that_is_created_and_never_written_is_there_after_a_restart(self, place: Place) -> None:
-        setting = Setting(place)
+    def test_a_state_that_is_created_and_never_written_is_there_after_a_restart(self, storage: Storage) -> None:
+        setting = Setting(storage)
         setting.started(birth=5)
         again = setting.open()
         report = again.report()
@@ -67,21 +76,21 @@ class StartContract:
         setting.apply(again, 6, {1: 1}, lease=SECOND)
         assert setting.read(again, [1], 6) == [1]
 
-    def test_what_is_durable_is_never_beyond_the_marker(self, place: Place) -> None:
-        setting = Setting(place)
+    def test_what_is_durable_is_never_beyond_the_marker(self, storage: Storage) -> None:
+        setting = Setting(storage)
         store = setting.started(birth=2)
         assert store.durable() == 2
         setting.apply(store, 3, {1: 1})
         assert store.durable() in (2, 3)
-        place.secure(store)
+        storage.secure(store)
         assert store.durable() == 3
 
-    def test_the_previous_values_survive_a_restart_too(self, place: Place) -> None:
-        setting = Setting(place)
+    def test_the_previous_values_survive_a_restart_too(self, storage: Storage) -> None:
+        setting = Setting(storage)
         store = setting.started()
         setting.apply(store, 1, {1: 10})
         setting.apply(store, 2, {1: 5, 2: 7})
-        place.secure(store)
+        storage.secure(store)
         again = setting.open()
         again.acquire(SECOND)
         assert setting.read(again, [1, 2], 1) == [10, None]
@@ -89,25 +98,25 @@ class StartContract:
 
     # --- leases ----------------------------------------------------------------------------------------------
 
-    def test_every_group_shows_the_lease_that_holds_it(self, place: Place) -> None:
-        store = Setting(place).started()
+    def test_every_group_shows_the_lease_that_holds_it(self, storage: Storage) -> None:
+        store = Setting(storage).started()
         assert {group.lease for group in store.groups_of()} == {FIRST}
         store.acquire(SECOND)
         assert {group.lease for group in store.groups_of()} == {SECOND}
 
-    def test_an_older_driver_cannot_acquire(self, place: Place) -> None:
-        store = Setting(place).started(lease=SECOND)
+    def test_an_older_driver_cannot_acquire(self, storage: Storage) -> None:
+        store = Setting(storage).started(lease=SECOND)
         with pytest.raises(FencedError, match=r"state 'counts'.*epoch 2.*epoch 1"):
             store.acquire(FIRST)
         assert {group.lease for group in store.groups_of()} == {SECOND}
 
-    def test_a_driver_of_the_same_epoch_with_another_token_cannot_acquire(self, place: Place) -> None:
-        store = Setting(place).started()
+    def test_a_driver_of_the_same_epoch_with_another_token_cannot_acquire(self, storage: Storage) -> None:
+        store = Setting(storage).started()
         with pytest.raises(FencedError, match=r"state 'counts'.*epoch 1"):
             store.acquire(Lease(FIRST.epoch, "other"))
 
-    def test_acquiring_again_under_the_same_lease_loses_nothing(self, place: Place) -> None:
-        setting = Setting(place)
+    def test_acquiring_again_under_the_same_lease_loses_nothing(self, storage: Storage) -> None:
+        setting = Setting(storage)
         store = setting.started()
         setting.apply(store, 1, {1: 10})
         store.acquire(FIRST)
@@ -116,9 +125,9 @@ class StartContract:
 
     @every_kind
     def test_after_a_later_driver_acquired_nothing_is_written_under_the_older_lease(
-        self, place: Place, kind: StateKind
+        self, storage: Storage, kind: StateKind
     ) -> None:
-        setting = Setting(place, kind)
+        setting = Setting(storage, kind)
         store = setting.started()
         setting.apply(store, 1, {1: 10})
         store.acquire(SECOND)
@@ -131,8 +140,8 @@ class StartContract:
         setting.apply(store, 2, {1: 5}, lease=SECOND)
         assert setting.read(store, [1], 2) == [15]
 
-    def test_a_store_that_was_not_acquired_is_taken_for_a_rewound_one(self, place: Place) -> None:
-        setting = Setting(place)
+    def test_a_store_that_was_not_acquired_is_taken_for_a_rewound_one(self, storage: Storage) -> None:
+        setting = Setting(storage)
         store = setting.started()
         setting.apply(store, 1, {1: 10})
         with pytest.raises(StateBehindError) as caught:
@@ -140,8 +149,8 @@ class StartContract:
         assert caught.value.marker == 1
         assert setting.read(store, [1], None) == [10]
 
-    def test_a_store_that_is_not_there_is_taken_for_a_rewound_one(self, place: Place) -> None:
-        setting = Setting(place)
+    def test_a_store_that_is_not_there_is_taken_for_a_rewound_one(self, storage: Storage) -> None:
+        setting = Setting(storage)
         with pytest.raises(StateBehindError) as caught:
             setting.apply(setting.open(), 1, {1: 5})
         assert caught.value.marker == -1
@@ -149,8 +158,8 @@ class StartContract:
 
     # --- drop ------------------------------------------------------------------------------------------------
 
-    def test_drop_leaves_nothing_of_this_state_and_all_of_others(self, place: Place) -> None:
-        setting = Setting(place)
+    def test_drop_leaves_nothing_of_this_state_and_all_of_others(self, storage: Storage) -> None:
+        setting = Setting(storage)
         others = [
             setting.named("counts2"),
             setting.named("count"),
@@ -161,7 +170,7 @@ class StartContract:
             other.apply(store, 1, {1: 1, 2: 2})
         store = setting.started()
         setting.apply(store, 1, {n: n for n in range(3000)})
-        place.secure(store)
+        storage.secure(store)
         store.drop()
         assert store.report().absent
         assert setting.open().report().absent
@@ -169,11 +178,11 @@ class StartContract:
             assert kept.report().identity == other.identity
             assert entries(kept, 1) == {("w1",): 1, ("w2",): 2}
 
-    def test_a_dropped_state_can_be_created_anew_and_is_empty(self, place: Place) -> None:
-        setting = Setting(place)
+    def test_a_dropped_state_can_be_created_anew_and_is_empty(self, storage: Storage) -> None:
+        setting = Setting(storage)
         store = setting.started()
         setting.apply(store, 1, {1: 10})
-        place.secure(store)
+        storage.secure(store)
         store.drop()
         store.drop()
         again = setting.started(birth=1, lease=SECOND)
@@ -181,16 +190,16 @@ class StartContract:
         setting.apply(again, 2, {1: 3}, lease=SECOND)
         assert setting.read(again, [1], 2) == [3]
 
-    def test_a_new_store_can_drop_what_another_one_wrote(self, place: Place) -> None:
-        setting = Setting(place)
+    def test_a_new_store_can_drop_what_another_one_wrote(self, storage: Storage) -> None:
+        setting = Setting(storage)
         store = setting.started()
         setting.apply(store, 1, {1: 10})
-        place.secure(store)
+        storage.secure(store)
         dropping = setting.open()
         dropping.acquire(SECOND)
         dropping.drop()
         assert setting.open().report().absent
 
-    def test_the_shape_is_readable_in_the_report(self, place: Place) -> None:
-        setting = Setting(place, keys=pa.schema({"user": pa.int64(), "day": pa.date32()}), value=pa.float64())
+    def test_the_shape_is_readable_in_the_report(self, storage: Storage) -> None:
+        setting = Setting(storage, keys=pa.schema({"user": pa.int64(), "day": pa.date32()}), value=pa.float64())
         assert setting.started().report().fingerprint == "(user int64, day date32[day]) -> double by Count"

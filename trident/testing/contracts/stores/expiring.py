@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.state.contract.place import (
+from trident.base.attempt import Lease
+from trident.base.errors import StateValueError
+from trident.testing.contracts.stores.storage import (
     COUNT,
     FIRST,
-    Lease,
-    Place,
     Setting,
+    Storage,
     entries,
     every_versioned_kind,
     marker,
 )
-from trident.base.errors import StateValueError
 from trident_state.state_shape import Combine, StateKind
 from trident_state.store import Store
 
@@ -47,14 +47,14 @@ def put(
 
 
 class ExpiryContract:
-    """For places whose states can be told how long values live: ``place.living(seconds)`` gives such a place."""
+    """For stores whose values can expire: ``storage.with_ttl(seconds)`` gives a storage of such states."""
 
     @every_versioned_kind
     @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
     def test_a_value_is_nothing_to_the_first_batch_after_its_time(
-        self, place: Any, kind: StateKind, combine: Combine
+        self, storage: Any, kind: StateKind, combine: Combine
     ) -> None:
-        setting = Setting(place.living(TTL), kind, combine=combine)
+        setting = Setting(storage.with_ttl(TTL), kind, combine=combine)
         store = setting.started()
         assert put(setting, store, 1, 1000.0, {1: 10, 2: 20}) == [10, 20]
         assert put(setting, store, 2, 1063.0, {1: 1}) == [11], "not yet"
@@ -71,9 +71,9 @@ class ExpiryContract:
     @every_versioned_kind
     @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
     def test_the_batch_that_finds_a_value_gone_leaves_it_to_reads_as_of_the_one_before(
-        self, place: Any, kind: StateKind, combine: Combine
+        self, storage: Any, kind: StateKind, combine: Combine
     ) -> None:
-        setting = Setting(place.living(TTL), kind, combine=combine)
+        setting = Setting(storage.with_ttl(TTL), kind, combine=combine)
         store = setting.started()
         put(setting, store, 1, 1000.0, {1: 10})
         put(setting, store, 2, 1001.0, {2: 1})
@@ -83,9 +83,9 @@ class ExpiryContract:
 
     @every_versioned_kind
     def test_no_clock_but_the_batches_times_decides_and_one_that_goes_back_brings_nothing_back(
-        self, place: Any, kind: StateKind
+        self, storage: Any, kind: StateKind
     ) -> None:
-        setting = Setting(place.living(TTL), kind)
+        setting = Setting(storage.with_ttl(TTL), kind)
         store = setting.started()
         for txid, time in enumerate([5e9, 5e9 + 10, 5e9 - 50, 5e9 - 40, 5e9 + 63], start=1):
             put(setting, store, txid, time, {txid: txid})
@@ -94,9 +94,9 @@ class ExpiryContract:
         assert sorted(entries(store, 6).values()) == [2, 3, 4, 5]
 
     @every_versioned_kind
-    def test_a_clock_that_was_far_ahead_does_not_keep_values_for_ever(self, place: Any, kind: StateKind) -> None:
+    def test_a_clock_that_was_far_ahead_does_not_keep_values_for_ever(self, storage: Any, kind: StateKind) -> None:
         """What it let pass away early is gone; from then on time goes by the batches' steps again."""
-        setting = Setting(place.living(TTL), kind)
+        setting = Setting(storage.with_ttl(TTL), kind)
         store = setting.started()
         for txid, time in enumerate([1000.0, 5e9, 1002.0, 1034.0, 1065.0], start=1):
             put(setting, store, txid, time, {txid: txid})
@@ -107,9 +107,9 @@ class ExpiryContract:
     @every_versioned_kind
     @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
     def test_a_batch_brings_the_rule_that_it_was_frozen_under(
-        self, place: Any, kind: StateKind, combine: Combine
+        self, storage: Any, kind: StateKind, combine: Combine
     ) -> None:
-        setting = Setting(place.living(TTL), kind, combine=combine)
+        setting = Setting(storage.with_ttl(TTL), kind, combine=combine)
         store = setting.started()
         put(setting, store, 1, 1000.0, {1: 1, 2: 1})
         for txid, time, life in ((2, 1200.0, math.inf), (3, 1300.0, 1000.0)):
@@ -121,9 +121,9 @@ class ExpiryContract:
 
     @every_versioned_kind
     def test_what_an_update_reads_before_it_is_written_is_what_its_batch_finds(
-        self, place: Any, kind: StateKind
+        self, storage: Any, kind: StateKind
     ) -> None:
-        setting = Setting(place.living(TTL), kind)
+        setting = Setting(storage.with_ttl(TTL), kind)
         store: Any = setting.started()
         put(setting, store, 1, 1000.0, {1: 10, 2: 20})
         put(setting, store, 2, 1050.0, {2: 1})
@@ -134,13 +134,13 @@ class ExpiryContract:
         assert setting.read(store, [1, 2], 2) == [10, 21], "for readers it is there until that batch is committed"
 
     @every_versioned_kind
-    def test_a_replay_finds_what_the_first_try_found(self, place: Any, kind: StateKind) -> None:
+    def test_a_replay_finds_what_the_first_try_found(self, storage: Any, kind: StateKind) -> None:
         """A later driver, however late, applies again what the store lost: by the times that were logged."""
-        setting = Setting(place.living(TTL), kind)
+        setting = Setting(storage.with_ttl(TTL), kind)
         store = setting.started()
         put(setting, store, 1, 1000.0, {1: 1, 2: 2})
         put(setting, store, 2, 1050.0, {2: 1})
-        setting.place.secure(store)
+        setting.storage.secure(store)
         later = [(3, 1064.0, {3: 1}), (4, 1100.0, {1: 5, 3: 1}), (5, 1114.0, {2: 7})]
         for txid, time, deltas in later:
             put(setting, store, txid, time, deltas)
@@ -157,16 +157,16 @@ class ExpiryContract:
     @every_versioned_kind
     @pytest.mark.parametrize("restarted", [False, True])
     def test_a_batch_that_is_there_already_brings_nothing_back(
-        self, place: Any, kind: StateKind, restarted: bool
+        self, storage: Any, kind: StateKind, restarted: bool
     ) -> None:
         """A power loss may take a COMMITTED from the log: the batch is then committed again, the next one after it."""
-        setting, lease = Setting(place.living(TTL), kind), FIRST
+        setting, lease = Setting(storage.with_ttl(TTL), kind), FIRST
         store = setting.started()
         put(setting, store, 1, 1000.0, {1: 1, 2: 2})
         put(setting, store, 2, 1030.0, {2: 1})
         put(setting, store, 3, 1064.0, {3: 3})
         if restarted:
-            setting.place.secure(store)
+            setting.storage.secure(store)
             store, lease = setting.open(), Lease(2, "second")
             store.acquire(lease)
         put(setting, store, 2, 1030.0, {}, lease)
@@ -178,11 +178,11 @@ class ExpiryContract:
         assert entries(store, 5) == {("w1",): 5, ("w2",): 4}, "and its time is still known"
 
     @every_versioned_kind
-    def test_any_history_gives_what_a_dict_with_times_would_give(self, place: Any, kind: StateKind) -> None:
+    def test_any_history_gives_what_a_dict_with_times_would_give(self, storage: Any, kind: StateKind) -> None:
         @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
         @given(st.lists(_batch, min_size=1, max_size=12), st.integers(0, 12), st.sampled_from([COUNT, MINE]))
         def check(batches: list[tuple[dict[int, int], int]], restart: int, combine: Combine) -> None:
-            setting = Setting(place.living(TTL), kind, combine=combine).named(f"t{next(_names)}")
+            setting = Setting(storage.with_ttl(TTL), kind, combine=combine).named(f"t{next(_names)}")
             store, lease, time = setting.started(), FIRST, 1000
             held: dict[int, tuple[int, int]] = {}
             seen = [dict[int, int]()]
@@ -207,14 +207,14 @@ class ExpiryContract:
 
         check()
 
-    def test_a_state_that_is_told_to_keep_everything_from_now_on_brings_nothing_back(self, place: Any) -> None:
-        setting = Setting(place.living(TTL))
+    def test_a_state_that_is_told_to_keep_everything_from_now_on_brings_nothing_back(self, storage: Any) -> None:
+        setting = Setting(storage.with_ttl(TTL))
         store = setting.started()
         put(setting, store, 1, 1000.0, {1: 10, 2: 20})
         put(setting, store, 2, 1040.0, {2: 1})
         put(setting, store, 3, 1064.0, {3: 30})
-        setting.place.secure(store)
-        setting = replace(setting, place=place)
+        setting.storage.secure(store)
+        setting = replace(setting, storage=storage)
         again, second = setting.open(), Lease(2, "second")
         again.acquire(second)
         assert entries(again, 3) == {("w2",): 21, ("w3",): 30}
@@ -222,12 +222,12 @@ class ExpiryContract:
         assert entries(again, 4) == {("w1",): 1, ("w2",): 22, ("w3",): 30}
         assert entries(again, 3) == {("w2",): 21, ("w3",): 30}
 
-    def test_a_batch_without_a_time_is_refused(self, place: Any) -> None:
-        setting = Setting(place.living(TTL))
+    def test_a_batch_without_a_time_is_refused(self, storage: Any) -> None:
+        setting = Setting(storage.with_ttl(TTL))
         store = setting.started()
         with pytest.raises(StateValueError, match="state 'counts': batch 1 has no time, and values here live for 64"):
             setting.apply(store, 1, {1: 1})
         assert marker(store) == 0
 
 
-__all__ = ["TTL", "ExpiryContract", "Place", "put"]
+__all__ = ["TTL", "ExpiryContract", "Storage", "put"]

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.state.contract.place import LAST, SECOND, VERSIONED, Place, Setting, entries, every_kind
+from trident.testing.contracts.stores.storage import LAST, SECOND, VERSIONED, Setting, Storage, entries, every_kind
 from trident_state.state_shape import Combine, StateKind
 
 _NOON = datetime.datetime(2024, 2, 29, 12, 0, 0, 123456)
@@ -51,14 +51,14 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "m
 class ValueContract:
     @every_kind
     @pytest.mark.parametrize("name", TYPES)
-    def test_a_value_of_any_type_is_read_as_it_was_written(self, place: Place, kind: StateKind, name: str) -> None:
+    def test_a_value_of_any_type_is_read_as_it_was_written(self, storage: Storage, kind: StateKind, name: str) -> None:
         value, samples = TYPES[name]
-        setting = Setting(place, kind, value=value, combine=LAST)
+        setting = Setting(storage, kind, value=value, combine=LAST)
         store = setting.started()
         written = pa.array([*samples, None], value)
         setting.apply(store, 1, dict(enumerate(written.to_pylist())))
         setting.apply(store, 2, dict(enumerate(reversed(samples))))
-        place.secure(store)
+        storage.secure(store)
         again = setting.open()
         again.acquire(SECOND)
         keys = setting.key_table(range(len(samples) + 1))
@@ -69,8 +69,8 @@ class ValueContract:
             assert again.read(keys, 1).values.to_pylist() == written.to_pylist()
         assert len(entries(again, None)) == len(samples)
 
-    def test_not_a_number_is_read_as_it_was_written(self, place: Place) -> None:
-        setting = Setting(place, value=pa.float64(), combine=LAST)
+    def test_not_a_number_is_read_as_it_was_written(self, storage: Storage) -> None:
+        setting = Setting(storage, value=pa.float64(), combine=LAST)
         store = setting.started()
         setting.apply(store, 1, {1: math.nan, 2: -0.0})
         not_a_number, zero = setting.read(store, [1, 2], 1)
@@ -92,9 +92,9 @@ class ValueContract:
         ],
     )
     def test_native_merges_are_those_of_the_function(
-        self, place: Place, kind: StateKind, value: pa.DataType, native: Any, stored: Any, delta: Any, result: Any
+        self, storage: Storage, kind: StateKind, value: pa.DataType, native: Any, stored: Any, delta: Any, result: Any
     ) -> None:
-        natively = Setting(place, kind, value=value, combine=Combine(native, FUNCTIONS[native], native))
+        natively = Setting(storage, kind, value=value, combine=Combine(native, FUNCTIONS[native], native))
         by_python = replace(natively.named("python"), combine=Combine(native, FUNCTIONS[native]))
         for setting in (natively, by_python):
             store = setting.started()
@@ -106,9 +106,9 @@ class ValueContract:
     @every_kind
     @pytest.mark.parametrize("native", ["sum", "min", "max"])
     def test_a_null_changes_nothing_and_a_stored_null_is_nothing(
-        self, place: Place, kind: StateKind, native: Any
+        self, storage: Storage, kind: StateKind, native: Any
     ) -> None:
-        setting = Setting(place, kind, combine=Combine(native, FUNCTIONS[native], native))
+        setting = Setting(storage, kind, combine=Combine(native, FUNCTIONS[native], native))
         store = setting.started()
         setting.apply(store, 1, {1: 5, 2: None})
         applied = setting.apply(store, 2, {1: None, 2: 7, 3: None}, values=True)
@@ -119,14 +119,14 @@ class ValueContract:
             assert setting.read(store, [1, 2, 3], 1) == [5, None, None]
 
     @every_kind
-    def test_a_python_combiner_is_not_called_where_nothing_is_stored(self, place: Place, kind: StateKind) -> None:
+    def test_a_python_combiner_is_not_called_where_nothing_is_stored(self, storage: Storage, kind: StateKind) -> None:
         called = list[tuple[Any, Any]]()
 
         def combine(stored: Any, delta: Any) -> Any:
             called.append((stored, delta))
             return stored if delta is None else stored + delta
 
-        setting = Setting(place, kind, combine=Combine("Mine", combine))
+        setting = Setting(storage, kind, combine=Combine("Mine", combine))
         store = setting.started()
         setting.apply(store, 1, {1: 5, 2: None})
         assert called == []
@@ -135,12 +135,12 @@ class ValueContract:
         assert setting.read(store, [1, 2, 3], None) == [5, 7, 9]
 
     @every_kind
-    def test_a_combiner_that_changes_its_arguments_harms_nothing(self, place: Place, kind: StateKind) -> None:
+    def test_a_combiner_that_changes_its_arguments_harms_nothing(self, storage: Storage, kind: StateKind) -> None:
         def extend(stored: list[int], delta: list[int]) -> list[int]:
             stored.extend(delta)
             return stored
 
-        setting = Setting(place, kind, value=pa.list_(pa.int64()), combine=Combine("Extend", extend))
+        setting = Setting(storage, kind, value=pa.list_(pa.int64()), combine=Combine("Extend", extend))
         store = setting.started()
         setting.apply(store, 1, {1: [1]})
         setting.apply(store, 2, {1: [2]})
@@ -150,7 +150,7 @@ class ValueContract:
         again = setting.apply(store, 2, {1: [2]}, values=True)
         assert again.values is not None and again.values.to_pylist() == [[1, 2]]
 
-    def test_a_combiner_sees_rows_and_dicts(self, place: Place) -> None:
+    def test_a_combiner_sees_rows_and_dicts(self, storage: Storage) -> None:
         """What every function of a topology sees of a struct and of a map."""
         value = pa.struct({"sum": pa.int64(), "by": pa.map_(pa.string(), pa.int64())})
 
@@ -158,7 +158,7 @@ class ValueContract:
             both = {k: stored.by.get(k, 0) + delta.by.get(k, 0) for k in {*stored.by, *delta["by"]}}
             return (stored[0] + delta.sum, dict(sorted(both.items())))
 
-        setting = Setting(place, value=value, combine=Combine("Mine", combine))
+        setting = Setting(storage, value=value, combine=Combine("Mine", combine))
         store = setting.started()
         setting.apply(store, 1, {1: {"sum": 1, "by": [("a", 1)]}})
         setting.apply(store, 2, {1: {"sum": 2, "by": [("a", 1), ("b", 5)]}})

@@ -1,0 +1,137 @@
+"""Every spout of the library keeps the contract of all spouts."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.spouts import ReplayingSpout, Varied
+from trident.spouts import (
+    BatchSpout,
+    FeederBatchSpout,
+    FileSpout,
+    FixedBatchSpout,
+    IterableSpout,
+    OpaquePartitionedSpout,
+    PartitionedSpout,
+    PollingSpout,
+    SpoutKind,
+)
+from trident.testing import SpoutContract, TestSource
+
+ROWS = [("cow", 1), ("moon", 2), ("cow", 3), ("dog", 4), ("dog", 4), ("spoon", 5), ("dish", 6)]
+FIELDS = "word string, n long"
+MakeSpout = Callable[[], Any]
+
+
+class TestFixedBatchSpout(SpoutContract):
+    @pytest.fixture
+    def make_spout(self) -> MakeSpout:
+        return lambda: FixedBatchSpout(FIELDS, [ROWS[:3], [], ROWS[3:]])
+
+
+@pytest.mark.parametrize("kind", SpoutKind)
+class TestTestSource(SpoutContract):
+    @pytest.fixture
+    def make_spout(self, kind: SpoutKind) -> MakeSpout:
+        return lambda: TestSource(FIELDS, [ROWS[:3], [], ROWS[3:]], kind)
+
+
+class TestReplayingSpout(SpoutContract):
+    @pytest.fixture
+    def make_spout(self) -> MakeSpout:
+        partitions = {"p": ROWS[:4], "q": ROWS[4:]}
+        return lambda: ReplayingSpout(FIELDS, partitions, Varied(5, ("p", "q")))
+
+
+class TestPollingSpout(SpoutContract):
+    @pytest.fixture
+    def make_spout(self) -> MakeSpout:
+        return lambda: PollingSpout(FIELDS, {"p": ROWS[:4], "q": ROWS[4:]}, maxRows=2)
+
+
+class TestIterableSpout(SpoutContract):
+    @pytest.fixture
+    def make_spout(self) -> MakeSpout:
+        return lambda: IterableSpout(FIELDS, lambda: iter(ROWS), batchSize=3)
+
+
+class TestFeederBatchSpout(SpoutContract):
+    @pytest.fixture
+    def make_spout(self) -> MakeSpout:
+        def fed() -> FeederBatchSpout:
+            feeder = FeederBatchSpout(FIELDS)
+            for batch in (ROWS[:3], [], ROWS[3:]):
+                feeder.feed(batch)
+            return feeder
+
+        return fed
+
+
+class TestTextFiles(SpoutContract):
+    @pytest.fixture
+    def make_spout(self, tmp_path: Path) -> MakeSpout:
+        folder = tmp_path / "in"
+        folder.mkdir()
+        for name in "ab":
+            (folder / name).write_text("".join(f"{word} {n} {name}\n" for word, n in ROWS))
+        return lambda: FileSpout(folder, maxBytesPerBatch=30)
+
+
+class TestParquetFiles(SpoutContract):
+    @pytest.fixture
+    def make_spout(self, tmp_path: Path) -> MakeSpout:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        folder = tmp_path / "in"
+        folder.mkdir()
+        for name in "ab":
+            table = pa.table({"word": [f"{word}{name}" for word, _ in ROWS], "n": [n for _, n in ROWS]})
+            pq.write_table(table, folder / f"{name}.parquet")
+        return lambda: FileSpout(folder, format="parquet", maxFilesPerBatch=1)
+
+
+# --- the contracts of users' own spouts ---------------------------------------------------------------------------
+
+
+class Logs(PartitionedSpout):
+    outputFields = "word string, n long"
+    logs = {"p": ROWS[:4], "q": ROWS[4:]}
+
+    def getPartitions(self) -> list[str]:
+        return list(self.logs)
+
+    def emitPartitionBatchNew(self, attempt: Any, partition: str, lastMetadata: Any) -> Any:
+        at, rows = lastMetadata or 0, self.logs[partition]
+        return (rows[at : at + 1], at + 1) if at < len(rows) else (None, None)
+
+    def emitPartitionBatch(self, attempt: Any, partition: str, metadata: Any) -> Any:
+        return self.logs[partition][metadata - 1 : metadata]
+
+
+class Feed(OpaquePartitionedSpout):
+    outputFields = "word string, n long"
+
+    def getPartitions(self) -> list[str]:
+        return ["p"]
+
+    def emitPartitionBatch(self, attempt: Any, partition: str, lastMetadata: Any) -> Any:
+        at = lastMetadata or 0
+        taken = ROWS[at : at + 1 + (at + attempt.attempt) % 3]
+        return taken or None, at + len(taken)
+
+
+class Numbered(BatchSpout):
+    outputFields = "word string, n long"
+
+    def emitBatch(self, batchId: int) -> Any:
+        return ROWS[batchId * 2 - 2 : batchId * 2] or None
+
+
+@pytest.mark.parametrize("spout", [Logs, Feed, Numbered])
+class TestUsersContracts(SpoutContract):
+    @pytest.fixture
+    def make_spout(self, spout: Any) -> MakeSpout:
+        return spout  # type: ignore[no-any-return]

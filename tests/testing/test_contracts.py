@@ -1,0 +1,214 @@
+"""The contracts notice what they are for: each broken store and spout fails with a verdict that says why."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trident.testing
+from trident.base.attempt import TransactionAttempt
+from trident.base.types import parse_schema
+from trident.state import BackingMapState, StateKind
+from trident.testing import FactoryStorage, SpoutContract, StoreContract, TestSource
+from trident.testing.contracts.spouts import Step, opened, walk
+from trident_spouts.emission import ArrowEmission
+from trident_spouts.executor import SpoutExecutor, SpoutKind
+from trident_spouts.rows import table_of
+
+WORDS = ["a", "b", "c", "d", "e"]
+SCHEMA = parse_schema("word string")
+
+
+@dataclass
+class Broken:
+    """A source of words, one a batch, with one fault."""
+
+    fault: str
+    kind: SpoutKind = SpoutKind.TRANSACTIONAL
+    schema: Any = SCHEMA
+
+    def open(self) -> SpoutExecutor:
+        return BrokenExecutor(self.fault)
+
+
+class BrokenExecutor(SpoutExecutor):
+    plans_ahead = True
+
+    def __init__(self, fault: str) -> None:
+        self.fault, self.own = fault, 0
+
+    def plan(self, attempt: TransactionAttempt, previous: Any, time: float) -> Any:
+        at = 0 if previous is None else previous["at"] + 1
+        if self.fault == "position of its own":
+            at, self.own = self.own, self.own + 1
+        more: Any = {1} if self.fault == "no json" else None
+        return {"at": at, "more": more} if at < len(WORDS) else None
+
+    def emit(self, attempt: TransactionAttempt, metadata: Any) -> ArrowEmission:
+        rows = [WORDS[metadata["at"]]]
+        if self.fault == "other rows in a replay" and attempt.attempt:
+            rows = ["other"]
+        elif self.fault == "doubled":
+            rows = rows * 2
+        after = metadata if self.fault == "position when emitted" else None
+        return ArrowEmission(table_of(rows, SCHEMA, "Broken"), after)
+
+
+def walked(spout: Any) -> list[Step]:
+    with opened(spout) as executor:
+        return list(walk(executor))
+
+
+@pytest.mark.parametrize(
+    ("fault", "test", "verdict"),
+    [
+        ("no json", "metadata_and_positions_are_json", "the metadata of batch 1 is not JSON"),
+        (
+            "position when emitted",
+            "a_position_that_only_an_emission_tells_is_not_planned_ahead",
+            "it plans ahead, and batch 1 tells its position when emitted",
+        ),
+        (
+            "other rows in a replay",
+            "a_replay_within_a_run_holds_what_the_kind_promises",
+            r"attempt 1 at batch 1 holds other rows. It lacks Row\(word='a'\); it has Row\(word='other'\) too much",
+        ),
+        (
+            "other rows in a replay",
+            "a_transactional_batch_is_the_same_after_a_restart",
+            "batch 5, emitted by another run from its metadata, holds other rows",
+        ),
+        (
+            "position of its own",
+            "plans_that_were_not_used_bring_no_row_twice",
+            r"rows that were lost: Row\(word='a'\), .*; rows that came twice: none",
+        ),
+        (
+            "position of its own",
+            "every_row_comes_once_over_restarts",
+            r"rows that were lost: none; rows that came twice: Row\(word='a'\)",
+        ),
+        ("doubled", "success_may_be_repeated", r"rows that came twice: Row\(word='a'\), "),
+    ],
+)
+def test_a_broken_spout_fails_with_a_verdict(fault: str, test: str, verdict: str) -> None:
+    arguments: dict[str, Any] = {"make_spout": lambda: Broken(fault)}
+    method = getattr(SpoutContract(), f"test_{test}")
+    if "expected" in method.__code__.co_varnames:
+        sound = fault if fault == "other rows in a replay" else "none"
+        arguments["expected"] = walked(Broken(sound))
+    if fault == "position of its own" and "restarts" in test:
+        arguments["make_spout"] = lambda: BrokenOverRestarts()
+    with pytest.raises(AssertionError, match=verdict):
+        method(**arguments)
+
+
+class BrokenOverRestarts(Broken):
+    """A source that begins at its start again in each run."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def open(self) -> SpoutExecutor:
+        class Executor(BrokenExecutor):
+            first = True
+
+            def plan(self, attempt: TransactionAttempt, previous: Any, time: float) -> Any:
+                at = 0 if self.first and attempt.txid < 3 else previous["at"] + 1
+                self.first = False
+                return {"at": at} if at < len(WORDS) else None
+
+        return Executor("")
+
+
+def test_a_sound_spout_of_one_batch_is_too_short() -> None:
+    expected = SpoutContract.expected.__wrapped__  # type: ignore[attr-defined]
+    with pytest.raises(AssertionError, match="the source has 1 batches; the tests need two at least"):
+        expected(SpoutContract(), lambda: TestSource("word string", [["a"]]))
+
+
+# --- stores -----------------------------------------------------------------------------------------------------------
+
+
+class DictMap:
+    """A map over a dict that outlives it, with one fault."""
+
+    def __init__(self, entries: dict[bytes, bytes], fault: str = "") -> None:
+        self.entries, self.fault = entries, fault
+
+    def multiGet(self, keys: list[bytes]) -> list[bytes | None]:
+        return [self.entries.get(key) for key in keys]
+
+    def multiPut(self, keys: list[bytes], values: list[bytes]) -> None:
+        put = list(zip(keys, values, strict=True))
+        if self.fault == "loses":
+            put = put[:1] + put[2:]
+        self.entries.update(put)
+
+    def multiRemove(self, keys: list[bytes]) -> None:
+        for key in keys:
+            self.entries.pop(key, None)
+
+    def keys(self) -> Iterator[bytes]:
+        return iter(list(self.entries))
+
+
+class Servers(dict[tuple[str, str], dict[bytes, bytes]]):
+    """The dicts of states by their identity, and a factory over them."""
+
+    def factory(self, kind: StateKind, fault: str = "") -> BackingMapState:
+        def open_map(identity: Any) -> Any:
+            return DictMap(self.setdefault((identity.topology, identity.name), {}), fault)
+
+        return BackingMapState(kind, open_map)
+
+
+class TestThirdPartyStore(StoreContract):
+    """A store that somebody brings: a factory is all that there is to give. It has one kind of state only."""
+
+    kinds = (StateKind.OPAQUE,)
+
+    @pytest.fixture
+    def factory(self) -> Any:
+        return Servers().factory
+
+
+@pytest.mark.parametrize(
+    ("test", "arguments"),
+    [
+        ("a_restart_finds_what_was_there", {"kind": StateKind.OPAQUE}),
+        ("a_key_that_is_not_there_reads_null_and_each_row_is_answered", {"kind": StateKind.OPAQUE}),
+    ],
+)
+def test_a_store_that_loses_writes_fails(test: str, arguments: dict[str, Any], tmp_path: Path) -> None:
+    servers = Servers()
+    storage = FactoryStorage(lambda kind: servers.factory(kind, "loses"), tmp_path)
+    with pytest.raises(AssertionError):
+        getattr(StoreContract(), f"test_{test}")(storage=storage, **arguments)
+    storage.close()
+
+
+# --- imports ----------------------------------------------------------------------------------------------------------
+
+
+def ran(program: str) -> str:
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+    return done.stdout + done.stderr
+
+
+def test_only_the_contracts_and_engines_need_pytest() -> None:
+    names = sorted(set(trident.testing.__all__) - {"StoreContract", "SpoutContract", "ExpiryContract"})
+    names = [name for name in names if name not in ("FactoryStorage", "Storage")]
+    program = f"import sys; from trident.testing import {', '.join(names)}; print('pytest' in sys.modules)"
+    assert ran(program) == "False\n"
+
+
+def test_without_pytest_a_contract_says_what_to_install() -> None:
+    program = "import sys; sys.modules['pytest'] = None; from trident.testing import StoreContract"
+    assert "pytest is not installed: pip install 'trident-pyspark[testing]'" in ran(program)

@@ -1,0 +1,362 @@
+"""What every spout must do, as tests over the `Spout` protocol: replays, positions, restarts, closing."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import FailedException
+from trident.base.types import arrow_schema
+from trident.testing.crashes import DriverCrashedError, crash_at
+from trident.testing.local import start_local
+from trident.testing.output import TestOutput, rows_of
+from trident.topology import TridentTopology
+from trident_spouts.adapters.adapt import as_spout
+from trident_spouts.executor import Emission, Metadata, Spout, SpoutExecutor, SpoutKind
+
+MakeSpout = Callable[[], Any]
+"""Gives a spout over the same rows at each call, as a program does that is started again."""
+
+Rows = Counter[str]
+"""Rows as text, each with how often it came."""
+
+MOST_BATCHES = 1000
+"""A source that has more is taken for one without an end."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A committed batch of a walk through a source."""
+
+    txid: int
+    plan: Metadata
+    table: pa.Table
+    position: Metadata
+    """Where the source stands after the batch."""
+
+    @property
+    def rows(self) -> Rows:
+        return Counter(map(repr, rows_of(self.table)))
+
+
+class SpoutContract:
+    """What every spout must do under replays, failures, restarts and repeated calls, as tests.
+
+    Inherit it as ``class TestMySpout(SpoutContract)`` and define the fixture `make_spout`: a function that gives a
+    spout at each call, over the same rows, as a program does that is started again. The source must come to an end
+    after a few batches (two at least). What the tests ask for depends on the kind of the spout: a non-transactional one
+    is not asked for anything over a restart.
+    """
+
+    @pytest.fixture
+    def make_spout(self) -> MakeSpout:
+        raise NotImplementedError(f"{type(self).__name__}: define the fixture 'make_spout'")
+
+    @pytest.fixture
+    def expected(self, make_spout: MakeSpout) -> list[Step]:
+        """Return the batches of the source where nothing fails."""
+        with opened(as_spout(make_spout())) as executor:
+            steps = list(walk(executor))
+        assert len(steps) > 1, f"the source has {len(steps)} batches; the tests need two at least"
+        return steps
+
+    # --- what it says of itself --------------------------------------------------------------------------------
+
+    def test_it_declares_its_kind_and_its_fields(self, make_spout: MakeSpout) -> None:
+        spout = as_spout(make_spout())
+        assert isinstance(spout.kind, SpoutKind)
+        assert spout.schema.names, "its tuples have no fields"
+
+    def test_emissions_have_the_declared_fields_and_know_their_rows(self, make_spout: MakeSpout) -> None:
+        spout = as_spout(make_spout())
+        declared = {field.name: field.type for field in arrow_schema(spout.schema)}
+        with opened(spout) as executor:
+            for txid, plan, emission in emissions(executor):
+                table = emission.arrow()
+                where = f"batch {txid} ({plan!r:.200})"
+                assert sorted(table.column_names) == sorted(declared), f"{where} has other fields than declared"
+                for name, kind in declared.items():
+                    assert table.schema.field(name).type == kind, f"{where}: the type of {name!r} is not the declared"
+                assert emission.rows in (None, table.num_rows), f"{where} tells another number of rows than it has"
+                assert emission.digest == emission.digest, f"{where} gives two digests of the same rows"
+
+    # --- positions ---------------------------------------------------------------------------------------------
+
+    def test_metadata_and_positions_are_json(self, make_spout: MakeSpout) -> None:
+        with opened(as_spout(make_spout())) as executor:
+            for txid, plan, emission in emissions(executor):
+                as_logged(plan, f"the metadata of batch {txid}")
+                as_logged(emission.after, f"the position after batch {txid}")
+
+    def test_a_position_that_only_an_emission_tells_is_not_planned_ahead(self, make_spout: MakeSpout) -> None:
+        with opened(as_spout(make_spout())) as executor:
+            for txid, _, emission in emissions(executor):
+                if executor.plans_ahead:
+                    assert emission.after is None, f"it plans ahead, and batch {txid} tells its position when emitted"
+
+    def test_batches_that_are_planned_ahead_bring_every_row_once(
+        self, make_spout: MakeSpout, expected: list[Step]
+    ) -> None:
+        with opened(as_spout(make_spout())) as executor:
+            if not executor.plans_ahead:
+                pytest.skip("it does not plan ahead")
+            plans: list[Metadata] = []
+            while (plan := planned(executor, len(plans) + 1, plans[-1] if plans else None)) is not None:
+                plans.append(plan)
+            emitted = [rows_in(executor, TransactionAttempt(txid, 0, 1), plan) for txid, plan in enumerate(plans, 1)]
+        check_rows(emitted, expected)
+
+    def test_an_idle_source_stays_where_it_is(self, make_spout: MakeSpout, expected: list[Step]) -> None:
+        with opened(as_spout(make_spout())) as executor:
+            steps = list(walk(executor))
+            for _ in range(3):
+                assert planned(executor, len(steps) + 1, steps[-1].position) is None, "rows came after the end"
+            executor.success(steps[-1].txid, steps[-1].plan)
+            assert planned(executor, len(steps) + 1, steps[-1].position) is None, "rows came after the end"
+
+    # --- replays -----------------------------------------------------------------------------------------------
+
+    def test_a_replay_within_a_run_holds_what_the_kind_promises(self, make_spout: MakeSpout) -> None:
+        """Transactional and non-transactional: the same rows. Opaque: any rows, and its plan is made anew."""
+        spout = as_spout(make_spout())
+        with opened(spout) as executor:
+            if spout.kind is SpoutKind.OPAQUE:
+                pytest.skip("an opaque replay may hold other rows")
+            for txid, plan, emission in emissions(executor):
+                first = Counter(map(repr, rows_of(emission.arrow())))
+                for number in (1, 2):
+                    executor.fail(TransactionAttempt(txid, number - 1, 1))
+                    again = rows_in(executor, TransactionAttempt(txid, number, 1), plan)
+                    check_same(again, first, f"attempt {number} at batch {txid}")
+
+    def test_every_row_comes_once_though_attempts_fail(self, make_spout: MakeSpout, expected: list[Step]) -> None:
+        """Two attempts at each batch fail; an opaque spout plans each one anew, from where the batch before ended."""
+        spout = as_spout(make_spout())
+        with opened(spout) as executor:
+            steps = list(walk(executor, failures=2, replans=spout.kind is SpoutKind.OPAQUE))
+        check_rows([step.rows for step in steps], expected)
+
+    def test_plans_that_were_not_used_bring_no_row_twice(self, make_spout: MakeSpout, expected: list[Step]) -> None:
+        """A batch may be planned more than once; what is frozen in the end counts."""
+        with opened(as_spout(make_spout())) as executor:
+            steps, position = [], None
+            for txid in range(1, MOST_BATCHES):
+                planned(executor, txid, position)
+                step = batch(executor, txid, position)
+                if step is None:
+                    break
+                steps.append(step)
+                position = step.position
+        check_rows([step.rows for step in steps], expected)
+
+    # --- restarts ----------------------------------------------------------------------------------------------
+
+    def test_every_row_comes_once_over_restarts(self, make_spout: MakeSpout, expected: list[Step]) -> None:
+        """The driver dies after each batch, while the next one is under way."""
+        self._skip_without_promise(make_spout)
+        steps: list[Step] = []
+        position: Metadata = None
+        for epoch in range(1, MOST_BATCHES):
+            with opened(as_spout(make_spout())) as executor:
+                if steps:  # a restart repeats the last success
+                    executor.success(steps[-1].txid, steps[-1].plan)
+                step = batch(executor, len(steps) + 1, position, epoch)
+                if step is None:
+                    break
+                steps.append(step)
+                position = step.position
+                batch(executor, len(steps) + 1, position, epoch)
+        check_rows([step.rows for step in steps], expected)
+
+    def test_a_transactional_batch_is_the_same_after_a_restart(
+        self, make_spout: MakeSpout, expected: list[Step]
+    ) -> None:
+        spout = as_spout(make_spout())
+        if spout.kind is not SpoutKind.TRANSACTIONAL:
+            pytest.skip(f"a spout that is {spout.kind.value} does not promise it")
+        for step in reversed(expected):
+            with opened(as_spout(make_spout())) as executor:
+                again = rows_in(executor, TransactionAttempt(step.txid, 1, 2), step.plan)
+                check_same(again, step.rows, f"batch {step.txid}, emitted by another run from its metadata,")
+
+    # --- what else is called -----------------------------------------------------------------------------------
+
+    def test_success_may_be_repeated(self, make_spout: MakeSpout, expected: list[Step]) -> None:
+        with opened(as_spout(make_spout())) as executor:
+            steps: list[Step] = []
+            for step in walk(executor):
+                steps.append(step)
+                for _ in range(2):
+                    executor.success(step.txid, step.plan)
+        check_rows([step.rows for step in steps], expected)
+
+    def test_it_can_be_opened_again_after_it_was_closed(self, make_spout: MakeSpout, expected: list[Step]) -> None:
+        spout = as_spout(make_spout())
+        with opened(spout):
+            pass
+        with opened(spout) as executor:
+            steps = list(walk(executor))
+        check_rows([step.rows for step in steps], expected)
+
+    def test_it_can_be_closed_with_a_batch_under_way(self, make_spout: MakeSpout) -> None:
+        for reached in ("planned", "emitted", "failed"):
+            executor = as_spout(make_spout()).open()
+            attempt = TransactionAttempt(1, 0, 1)
+            plan = planned(executor, 1, None)
+            if reached != "planned":
+                executor.emit(attempt, plan)
+            if reached == "failed":
+                executor.fail(attempt)
+            executor.close()
+
+    # --- in a topology -----------------------------------------------------------------------------------------
+
+    def test_a_topology_gets_every_row_once_though_attempts_fail(
+        self, make_spout: MakeSpout, expected: list[Step]
+    ) -> None:
+        failed: list[object] = []
+
+        def fail_twice(*values: object) -> None:
+            if len(failed) < 2:
+                failed.append(values)
+                raise FailedException("the test fails this attempt")
+
+        output, topology = TestOutput(), TridentTopology()
+        spout = as_spout(make_spout())
+        topology.newStream("source", spout).peek(spout.schema.names, fail_twice).foreachArrow(output)
+        with start_local(topology, name="contract") as running:
+            running.processAllAvailable(timeout=60)
+        check_rows([Counter(map(repr, output.rows))], expected)
+
+    @pytest.mark.parametrize("point", ["emit.after", "freeze.after", "success.before"])
+    def test_a_topology_gets_every_row_once_though_its_driver_dies(
+        self, make_spout: MakeSpout, expected: list[Step], point: str, tmp_path: Path
+    ) -> None:
+        self._skip_without_promise(make_spout)
+        output = TestOutput()
+
+        def topology() -> TridentTopology:
+            topology = TridentTopology()
+            topology.newStream("source", make_spout()).foreachArrow(output)
+            return topology
+
+        folder = tmp_path / "checkpoint-of-the-contract"
+        with crash_at(point, count=2):
+            running = start_local(topology(), name="contract", checkpointLocation=folder)
+            with pytest.raises(DriverCrashedError):
+                running.processAllAvailable(timeout=60)
+            running.stop()
+        with start_local(topology(), name="contract", checkpointLocation=folder) as running:
+            running.processAllAvailable(timeout=60)
+        check_rows([Counter(map(repr, output.rows))], expected)
+
+    def _skip_without_promise(self, make_spout: MakeSpout) -> None:
+        if as_spout(make_spout()).kind is SpoutKind.NON_TRANSACTIONAL:
+            pytest.skip("a non-transactional spout promises nothing over a restart")
+
+
+# --- a driver's calls, without a driver ---------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(spout: Spout) -> Iterator[SpoutExecutor]:
+    """Open a spout for one run, and close it."""
+    executor = spout.open()
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+def as_logged(metadata: Metadata, what: str) -> Metadata:
+    """Return metadata as the log gives it back."""
+    try:
+        back: Metadata = json.loads(json.dumps(metadata, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise AssertionError(f"{what} is not JSON ({error}): {metadata!r:.200}") from None
+    return back
+
+
+def planned(executor: SpoutExecutor, txid: int, previous: Metadata, number: int = 0, epoch: int = 1) -> Metadata:
+    """Return the metadata of a batch; None where the source has nothing."""
+    attempt = TransactionAttempt(txid, number, epoch)
+    return as_logged(executor.plan(attempt, previous, 1000.0 + txid), f"the metadata of batch {txid}")
+
+
+def batch(
+    executor: SpoutExecutor,
+    txid: int,
+    previous: Metadata,
+    epoch: int = 1,
+    failures: int = 0,
+    replans: bool = False,
+) -> Step | None:
+    """Plan and emit a batch; None where the source has nothing. So many attempts fail before the one that counts."""
+    plan = planned(executor, txid, previous, 0, epoch)
+    if plan is None:
+        return None
+    for number in range(failures):
+        attempt = TransactionAttempt(txid, number, epoch)
+        executor.emit(attempt, plan)
+        executor.fail(attempt)
+        plan = planned(executor, txid, previous, number + 1, epoch) if replans else plan
+    emission = executor.emit(TransactionAttempt(txid, failures, epoch), plan)
+    position = as_logged(emission.after, f"the position after batch {txid}")
+    return Step(txid, plan, emission.arrow(), plan if position is None else position)
+
+
+def walk(executor: SpoutExecutor, failures: int = 0, replans: bool = False) -> Iterator[Step]:
+    """Plan, emit and commit batch by batch, until the source has nothing more."""
+    position: Metadata = None
+    for txid in range(1, MOST_BATCHES):
+        step = batch(executor, txid, position, failures=failures, replans=replans)
+        if step is None:
+            return
+        yield step
+        executor.success(txid, step.plan)
+        position = step.position
+    raise AssertionError(f"the source did not come to an end within {MOST_BATCHES} batches")
+
+
+def emissions(executor: SpoutExecutor) -> Iterator[tuple[int, Metadata, Emission]]:
+    """Plan and emit batch by batch: the txid, the metadata and the emission of each."""
+    position: Metadata = None
+    for txid in range(1, MOST_BATCHES):
+        plan = executor.plan(TransactionAttempt(txid, 0, 1), position, 1000.0 + txid)
+        if plan is None:
+            return
+        plan = as_logged(plan, f"the metadata of batch {txid}")
+        emission = executor.emit(TransactionAttempt(txid, 0, 1), plan)
+        yield txid, plan, emission
+        position = plan if emission.after is None else as_logged(emission.after, f"the position after batch {txid}")
+
+
+def rows_in(executor: SpoutExecutor, attempt: TransactionAttempt, plan: Metadata) -> Rows:
+    """Return the rows that an attempt emits."""
+    return Counter(map(repr, rows_of(executor.emit(attempt, plan).arrow())))
+
+
+def check_same(rows: Rows, expected: Rows, what: str) -> None:
+    """Fail with the difference, unless the rows are the expected ones."""
+    lost, more = expected - rows, rows - expected
+    assert not lost and not more, f"{what} holds other rows. It lacks {_shown(lost)}; it has {_shown(more)} too much"
+
+
+def check_rows(batches: list[Rows], expected: list[Step]) -> None:
+    """Fail with the difference, unless the batches hold every row of the source exactly once."""
+    every = sum((step.rows for step in expected), Rows())
+    rows = sum(batches, Rows())
+    lost, more = every - rows, rows - every
+    assert not lost and not more, f"rows that were lost: {_shown(lost)}; rows that came twice: {_shown(more)}"
+
+
+def _shown(rows: Rows) -> str:
+    first = [f"{row} ({count} times)" if count > 1 else row for row, count in list(rows.items())[:5]]
+    return f"{', '.join(first) or 'none'}{' ...' if len(rows) > 5 else ''}"

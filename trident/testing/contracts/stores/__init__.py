@@ -1,0 +1,68 @@
+"""What every store must do, as tests over the `Store` protocol.
+
+A store's own tests inherit them::
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        def factory(self):
+            return lambda kind: BackingMapState(kind, MyMap)
+
+A store whose commits are not durable one by one, or that can be opened in several ways, defines `storage` instead.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from trident.testing.contracts.stores.expiring import ExpiryContract
+from trident.testing.contracts.stores.model import ModelContract
+from trident.testing.contracts.stores.reading import ReadContract
+from trident.testing.contracts.stores.starting import StartContract
+from trident.testing.contracts.stores.storage import (
+    FIRST,
+    KINDS,
+    SECOND,
+    FactoryStorage,
+    FileHome,
+    Setting,
+    Storage,
+)
+from trident.testing.contracts.stores.values import ValueContract
+from trident.testing.contracts.stores.writing import WriteContract
+from trident_state.state_shape import StateKind
+from trident_state.store import StateFactory
+
+
+class StoreContract(StartContract, WriteContract, ReadContract, ValueContract, ModelContract):
+    """What every store must do after a crash, a replay, a lost reply, a rewind and a second driver, as tests.
+
+    Inherit it as ``class TestMyStore(StoreContract)`` and define the fixture `factory`: a function from a `StateKind`
+    to a state factory, whose states are empty when a test begins. `ExpiryContract` is for stores whose values expire.
+    """
+
+    kinds: ClassVar[tuple[StateKind, ...]] = KINDS
+    """The kinds of state that the store has; tests of others are skipped."""
+
+    @pytest.fixture
+    def factory(self) -> Callable[[StateKind], StateFactory]:
+        raise NotImplementedError(f"{type(self).__name__}: define the fixture 'factory' (or 'storage')")
+
+    @pytest.fixture
+    def storage(self, factory: Callable[[StateKind], StateFactory], tmp_path: Path) -> Iterator[Storage]:
+        storage = FactoryStorage(factory, tmp_path)
+        yield storage
+        storage.close()
+
+    @pytest.fixture(autouse=True)
+    def _skip_other_kinds(self, request: pytest.FixtureRequest) -> None:
+        params = getattr(request.node, "callspec", None)
+        values = () if params is None else params.params.values()
+        parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+        missing = [part for part in parts if isinstance(part, StateKind) and part not in self.kinds]
+        if missing:
+            pytest.skip(f"the store has no {missing[0].value} states")
+
+
+__all__ = ["FIRST", "SECOND", "ExpiryContract", "FactoryStorage", "FileHome", "Setting", "Storage", "StoreContract"]

@@ -1,0 +1,78 @@
+"""A pytest fixture that runs each test on each engine."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trident.plan.topology_plan import TopologyPlan
+from trident.run.running import RunningTopology
+from trident.testing.local import start_local, start_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class EngineStart:
+    """Starts topologies on one engine, as ``start(topology, **options)``, and stops those that are left."""
+
+    def __init__(self, engine: str, session: "Callable[[], SparkSession | None]" = lambda: None) -> None:
+        self.engine = engine
+        """``"arrow"`` (in this process, without Spark) or ``"spark"``."""
+        self._session = session
+        self._started: list[RunningTopology] = []
+
+    def __call__(self, topology: TopologyPlan, **options: Any) -> RunningTopology:
+        """Start a topology; the options are those of `TridentTopology.start`, and ``clock``."""
+        if self.engine == "arrow":
+            running = start_local(topology, **options)
+        else:
+            from trident.run.start import start
+
+            running = start(topology, self._session(), **start_options(topology, options))
+        self._started.append(running)
+        return running
+
+    def stop(self) -> None:
+        """Stop what still runs."""
+        for running in self._started:
+            running.stop()
+
+    def __repr__(self) -> str:
+        return f"EngineStart({self.engine!r})"
+
+
+def engines(names: Sequence[str] = ("arrow", "spark"), *, spark: str | None = None, marks: Sequence[Any] = ()) -> Any:
+    """Return a pytest fixture that runs each test on each engine: a function to start topologies with.
+
+    ::
+
+        from trident.testing import engines
+
+        start = engines()  # in a conftest.py, or in the module itself
+
+
+        def test_words_are_counted(start):
+            with start(topology()) as running: ...
+
+    Parameters
+    ----------
+    names : sequence of str
+        The engines: ``"arrow"``, in the test's process and without Spark, and ``"spark"``.
+    spark : str, optional
+        The name of a fixture that gives the SparkSession. Without it the tests run on the active session, else on a
+        local one.
+    marks : sequence of pytest marks
+        Marks for the tests on Spark, such as ``[pytest.mark.slow]``.
+    """
+    import pytest
+
+    for name in names:
+        if name not in ("arrow", "spark"):
+            raise ValueError(f"unknown engine {name!r}; expected 'arrow' or 'spark'")
+
+    @pytest.fixture(params=[pytest.param(name, marks=marks if name == "spark" else ()) for name in names])
+    def start(request: pytest.FixtureRequest) -> Iterator[EngineStart]:
+        starting = EngineStart(request.param, lambda: request.getfixturevalue(spark) if spark else None)
+        yield starting
+        starting.stop()
+
+    return start

@@ -1,0 +1,129 @@
+"""The script of a test source: batches, marks between them, and which marks are passed."""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from trident.base.errors import SpoutContractError
+from trident.testing.crashes import check_point
+from trident_spouts.rows import table_of
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A mark in the script of a `TestSource`: what happens when the source comes to it."""
+
+    name: str
+    point: str | None = None
+    """The crash point of a ``CRASH.at(point)``."""
+
+    def at(self, point: str) -> "Mark":
+        """Return a CRASH that happens at a crash point, one of `CRASH_POINTS`, instead of in the source.
+
+        >>> CRASH.at("commit.state.after")
+        CRASH.at('commit.state.after')
+        """
+        if self.name != "CRASH":
+            raise TypeError(f"{self} has no point; write CRASH.at(point)")
+        return Mark(self.name, check_point(point))
+
+    def __repr__(self) -> str:
+        return self.name if self.point is None else f"{self.name}.at({self.point!r})"
+
+
+FAIL = Mark("FAIL")
+"""The attempt at the batch behind it fails, once. The batch is replayed as the kind of the source says."""
+
+CRASH = Mark("CRASH")
+"""The driver dies, once, when the source is to emit the batch behind it; ``CRASH.at(point)``: at a crash point."""
+
+PAUSE = Mark("PAUSE")
+"""The source has nothing more until the test calls `TestSource.resume`."""
+
+END = Mark("END")
+"""The source has nothing more in this run; the next start goes on behind it."""
+
+_Position = tuple[int, int]
+"""A mark's: the number of the batch behind it, and its number among the marks before that batch."""
+
+
+class Script:
+    """Batches with marks between them, and how far the runs of a program came in it. Any thread."""
+
+    def __init__(self, schema: StructType, parts: Iterable[Any]) -> None:
+        if isinstance(parts, str | bytes | pa.Table | pa.RecordBatch) or not isinstance(parts, Iterable):
+            raise SpoutContractError(
+                f"TestSource takes a list of batches and marks, not one {type(parts).__name__}; "
+                f"write [batch, FAIL, batch]"
+            )
+        self.batches: list[pa.Table] = []
+        self.marks: list[list[Mark]] = [[]]
+        """The marks before each batch, and those at the end."""
+        for part in parts:
+            if isinstance(part, Mark):
+                self.marks[-1].append(part)
+            else:
+                self.batches.append(table_of(part, schema, f"TestSource, batch {len(self.batches)}"))
+                self.marks.append([])
+        if FAIL in self.marks[-1]:
+            raise SpoutContractError("TestSource: a FAIL at the end; it makes an attempt at the batch behind it fail")
+        self.handed_out = 0
+        """How many batches were emitted: a non-transactional source has none of them any more."""
+        self._lock = threading.Lock()
+        self._passed: set[_Position] = set()
+        self._ended: set[_Position] = set()
+        """The ENDs that this run came to; the next run passes them."""
+        self._resumes = 0
+
+    def begin_run(self) -> None:
+        """Pass the ENDs that the run before came to."""
+        with self._lock:
+            self._passed |= self._ended
+            self._ended.clear()
+
+    def resume(self) -> None:
+        """Pass the PAUSE that the source waits at, or the next one."""
+        with self._lock:
+            self._resumes += 1
+
+    def may_plan(self, batch: int, arm: Callable[[str], None]) -> bool:
+        """Pass the marks before a batch that ask for nothing more; return whether the batch can be planned.
+
+        `arm` is called with the crash point of each ``CRASH.at``.
+        """
+        with self._lock:
+            for position, mark in self._open(batch):
+                if mark.point is not None:
+                    arm(mark.point)
+                elif mark is CRASH:  # also at the end: a batch that is planned, and never emitted
+                    return True
+                elif mark is END:
+                    self._ended.add(position)
+                    return False
+                elif mark is PAUSE and not self._resumes:
+                    return False
+                elif mark is PAUSE:
+                    self._resumes -= 1
+                else:  # a FAIL waits for the emission
+                    continue
+                self._passed.add(position)
+        return batch < len(self.batches)
+
+    def emit(self, batch: int) -> Mark | None:
+        """Note that a batch is to be emitted; return the FAIL or the CRASH before it, and pass that."""
+        with self._lock:
+            self.handed_out = max(self.handed_out, batch + 1)
+            for position, mark in self._open(batch):
+                if mark in (FAIL, CRASH):
+                    self._passed.add(position)
+                    return mark
+        return None
+
+    def _open(self, batch: int) -> list[tuple[_Position, Mark]]:
+        """Return the marks before a batch that are not passed yet."""
+        marks = self.marks[batch] if batch < len(self.marks) else []
+        return [((batch, at), mark) for at, mark in enumerate(marks) if (batch, at) not in self._passed]

@@ -1,0 +1,176 @@
+"""A list of batches as a source, with marks for what goes wrong between them."""
+
+from collections.abc import Iterable
+
+from pyspark.sql import Row
+from pyspark.sql.types import StructType
+
+from trident.base.attempt import TransactionAttempt
+from trident.base.errors import FailedException, SpoutContractError
+from trident.base.types import ddl
+from trident.testing.crashes import Trap, crash
+from trident.testing.output import rows_of
+from trident.testing.script import CRASH, Mark, Script
+from trident_spouts.emission import ArrowEmission
+from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
+from trident_spouts.rows import RowsLike, read_schema
+
+
+class TestSource:
+    """A script of batches as a source: each batch is a list of rows, with marks between them.
+
+    ============  =====================================================================================================
+    `FAIL`        the attempt at the next batch fails, once; several of them fail several attempts
+    `CRASH`       the driver dies, once, when the next batch is to be emitted: the run ends with `DriverCrashedError`,
+                  its log is not given back, and the next start on the same checkpoint goes on
+    `CRASH.at`    as CRASH, but at a crash point: ``CRASH.at("commit.state.after")``
+    `PAUSE`       the source is idle until `resume`: `processAllAvailable` returns when all before it is committed
+    `END`         the source is idle in this run, so that one with ``availableNow=True`` ends; the next start goes on
+    ============  =====================================================================================================
+
+    A mark that was passed stays passed, over restarts too, as long as the program keeps the source object. So build the
+    topology once, and start it again. With ``maxSpoutPending=1`` everything before a mark is committed when the source
+    comes to it; else the batch before may be on its way, as in production.
+
+    Parameters
+    ----------
+    fields : str or StructType
+        The fields with their types, ``"word string"``.
+    script : iterable of batches and marks
+        A batch is a list of tuples, of scalars (where there is one field), of dicts or Rows, an Arrow table or pandas.
+    kind : SpoutKind or str
+        What a replay holds. ``"transactional"``: the same rows, also after a restart. ``"opaque"``: other rows; each
+        attempt at a batch takes half as many rows as the one before, and the rest comes in later batches.
+        ``"nonTransactional"``: the same rows within a run; what was emitted and not frozen is lost with the driver.
+
+    Attributes
+    ----------
+    attempts : list of TransactionAttempt
+        The attempts that the source emitted or failed, in order.
+    failed : list of TransactionAttempt
+        The attempts of which the source heard that they failed.
+    committed : list of int
+        The txids of which the source heard that they are committed.
+
+    Examples
+    --------
+    >>> from trident import Count, TridentTopology
+    >>> from trident.state import MemoryMapState
+    >>> from trident.testing import FAIL, TestSource, start_local
+    >>> source = TestSource("word string", [["cow", "dog"], FAIL, ["cow"]])
+    >>> topology = TridentTopology()
+    >>> words = topology.newStream("words", source)
+    >>> _ = words.groupBy("word").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="counts")
+    >>> with start_local(topology) as running:
+    ...     running.processAllAvailable()
+    ...     dict(running.state("counts").items())
+    {'cow': 2, 'dog': 1}
+    >>> [str(attempt) for attempt in source.failed]
+    ['2:0']
+    """
+
+    __test__ = False
+
+    def __init__(
+        self, fields: str | StructType, script: Iterable[RowsLike | Mark], kind: SpoutKind | str = "transactional"
+    ) -> None:
+        self.schema = read_schema(fields)
+        self.kind = _kind(kind)
+        self._script = Script(self.schema, script)
+        self.attempts: list[TransactionAttempt] = []
+        self.failed: list[TransactionAttempt] = []
+        self.committed: list[int] = []
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows of the script, in order."""
+        return [row for table in self._script.batches for row in rows_of(table)]
+
+    @property
+    def crashes(self) -> bool:
+        """Whether the script has a CRASH."""
+        return any(mark.name == CRASH.name for marks in self._script.marks for mark in marks)
+
+    def resume(self) -> None:
+        """Let the source pass the PAUSE at which it waits, or the next one."""
+        self._script.resume()
+
+    def open(self) -> SpoutExecutor:
+        """Begin to work for one run."""
+        self._script.begin_run()
+        return _Executor(self, self._script)
+
+    def __repr__(self) -> str:
+        marks = sum(map(len, self._script.marks))
+        batches = len(self._script.batches)
+        return f"TestSource({ddl(self.schema)!r}, {batches} batches, {marks} marks, kind={self.kind.value!r})"
+
+
+class _Executor(SpoutExecutor):
+    """A TestSource at work in one run."""
+
+    plans_ahead = True
+
+    def __init__(self, source: TestSource, script: Script) -> None:
+        self._source, self._script = source, script
+        self._first = script.handed_out if source.kind is SpoutKind.NON_TRANSACTIONAL else 0
+        """The first batch that no run before has handed out for good."""
+        self._trap = Trap()
+
+    def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
+        batch, row = self._following(previous)
+        if not self._script.may_plan(batch, self._trap.arm):
+            return None
+        if self._source.kind is not SpoutKind.OPAQUE:
+            return {"batch": batch}
+        rest = self._size(batch) - row
+        return {"batch": batch, "row": row, "rows": max(min(1, rest), rest >> attempt.attempt)}
+
+    def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+        batch, row, rows = self._read(metadata)
+        self._source.attempts.append(attempt)
+        mark = self._script.emit(batch)
+        if mark is CRASH:
+            raise crash(f"CRASH before batch {batch} of {self._source!r}, in attempt {attempt}")
+        if mark is not None:
+            raise FailedException(f"FAIL before batch {batch} of {self._source!r}: attempt {attempt} fails")
+        return ArrowEmission(self._script.batches[batch].slice(row, rows))
+
+    def success(self, txid: int, metadata: Metadata) -> None:
+        self._source.committed.append(txid)
+
+    def fail(self, attempt: TransactionAttempt) -> None:
+        self._source.failed.append(attempt)
+
+    def close(self) -> None:
+        self._trap.disarm()
+
+    def _following(self, previous: Metadata) -> tuple[int, int]:
+        """Return the batch of the script that comes next, and its first row that did not come yet."""
+        if previous is None:
+            return self._first, 0
+        batch, row, rows = self._read(previous)
+        if rows is not None and row + rows < self._size(batch):
+            return batch, row + rows
+        return max(batch + 1, self._first), 0
+
+    def _size(self, batch: int) -> int:
+        """Return how many rows a batch has; none behind the last one, where a CRASH may stand."""
+        batches = self._script.batches
+        return int(batches[batch].num_rows) if batch < len(batches) else 0
+
+    def _read(self, metadata: Metadata) -> tuple[int, int, int | None]:
+        """Return the batch, its first row and the number of rows that metadata names."""
+        if not isinstance(metadata, dict) or "batch" not in metadata:
+            raise SpoutContractError(
+                f"{self._source!r}: {metadata!r} names none of its batches; the log belongs to another spout"
+            )
+        return metadata["batch"], metadata.get("row", 0), metadata.get("rows")
+
+
+def _kind(kind: SpoutKind | str) -> SpoutKind:
+    try:
+        return SpoutKind(kind)
+    except ValueError:
+        kinds = ", ".join(repr(each.value) for each in SpoutKind)
+        raise ValueError(f"TestSource: unknown kind {kind!r}; expected one of {kinds}") from None
