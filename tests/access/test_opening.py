@@ -409,7 +409,7 @@ def test_a_server_that_fell_back_is_waited_for_and_never_shown(tmp_path: Path) -
             server.client.hset("trident:{wc/counts}:m", "marker", 1)
             with pytest.raises(StateRecoveringError, match="is at txid 1, and an earlier read saw txid 2"):
                 counts["a"]
-            assert "stands at txid 1" in repr(counts)
+            assert "is at txid 1" in repr(counts)
             server.client.flushall()
             with pytest.raises(StateRecoveringError, match="a part of it is gone"):
                 counts["a"]

@@ -13,7 +13,7 @@ from tests.state.backing.maps import Meddled, PlainMap, SqliteMap
 from tests.support.server import RedisServer
 from trident import Count, Sum, TridentTopology, dropState, listStates, openState
 from trident.access import removal
-from trident.access.locations import read_place
+from trident.access.locations import read_location
 from trident.base import crash_points
 from trident.errors import FencedError, StateError, StateLostError, StateValueError, TopologyActiveError
 from trident.log import RedisLog
@@ -101,7 +101,9 @@ def test_a_state_that_is_looked_for_in_the_wrong_place_is_not_forgotten(
     state: Any = RedisMapState.opaque(shared_redis.url) if place == "redis" else own[0]
     wrong: dict[str, Any] = {"url": shared_redis.url, "prefix": "other"} if place == "redis" else {"factory": own[1]}
     counted(counting(fixed(["a"]), state), checkpointLocation=tmp_path / "c")
-    with pytest.raises(StateError, match="the log knows state 'counts' of topology 'wc', and there is none at .*say"):
+    with pytest.raises(
+        StateError, match="the log knows state 'counts' of topology 'wc', and there is none at .*: give its location"
+    ):
         dropState("wc", "counts", tmp_path / "c", **wrong)
     assert [each.name for each in listStates(tmp_path / "c")] == ["counts"]
     counted(counting(fixed(["a"], ["a"]), state), checkpointLocation=tmp_path / "c")
@@ -199,7 +201,7 @@ def test_the_last_write_to_a_plain_map_is_over_before_it_is_dropped(
 def test_without_a_log_force_fences_a_driver_out_too(tmp_path: Path, shared_redis: RedisServer) -> None:
     fed = Fed(RedisMapState.opaque(shared_redis.url), checkpointLocation=tmp_path)
     fed.feed("a")
-    place = read_place(None, None, shared_redis.url, "trident")
+    place = read_location(None, None, shared_redis.url, "trident")
     removal._drop_without_log(place, "wc", "counts", force=True)
     with pytest.raises(FencedError):
         fed.running.awaitTermination(20)
@@ -218,7 +220,7 @@ def test_without_a_log_force_drops_and_a_log_that_knows_better_refuses_the_next_
         dropState("wc", "counts", url=shared_redis.url, force=True)
     with pytest.raises(StateLostError):
         counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)
-    with pytest.raises(StateError, match=r"there is none at redis://.*If it is gone there already, .*force it"):
+    with pytest.raises(StateError, match=r"there is none at redis://.*If it is gone already, .*force it"):
         dropState("wc", "counts", tmp_path, url=shared_redis.url)  # a refused start gives the log back
     dropState("wc", "counts", tmp_path, url=shared_redis.url, force=True)
     counted(counting(fixed(["a"], ["b"]), state), checkpointLocation=tmp_path)

@@ -187,7 +187,7 @@ def test_a_state_that_comes_back_after_batches_without_it_is_refused_with_the_re
 ) -> None:
     run(one_state(batches=FixedBatchSpout("word string", [["a"]])), tmp_path)
     run(one_state("others", batches=WORDS), tmp_path)
-    with pytest.raises(CodeChangedError, match=r"stream 'words' fed 'counts' in an earlier program, and went on"):
+    with pytest.raises(CodeChangedError, match=r"stream 'words' fed 'counts' in an earlier program, and moved on"):
         run(one_state(batches=WORDS), tmp_path)
 
 

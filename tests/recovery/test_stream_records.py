@@ -106,7 +106,7 @@ def test_a_stream_that_is_really_new_begins_at_its_start_once(tmp_path: Path) ->
     out: Rows = {}
     renamed(out, "orders", 2).run(tmp_path)
     renamed(out, "sales", 1, anew=True).run(tmp_path)
-    with pytest.warns(RuntimeWarning, match=r"'sales', ..., anew=True\) has no effect: .* Take anew=True out"):
+    with pytest.warns(RuntimeWarning, match=r"'sales', ..., anew=True\) has no effect: .* Remove anew=True"):
         renamed(out, "sales", 2, anew=True).run(tmp_path)
     assert out["out"] == [(1, "w0"), (2, "w1"), (3, "w0"), (4, "w1")]
 
@@ -158,7 +158,7 @@ def replaced(tmp_path: Path, first: int, second: int) -> None:
 def test_formerly_onto_a_name_that_the_log_knows_from_earlier_is_refused(tmp_path: Path) -> None:
     replaced(tmp_path, 1, 3)
     with pytest.raises(
-        CodeChangedError, match=r"earlier stream 'a' stood.*newStream\('a2', \.\.\., formerly='b'\); .*out"
+        CodeChangedError, match=r"earlier stream 'a' stood.*newStream\('a2', \.\.\., formerly='b'\); .*remove formerly="
     ):
         each(("a", "y", 4, {"formerly": "b"})).run(tmp_path)
     assert each(("a2", "y", 4, {"formerly": "b"})).run(tmp_path, "of-y") == [once("y", 4)]

@@ -150,7 +150,7 @@ def test_a_start_that_was_overtaken_does_not_say_that_the_log_is_an_old_copy(
     at("start.log.taken", 1, lambda: monkeypatch.setattr(SqliteLog, "births", read_late))
     with (
         beginning(tmp_path, state) as start,
-        pytest.raises(FencedError, match=r"\(epoch 2\).*met: .* stands at txid 1, but .* old copy"),
+        pytest.raises(FencedError, match=r"\(epoch 2\).*last error: .* stands at txid 1, but .* old copy"),
     ):
         start()
 
@@ -166,7 +166,7 @@ def test_a_start_that_was_overtaken_at_its_end_does_not_say_that_its_state_is_lo
         shared_redis.client.flushall()
 
     at("start.done", 1, taken_over_and_lost)
-    with pytest.raises(FencedError, match=r"\(epoch 3\).*met: .*'counts' stands at txid 0.*cannot be healed"):
+    with pytest.raises(FencedError, match=r"\(epoch 3\).*last error: .*'counts' stands at txid 0.*cannot be healed"):
         a_whole_run(tmp_path, state)
 
 
@@ -209,7 +209,7 @@ def test_a_run_that_was_taken_over_does_not_say_that_its_log_is_corrupt(tmp_path
         running.processAllAvailable(timeout=20)
     at("commit.before", 1, lambda: taken_over_and_trimmed(tmp_path, 1))
     with (
-        pytest.raises(FencedError, match=r"\(epoch 3\).*met: .*lacks the frozen content of batch 1") as found,
+        pytest.raises(FencedError, match=r"\(epoch 3\).*last error: .*lacks the frozen content of batch 1") as found,
         start_local(topology, name="wc", checkpointLocation=tmp_path) as running,
     ):
         running.processAllAvailable(timeout=20)
@@ -229,7 +229,9 @@ def test_a_run_that_was_taken_over_does_not_say_that_its_state_is_lost(
     for word in "ab":
         feeder.feed([word])
     with (
-        pytest.raises(FencedError, match=r"\(epoch 2\).*met: .*'counts' stands at txid 0.*cannot be healed") as found,
+        pytest.raises(
+            FencedError, match=r"\(epoch 2\).*last error: .*'counts' stands at txid 0.*cannot be healed"
+        ) as found,
         start_local(topology, name="wc", checkpointLocation=tmp_path) as running,
     ):
         running.processAllAvailable(timeout=20)
@@ -255,7 +257,7 @@ def test_a_run_that_was_taken_over_does_not_say_that_what_it_queries_has_moved(
     at("commit.before", 1, taken_over)
     feeder.feed(["a"])
     with (
-        pytest.raises(FencedError, match=r"\(epoch 2\).*met: .*another driver has taken it over") as found,
+        pytest.raises(FencedError, match=r"\(epoch 2\).*last error: .*another driver has taken it over") as found,
         start_local(topology, name="wc", checkpointLocation=tmp_path, commitRetrySecs=0) as running,
     ):
         running.processAllAvailable(timeout=20)

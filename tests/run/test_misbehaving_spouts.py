@@ -131,14 +131,14 @@ def test_failures_of_an_idle_source_do_not_add_up() -> None:
 def test_a_full_disk_stops_the_run_and_the_next_one_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spout = FixedBatchSpout("word string", [[secrets.token_hex(200) for _ in range(40)] for _ in range(30)])
     expected = {row for table in spout.tables for row in table.column(0).to_pylist()}
-    found = SqliteLog._found
+    create = SqliteLog._create
 
     def small(self: SqliteLog, topology: str) -> None:
-        found(self, topology)
+        create(self, topology)
         self._db.execute("PRAGMA max_page_count = 30")
 
     with monkeypatch.context() as patch:
-        patch.setattr(SqliteLog, "_found", small)
+        patch.setattr(SqliteLog, "_create", small)
         running = start_local(counting(spout), name="full", checkpointLocation=tmp_path)
         with pytest.raises(LogError, match=r"log\.sqlite cannot be used: database or disk is full"):
             running.processAllAvailable(timeout=20)

@@ -346,7 +346,7 @@ def test_a_topology_without_a_stream_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"maxSpoutPending": 0}, "maxSpoutPending=0: a whole number of at least 1"),
+        ({"maxSpoutPending": 0}, "maxSpoutPending=0: expected a whole number of at least 1"),
         ({"processingTime": "soon"}, "processingTime='soon': write for example '1 second'"),
         ({"name": "_mine"}, "_mine"),
     ],

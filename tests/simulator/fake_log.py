@@ -102,7 +102,7 @@ class FakeLog:
     def lease(self) -> Lease | None:
         return Lease(self._disk.epoch, self._disk.token) if self._disk.epoch else None
 
-    def gave(self, lease: Lease) -> bool:
+    def issued(self, lease: Lease) -> bool:
         return self._disk.leases.get(lease.epoch) == lease.token
 
     def give_back(self, lease: Lease) -> None:

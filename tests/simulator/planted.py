@@ -53,8 +53,8 @@ FAULTS = [
         "rename",
         "formerly says nothing",
         "trident/recovery/stream_records.py",
-        "            found = known.streams.get(former or spout.stream)\n",
-        "            found = known.streams.get(spout.stream)\n",
+        "            last = known.streams.get(former or spout.stream)\n",
+        "            last = known.streams.get(spout.stream)\n",
     ),
     Fault(
         "merge",
@@ -67,15 +67,15 @@ FAULTS = [
         "merge",
         "positions are forgotten when a stream comes into another group",
         "trident/recovery/stream_records.py",
-        "    return StreamRecord(group.name, found.position, source, began",
-        "    same = found.group == group.name\n"
-        "    return StreamRecord(group.name, found.position if same else None, source, began",
+        "    return StreamRecord(group.name, last.position, source, began",
+        "    same = last.group == group.name\n"
+        "    return StreamRecord(group.name, last.position if same else None, source, began",
     ),
     Fault(
         "split",
         "two groups that part go on with the same txids",
         "trident/recovery/group_membership.py",
-        "if name in reached and name not in found.values()\n",
+        "if name in reached and name not in names.values()\n",
         "if name in reached\n",
     ),
     Fault(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.simulator.fake_redis import FakeRedis
 from tests.support.server import RedisServer
-from trident.log.redis_server import ALL, FOUND, TAKE, WRITE
+from trident.log.redis_server import ALL, CREATE, TAKE, WRITE
 from trident_state.redis.scripts import Script
 
 Command = list[bytes]
@@ -29,7 +29,7 @@ def written(token: bytes, epoch: bytes, number: bytes, musts: list[bytes], *deed
     return call(WRITE, [*KEYS], [token, epoch, number, b"%d" % (len(musts) // 3), *musts, *deeds])
 
 
-FOUNDED = call(FOUND, [META], [b"format", b"t", b"uuid"])
+FOUNDED = call(CREATE, [META], [b"format", b"t", b"uuid"])
 TAKEN = call(TAKE, [META], [b"one", b"uuid"])
 
 places = st.sampled_from([b"2", b"3"])
@@ -61,7 +61,7 @@ def _value(draw: st.DrawFn) -> bytes:
 def commands(draw: st.DrawFn) -> Command:
     kind = draw(st.sampled_from("found take write write write write write look look drop".split()))
     if kind == "found":
-        return call(FOUND, [META], [b"format", b"t", draw(st.sampled_from([b"uuid", b"other"]))])
+        return call(CREATE, [META], [b"format", b"t", draw(st.sampled_from([b"uuid", b"other"]))])
     if kind == "take":
         return call(TAKE, [META], [draw(st.sampled_from([b"one", b"two"])), draw(st.sampled_from([b"uuid", b"other"]))])
     if kind == "write":

@@ -320,8 +320,8 @@ def reader(world: "World", state: str) -> MemoryReplica:
     """A state in memory, opened from outside."""
     folder: Any = Folder("nowhere")
     log = look_at_log(world)
-    told = MemoryReplica(log, folder, state, None).told
-    return MemoryReplica(log, folder, state, _BUILTIN.get(told.aggregator))
+    fingerprint = MemoryReplica(log, folder, state, None).fingerprint
+    return MemoryReplica(log, folder, state, _BUILTIN.get(fingerprint.aggregator))
 
 
 __all__ = ["DAMAGE", "PASSING", "Gate", "Kept", "OfGroup", "Started"]

@@ -149,7 +149,7 @@ def test_two_methods_are_enough_for_all_but_scans_and_drops() -> None:
 @pytest.mark.parametrize(
     ("gives", "message"),
     [
-        ([b"x", None], r"gave 2 values for 1 keys; a list of as many is asked"),
+        ([b"x", None], r"returned 2 values for 1 keys; expected a list of 1"),
         (None, r"returned a NoneType for 1 keys"),
         (["text"], r"returned a str among its values; expected bytes or None"),
     ],

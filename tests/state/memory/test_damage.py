@@ -146,5 +146,5 @@ def test_a_snapshot_of_another_state_is_reported_and_not_read(setting: Setting, 
     other = replace(setting, identity=replace(setting.identity, log="log-2"))
     store = opened(other, home)
     assert store.report().identity == setting.identity
-    with pytest.raises(StateOwnedError, match="state 'counts': the snapshot in its place is of .*log-1.*log-2"):
+    with pytest.raises(StateOwnedError, match="state 'counts': the snapshot in its place belongs to .*log-1.*log-2"):
         store.acquire(SECOND)

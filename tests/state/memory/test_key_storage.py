@@ -48,7 +48,7 @@ def test_keys_come_out_as_they_went_in(batches: list[list[bytes]]) -> None:
 @given(st.lists(KEYS, min_size=1, max_size=30), st.lists(KEYS, min_size=1, max_size=30))
 def test_a_key_is_the_same_where_its_bytes_are(stored: list[bytes], asked: list[bytes]) -> None:
     slots = np.arange(len(asked)) % len(stored)
-    same = _stored(stored).same(_binary(asked), heads_of(_binary(asked)), slots)
+    same = _stored(stored).equal(_binary(asked), heads_of(_binary(asked)), slots)
     assert same.tolist() == [key == stored[slot] for key, slot in zip(asked, slots, strict=True)]
 
 
@@ -67,5 +67,5 @@ def test_keys_that_differ_in_length_or_in_one_byte_are_told_apart() -> None:
     ]
     for slot, key in enumerate(keys):
         asked = _binary([key] * len(keys))
-        same = _stored(keys).same(asked, heads_of(asked), np.arange(len(keys)))
+        same = _stored(keys).equal(asked, heads_of(asked), np.arange(len(keys)))
         assert same.nonzero()[0].tolist() == [slot]

@@ -102,7 +102,7 @@ def test_an_error_of_this_library_passes_as_it_is() -> None:
 
 @pytest.mark.parametrize("given", [1.5, "1", True, 2**63, [1]], ids=repr)
 def test_a_result_of_another_type_is_neither_cast_nor_cut(given: Any) -> None:
-    with pytest.raises(StateValueError, match=rf"Mine.*gave {type(given).__name__}.*the state holds bigint"):
+    with pytest.raises(StateValueError, match=rf"Mine.*returned {type(given).__name__}.*the state holds bigint"):
         combined(Combine("Mine", lambda stored, delta: given), pa.array([3, 3]), pa.array([4, 4]))
 
 

@@ -45,7 +45,7 @@ def test_what_is_put_into_slots_is_taken_out_of_them(name: str, versioned: bool)
     first = rows.take(slice(0, 3))
     assert column_of(first.values)[1:2].equals(values[-1:]) and first.txids.tolist() == [0, 6 + len(values), 0]
     assert rows.txids(2).tolist() == [0, 6 + len(values)]
-    assert rows.there(2).tolist() == [False, values[-1].is_valid]
+    assert rows.has_value(2).tolist() == [False, values[-1].is_valid]
 
 
 @pytest.mark.parametrize("slots", [slice(0, 2), np.array([0, 1])], ids=["slice", "slots"])

@@ -56,7 +56,7 @@ def test_where_it_never_holds_still_the_commit_is_left_to_be_repeated(shared_red
     with started(shared_redis.url, meddling.shape, buckets=1, birth=50_000) as store:
         store.apply(LEASE, update(50_001, {1: 1}))
         meddling.times = 1_000_000
-        with pytest.raises(StateUnavailableError, match="state 'counts': somebody else keeps changing the keys"):
+        with pytest.raises(StateUnavailableError, match="state 'counts': another client keeps changing the keys"):
             store.apply(LEASE, update(50_002, {1: 5}))
         meddling.times = 0
         store.apply(LEASE, update(50_002, {1: 5}))
