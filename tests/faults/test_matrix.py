@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
-_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+_TEST = re.compile(r"`((?:tests|trident/testing)/[\w/]+\.py)::(\w+)`")
 
 
 @cache
