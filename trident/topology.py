@@ -55,8 +55,8 @@ class TridentTopology(Beginnings, Meetings):
         if not failing:
             site = caller("deadLetters")
             raise TopologyError(
-                f"deadLetters (called at {site.place}): no step makes dead letters yet; give one onError='deadLetter', "
-                "and write this behind it"
+                f"deadLetters (called at {site.location}): no step makes dead letters yet; give one "
+                "onError='deadLetter', and write this behind it"
             )
         return letters_of(self._register, failing, self._stream)
 

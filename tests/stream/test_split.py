@@ -80,7 +80,7 @@ def test_a_split_is_explained_and_drawn(lines: Stream, capsys: pytest.CaptureFix
     assert 'n4["orders<br/>id bigint, price double"]' in drawn
     assert 'n5["errors<br/>line string"]' in drawn
     assert "n3 --> n4" in drawn and "n3 --> n5" in drawn
-    assert node(errors).site.place in parsed.draw()
+    assert node(errors).site.location in parsed.draw()
 
 
 Make = Callable[[Stream], object]

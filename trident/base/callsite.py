@@ -20,14 +20,14 @@ class CallSite:
     line: int = 0
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """File and line in short. A notebook's cell is named by its line alone: its file is a temporary one."""
         folder, file = os.path.split(self.file)
         in_cell = os.path.basename(folder).startswith("ipykernel_") or file.startswith("<ipython-input")
         return f"cell line {self.line}" if in_cell else f"{file}:{self.line}"
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.place})" if self.file else self.name
+        return f"{self.name} ({self.location})" if self.file else self.name
 
 
 def site_of(target: Any) -> CallSite:

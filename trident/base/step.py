@@ -89,4 +89,4 @@ class Step:
         """Return an error that names the step, the function with its file and line, and the line of the call."""
         site = self.function
         function = f"{site}, " if site is not None and site.file and not is_ours(site.file) else ""
-        return kind(f"{self.label}: {problem} [{function}called at {self.called.place}]")
+        return kind(f"{self.label}: {problem} [{function}called at {self.called.location}]")

@@ -117,8 +117,8 @@ def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
     for node in nodes:
         if isinstance(node, SpoutSource) and isinstance(node.spout, ReplaySpout) and not kept:
             raise TopologyError(
-                f"dead letters are to come back at {node.site.place} (replayable), and none are kept: keep them with "
-                "topology.deadLetterState(stateFactory), behind the last step that makes some"
+                f"dead letters are to come back at {node.site.location} (replayable), and none are kept: keep them "
+                "with topology.deadLetterState(stateFactory), behind the last step that makes some"
             )
     read = {id(node.source) for node in nodes if isinstance(node, LettersOf)}
     for node in nodes:
@@ -127,13 +127,13 @@ def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
             continue
         if id(node) not in read:
             raise TopologyError(
-                f"{node.step} ({node.site.place}) makes dead letters, and nobody reads them: keep them with "
+                f"{node.step} ({node.site.location}) makes dead letters, and nobody reads them: keep them with "
                 "topology.deadLetterState(stateFactory), or go on with topology.deadLetters(), behind the last step "
                 "that makes some"
             )
         if policy.attempts >= maxAttempts:
             raise TopologyError(
-                f"{node.step} ({node.site.place}) makes dead letters after {policy.attempts} attempts, and "
+                f"{node.step} ({node.site.location}) makes dead letters after {policy.attempts} attempts, and "
                 f"maxAttempts={maxAttempts} ends the batch before: give fewer attempts=, or more maxAttempts="
             )
 

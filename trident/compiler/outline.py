@@ -178,7 +178,7 @@ def _shape_text(node: Node) -> str:
 
 
 def _named(node: Node) -> str:
-    return f"{node.step} at {node.site.place}" if node.site.file else node.step
+    return f"{node.step} at {node.site.location}" if node.site.file else node.step
 
 
 # --- what tells twins apart -----------------------------------------------------------------------------------------

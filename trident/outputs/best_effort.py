@@ -63,7 +63,7 @@ class BestEffortOutlet:
         groups = cut_nodes(sink.branch.roots(), {}).groups
         if not groups or not groups[0].stages:
             raise TopologyError(
-                f"{sink.step} ({sink.site.place}): the branch has no effect; end it in peek, Debug or foreachBatch"
+                f"{sink.step} ({sink.site.location}): the branch has no effect; end it in peek, Debug or foreachBatch"
             )
         (self._group,) = groups
         (self._stage,) = self._group.stages

@@ -88,7 +88,7 @@ class Outlets:
             return _Handing(sink, lambda result: contextlib.nullcontext(self._whole(result)), self._run.found)
         if self._engine.frames is None:
             raise MissingSessionError(
-                f"{sink.step} ({sink.site.place}) hands DataFrames over, and there is no Spark session here; "
+                f"{sink.step} ({sink.site.location}) hands DataFrames over, and there is no Spark session here; "
                 "start the topology with start(spark), or take the batches as Arrow tables with foreachArrow"
             )
         return _Handing(sink, self._lending(sink, self._made(), self._scratch / "outputs"), self._run.found)

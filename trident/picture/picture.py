@@ -135,7 +135,7 @@ def _box(node: Node, id: str, cluster: str) -> Box:
         title, lines = f"{node.function}({', '.join(node.schema.names)})", [ddl(node.schema)]
     lines.append(policy_of(node))
     return Box(
-        id, traits.role, title, tuple(line for line in lines if line), f"{node.step}, {node.site.place}", cluster
+        id, traits.role, title, tuple(line for line in lines if line), f"{node.step}, {node.site.location}", cluster
     )
 
 

@@ -65,9 +65,9 @@ class Register:
         once."""
         if self.branch and not traits_of(node).in_branch:
             raise TopologyError(
-                f"{node.step} (called at {node.site.place}): the branch that begins with bestEffort at {self.branch} "
-                "may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is to be exact; write "
-                "this on the stream before it"
+                f"{node.step} (called at {node.site.location}): the branch that begins with bestEffort at "
+                f"{self.branch} may lose batches, so it holds peeks, Debugs and foreachBatch, and nothing that is "
+                "to be exact; write this on the stream before it"
             )
         _check_free_names(node)
         if not part:
@@ -90,12 +90,14 @@ class Register:
             first = self.states[name]
             raise step.error(
                 DuplicateNameError,
-                f"state {name!r} is updated by {first.step} ({first.site.place}) already, and it takes one step; "
+                f"state {name!r} is updated by {first.step} ({first.site.location}) already, and it takes one step; "
                 "merge the streams before it, or give this state another name=",
             )
         if name in self.statics:
-            place = self.statics[name].site.place
-            raise step.error(DuplicateNameError, f"state {name!r} is a static one ({place}); give this another name=")
+            location = self.statics[name].site.location
+            raise step.error(
+                DuplicateNameError, f"state {name!r} is a static one ({location}); give this another name="
+            )
 
     def check_free_sink(self, name: str, step: Step) -> None:
         """Refuse a second sink of one name."""
@@ -103,7 +105,8 @@ class Register:
             first = self.sinks[name]
             raise step.error(
                 DuplicateNameError,
-                f"an output {name!r} is there already, {first.step} ({first.site.place}); give this one another name=",
+                f"an output {name!r} is there already, {first.step} ({first.site.location}); "
+                "give this one another name=",
             )
 
     @property
@@ -139,7 +142,7 @@ class Register:
         leaves = [node for node in below if id(node) not in read]
         if len(leaves) == 1:
             return leaves[0]
-        places = " and ".join(f"{leaf.step} ({leaf.site.place})" for leaf in leaves)
+        places = " and ".join(f"{leaf.step} ({leaf.site.location})" for leaf in leaves)
         raise TopologyError(
             f"DRPC function {function!r} has {len(leaves)} answers, {places}: the answer is the one step that "
             "no other reads. Merge or join them; where a cell ran twice, begin it with a new TridentTopology"

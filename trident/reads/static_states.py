@@ -65,19 +65,19 @@ def _check_written(node: StaticState, store: Store, shape: StateShape) -> None:
     report = store.report()
     if report.identity is None:
         raise StateError(
-            f"{node.step} ({node.site.place}): topology {node.writer!r} has no state {node.state.name!r} in "
+            f"{node.step} ({node.site.location}): topology {node.writer!r} has no state {node.state.name!r} in "
             f"{node.state.factory!r} yet; start its writer first, or correct the names"
         )
     held = (report.fingerprint or "").rpartition(" by ")[0]
     if held != (declared := shape.fingerprint.rpartition(" by ")[0]):
         raise StateShapeError(
-            f"{node.step} ({node.site.place}): state {node.state.name!r} of topology {node.writer!r} holds {held}, "
+            f"{node.step} ({node.site.location}): state {node.state.name!r} of topology {node.writer!r} holds {held}, "
             f"declared is {declared}; keyFields and valueType are its own types, here "
             f"({', '.join(f'{f.name} {type_name(f.type)}' for f in shape.keys)}) and {type_name(shape.value)}"
         )
     if report.kind is not None and report.kind is not node.state.factory.kind:
         raise StateShapeError(
-            f"{node.step} ({node.site.place}): state {node.state.name!r} of topology {node.writer!r} is "
+            f"{node.step} ({node.site.location}): state {node.state.name!r} of topology {node.writer!r} is "
             f"{report.kind.value}, declared is {node.state.factory.kind.value}"
         )
 

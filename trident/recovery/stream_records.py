@@ -76,8 +76,8 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
     for spout in spouts:
         if spout.formerly in {other.stream for other in spouts}:
             raise TopologyError(
-                f"{spout.step} ({spout.site.place}): formerly={spout.formerly!r} is a stream of this topology too. If "
-                f"another stream took that name over, remove formerly=: it has done its work"
+                f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r} is a stream of this topology too. "
+                f"If another stream took that name over, remove formerly=: it has done its work"
             )
         old = known.streams.get(spout.formerly or "")
         if spout.formerly is None or old is None:
@@ -88,9 +88,9 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
         elif not own.active and own.position != old.position:
             free = next(name for n in count(2) if (name := f"{spout.stream}{n}") not in known.streams)
             raise CodeChangedError(
-                f"{spout.step} ({spout.site.place}): formerly={spout.formerly!r}, and the log {settings.log_at} knows "
-                f"where {spout.formerly!r} stands and where an earlier stream {spout.stream!r} stood. To continue at "
-                f"{spout.formerly!r}, take a name that the log does not know, such as "
+                f"{spout.step} ({spout.site.location}): formerly={spout.formerly!r}, and the log {settings.log_at} "
+                f"knows where {spout.formerly!r} stands and where an earlier stream {spout.stream!r} stood. To "
+                f"continue at {spout.formerly!r}, take a name that the log does not know, such as "
                 f"newStream({free!r}, ..., formerly={spout.formerly!r}); "
                 f"to continue at {spout.stream!r}, remove formerly=. Nothing was written"
             )
@@ -173,7 +173,7 @@ def _record(
         return StreamRecord(group.name, None, source, feeds=feeds)
     if used and last.source != source:
         raise CodeChangedError(
-            f"{spout.step} ({spout.site.place}): the log knows where a {last.source} stands under the name "
+            f"{spout.step} ({spout.site.location}): the log knows where a {last.source} stands under the name "
             f"{spout.stream!r}, and the source is now a {source}, which cannot go on there. Put the former source "
             f"back; or say newStream({spout.stream!r}, ..., anew=True), so that it begins at its start (states and "
             f"outputs stay as they are). Nothing was written"

@@ -57,7 +57,7 @@ class LetterVerbs(StreamBase[StreamT]):
             raise step.error(TopologyError, "a DRPC request that fails is told its error, and nothing comes back")
         if self._label in self._register.replays:
             site = self._register.replays[self._label].site
-            raise step.error(TopologyError, f"dead letters come back into {self._label!r} at {site.place} already")
+            raise step.error(TopologyError, f"dead letters come back into {self._label!r} at {site.location} already")
         joins.one_batch([self._node], step)
         name, spout = f"{self._label}.again", ReplaySpout(self.schema)
         label = f"{name}/0:replays"

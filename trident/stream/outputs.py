@@ -149,7 +149,7 @@ class OutputVerbs(StreamBase[StreamT]):
         step = self._step("bestEffort")
         check_output(self, step)
         name = output_name(self, "bestEffort", name, step)
-        branch = Register(step.called.place)
+        branch = Register(step.called.location)
         node = nodes.BestEffort(self._node, name, branch, step=step.label, site=step.called, schema=self.schema)
         self._register.add(self._label, node)
         spout = BranchSpout(self.schema)
@@ -168,7 +168,7 @@ class OutputVerbs(StreamBase[StreamT]):
                 continue
             how = f"{where} already" if mine == theirs else f"{other.path}, and of it and {where} one lies in the other"
             raise step.error(
-                DuplicateNameError, f"{other.step} ({other.site.place}) writes to {how}; name another path"
+                DuplicateNameError, f"{other.step} ({other.site.location}) writes to {how}; name another path"
             )
 
     def _check_parquet(self, partitions: tuple[str, ...], step: Step) -> None:

@@ -84,6 +84,6 @@ class LookVerbs(StreamBase[StreamT]):
         for node in walk(self._node):
             if isinstance(node, StateStep):
                 raise TopologyError(
-                    f"{self._node.step}: {verb} runs no state, and {node.step} ({node.site.place}) is one; "
+                    f"{self._node.step}: {verb} runs no state, and {node.step} ({node.site.location}) is one; "
                     f"{verb} the stream before it, or start the topology"
                 )

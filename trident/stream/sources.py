@@ -156,4 +156,4 @@ class Beginnings(Shown):
         except TopologyError as error:
             raise step.error(TopologyError, str(error)) from None
         if name in taken:
-            raise step.error(DuplicateNameError, f"{what} of this name begins at {taken[name].site.place} already")
+            raise step.error(DuplicateNameError, f"{what} of this name begins at {taken[name].site.location} already")

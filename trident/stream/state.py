@@ -65,7 +65,7 @@ class StateBase(Shown, Generic[StreamT]):
             raise step.error(
                 TopologyError,
                 f"the updater of state {self.name!r} declares nothing that it emits: give partitionPersist "
-                f"({node.site.place}) outputFields, such as 'word string'",
+                f"({node.site.location}) outputFields, such as 'word string'",
             )
         known = self._register.emitted.get(node)
         if known is None:

@@ -292,7 +292,7 @@ def place_in(thread: int | None, sites: Iterable[CallSite]) -> str | None:
     frame = sys._current_frames().get(thread) if thread is not None else None
     while frame is not None and frame.f_code.co_filename not in files:
         frame = frame.f_back
-    return None if frame is None else CallSite("", frame.f_code.co_filename, frame.f_lineno).place
+    return None if frame is None else CallSite("", frame.f_code.co_filename, frame.f_lineno).location
 
 
 def _nothing(_: BaseException) -> None: ...
