@@ -237,3 +237,14 @@ class Where(Function):
 
     def execute(self, tuple: Any, collector: Any) -> None:
         collector.emit([self.count])
+
+
+def test_the_log_keeps_the_names_under_which_it_knows_a_split() -> None:
+    """A batch that waits is frozen with this outline: with any other one, the next start would refuse to commit it."""
+    topology = TridentTopology()
+    errors = stream(topology, "line string", LINES).split("line", parse, streams=STREAMS).errors
+    errors.groupBy("line").persistentAggregate(STATE, Count(), "count", name="counts")
+    (group,) = cut(topology).groups
+    (part,) = group.outline.parts
+    assert [step.shape for step in group.outline.above(part)][2] == "errors (place 1)"
+    assert part.shape == "488b27a10dbc9706e1c28e6b"

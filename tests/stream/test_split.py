@@ -41,7 +41,7 @@ def test_streams_are_taken_by_name_and_in_order(lines: Stream) -> None:
     orders, errors = parsed
     assert orders is parsed.orders is parsed["orders"]
     assert repr(errors) == "Stream(lines.errors/0:errors: line string)"
-    assert (node(errors).place, node(errors).source) == (1, parsed._node)
+    assert (node(errors).number, node(errors).source) == (1, parsed._node)
     assert "orders" in dir(parsed)
     assert lines.split("line", parse, STREAMS).names == lines.split(function=parse, streams=STREAMS).names
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import linecache
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -32,6 +32,12 @@ _NOT_SHAPE = {
 
 _NOT_CODE = {*_NOT_SHAPE, "spout", "state", "branch"}
 """Fields that hold no function of the tuples above an output; `branch` is below one."""
+
+_STORED_NAMES = {("Part", "number"): "place"}
+"""The names that outlines have in the log for fields of nodes that the code has renamed: class and field.
+
+A name is part of the shape. Under another one, a batch that waits would not fit the program that froze it.
+"""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -140,11 +146,17 @@ def _leads(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[in
 
 def _shape(node: Node) -> Iterator[Any]:
     """Yield what tells a node's place in its graph: names, fields and numbers, and no function."""
-    for field in fields(node):
-        value = getattr(node, field.name)
-        if field.name not in _NOT_SHAPE and (plain := _plain(value)) is not None:
-            yield field.name
+    for name, value in _stored_fields(node, _NOT_SHAPE):
+        if (plain := _plain(value)) is not None:
+            yield name
             yield plain
+
+
+def _stored_fields(value: Any, without: Container[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a node, or of what it holds, by the names under which outlines are stored."""
+    for field in fields(value):
+        if field.name not in without:
+            yield _STORED_NAMES.get((type(value).__name__, field.name), field.name), getattr(value, field.name)
 
 
 def _plain(value: Any) -> Any:
@@ -215,9 +227,8 @@ def _code(value: Any, name: str) -> Iterator[tuple[str, str]]:
     if value is None or isinstance(value, CallSite) or (name and isinstance(value, Node)):
         return
     if is_dataclass(value) and type(value).__module__.startswith("trident."):
-        for field in fields(value):
-            if field.name not in _NOT_CODE:
-                yield from _code(getattr(value, field.name), f"{name}.{field.name}" if name else field.name)
+        for field, held in _stored_fields(value, _NOT_CODE):
+            yield from _code(held, f"{name}.{field}" if name else field)
     elif isinstance(value, tuple):
         for at, each in enumerate(value):
             yield from _code(each, f"{name}.{at}")

@@ -22,7 +22,7 @@ from trident.plan.nodes import (
     StateQuery,
     sources_of,
 )
-from trident.plan.split_schema import PLACE, own_fields
+from trident.plan.split_schema import STREAM_NUMBER, own_fields
 
 
 def everything(node: Node, after: set[str]) -> list[set[str]]:
@@ -59,7 +59,7 @@ def of_project(node: Project, after: set[str]) -> list[set[str]]:
 
 def of_part(node: Part, after: set[str]) -> list[set[str]]:
     wanted = _some(node, after)
-    return [{PLACE} | {inner for inner, name in own_fields(node).items() if name in wanted}]
+    return [{STREAM_NUMBER} | {inner for inner, name in own_fields(node).items() if name in wanted}]
 
 
 def of_merge(node: Merge, after: set[str]) -> list[set[str]]:

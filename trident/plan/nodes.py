@@ -432,10 +432,10 @@ class Split(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part(Node):
-    """The tuples of one stream of a split, the one at this place."""
+    """The tuples of one stream of a split. `number` is its position in `Split.streams`."""
 
     source: Split
-    place: int
+    number: int
 
 
 def sources_of(node: Node) -> tuple[Node, ...]:

@@ -137,9 +137,9 @@ class SplitStreams(Shown, Generic[StreamT]):
 
     def _part(self, name: str) -> StreamT:
         """A stream of its own, made when it is first asked for: what nobody reads is no end of the topology."""
-        register, place, label = self._stream._register, self.names.index(name), f"{self._stream._label}.{name}"
-        schema, step = self._node.streams[place][1], register.label(label, name)
-        node = nodes.Part(self._node, place, step=step, site=self._node.site, schema=schema)
+        register, number, label = self._stream._register, self.names.index(name), f"{self._stream._label}.{name}"
+        schema, step = self._node.streams[number][1], register.label(label, name)
+        node = nodes.Part(self._node, number, step=step, site=self._node.site, schema=schema)
         register.add(label, node)
         return self._stream._new(node, label)
 

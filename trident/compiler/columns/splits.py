@@ -24,7 +24,7 @@ from trident.compiler.columns.failures import Where, short
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import Part
-from trident.plan.split_schema import PLACE, inside, own_fields
+from trident.plan.split_schema import STREAM_NUMBER, inside, own_fields
 
 Streams = tuple[tuple[str, pa.Schema], ...]
 """The name and the fields of each stream."""
@@ -34,7 +34,7 @@ _KIND = pa.int8()
 
 def part_of(node: Part, columns: Columns, hidden: Sequence[str]) -> Columns:
     """Return the tuples of one stream under its own names."""
-    rows = [row for row, number in enumerate(columns[PLACE].values()) if number == node.place]
+    rows = [row for row, number in enumerate(columns[STREAM_NUMBER].values()) if number == node.number]
     names = {name: name for name in hidden} | own_fields(node)
     inner_names = [name for name in names if name in columns.names]
     return columns.select(inner_names).take(rows).rename([names[name] for name in inner_names])
@@ -76,7 +76,7 @@ class Splitting:
             streams[row] = stream
             rows[stream].append(row)
             values[stream].append(pair[1])
-        added = {PLACE: Column(_KIND, pa.array(streams, _KIND), None)}
+        added = {STREAM_NUMBER: Column(_KIND, pa.array(streams, _KIND), None)}
         for stream, (name, schema) in enumerate(self.streams):
             added |= self._of_stream(stream, name, schema, rows[stream], values[stream], len(pairs), lists, origin)
         return added

@@ -62,7 +62,7 @@ from trident.plan.nodes import (
     sources_of,
 )
 from trident.plan.partitions import stays
-from trident.plan.split_schema import PLACE, own_fields
+from trident.plan.split_schema import STREAM_NUMBER, own_fields
 from trident.plan.traits import all_native
 from trident.plan.window_inputs import entering_panes
 
@@ -452,7 +452,7 @@ class Lowering:
         wanted = set(self.layout.names(node))
         own = own_fields(node)
         items = [f"{quoted(inner)} AS {quoted(name)}" for inner, name in own.items() if name in wanted]
-        return self.frame(node.source).filter(f"{PLACE} = {node.place}").selectExpr(*items)
+        return self.frame(node.source).filter(f"{STREAM_NUMBER} = {node.number}").selectExpr(*items)
 
     def _numbered(self, node: PartitionOf) -> DataFrame:
         own = node.schema.names[-1]
