@@ -23,7 +23,7 @@ def test_every_class_of_nodes_has_traits_and_nothing_else_has() -> None:
 
 def test_a_row_cannot_leave_out_what_a_pass_decides_by() -> None:
     required = {each.name for each in fields(Traits) if each.default is MISSING}
-    assert required == {"role", "stays", "reads", "runner", "summary"}
+    assert required == {"role", "keeps_partitions", "reads", "runner", "summary"}
 
 
 def test_what_touches_a_state_stays_out_of_best_effort_branches() -> None:

@@ -18,7 +18,7 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
-from trident.plan.partitions import partition_counts, stays
+from trident.plan.partitions import keeps_partitions, partition_counts
 from trident.plan.split_schema import shown_streams
 from trident.plan.state_schema import keys_of
 from trident.plan.traits import summary_of
@@ -64,7 +64,9 @@ def _partitions(nodes: Sequence[Node]) -> dict[int, str]:
     counts, found = partition_counts(nodes), {}
     for node in nodes:
         count = counts[id(node)]
-        if count is not None and not (stays(node) and {counts[id(source)] for source in sources_of(node)} == {count}):
+        if count is not None and not (
+            keeps_partitions(node) and {counts[id(source)] for source in sources_of(node)} == {count}
+        ):
             found[id(node)] = f"in {count} partition{'s' if count > 1 else ''}"
     return found
 

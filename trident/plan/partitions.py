@@ -16,9 +16,9 @@ _ALONE = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.CUSTO
 """What goes to one partition, or to each, needs their number: without a hint that is 1."""
 
 
-def stays(node: Node) -> bool:
+def keeps_partitions(node: Node) -> bool:
     """Return whether what leaves this node is in the partitions of what enters it."""
-    return traits_of(node).stays(node)
+    return traits_of(node).keeps_partitions(node)
 
 
 def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = ()) -> Counts:
@@ -33,7 +33,7 @@ def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = ()) -> Count
         return at
 
     for node in nodes:
-        if id(node) not in first and stays(node):
+        if id(node) not in first and keeps_partitions(node):
             for source in sources_of(node):
                 section[root(id(source))] = root(id(node))
     found: Counts = {}

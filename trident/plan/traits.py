@@ -69,7 +69,7 @@ class Traits(Generic[N]):
 
     role: Role
 
-    stays: Callable[[N], bool]
+    keeps_partitions: Callable[[N], bool]
     """Whether what leaves the node is in the partitions of what enters it."""
 
     reads: Callable[[N, set[str]], list[set[str]]]
@@ -177,7 +177,7 @@ def all_native(node: Aggregate | PersistentAggregate) -> bool:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 TRAITS: Mapping[type[Node], Traits[Any]] = {
-    # Each row by position: role, stays, reads, runner, summary.
+    # Each row by position: role, keeps_partitions, reads, runner, summary.
     #
     # where tuples come from
     SpoutSource: Traits("source", _never, reads.everything, _unsaid, lambda node: node.spout.kind.value),

@@ -51,7 +51,7 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
-from trident.plan.partitions import partition_counts, stays
+from trident.plan.partitions import keeps_partitions, partition_counts
 
 Native = Callable[[Node, Columns, Columns], Columns]
 """A function that runs one node that only Spark can run: from the node, its tuples, and one row for each request of the
@@ -122,7 +122,7 @@ class Evaluation:
 
     def _compiled(self, node: Node) -> NodeFunction:
         function = self._unplaced(node)
-        if not self._partitioned or (stays(node) and not isinstance(node, Merge)):
+        if not self._partitioned or (keeps_partitions(node) and not isinstance(node, Merge)):
             return function
         count = self._counts[id(node)]
         return lambda sources, run: self._placed(node, function(sources, run), count, run)

@@ -61,7 +61,7 @@ from trident.plan.nodes import (
     WindowPanes,
     sources_of,
 )
-from trident.plan.partitions import stays
+from trident.plan.partitions import keeps_partitions
 from trident.plan.split_schema import STREAM_NUMBER, own_fields
 from trident.plan.traits import all_native
 from trident.plan.window_inputs import entering_panes
@@ -150,7 +150,7 @@ class Lowering:
 
     def _keeps_partitions(self, node: Node) -> bool:
         """Return whether the tuples that leave a node are in the partitions where the node makes them."""
-        here = stays(node) or isinstance(node, Repartition | StateStep | MultiReduce)
+        here = keeps_partitions(node) or isinstance(node, Repartition | StateStep | MultiReduce)
         return here or self.layout.partitions[id(node)] is None
 
     def keep_input(self, node: Node) -> None:
