@@ -1,4 +1,4 @@
-"""Topologies that the golden files show."""
+"""The topologies in the golden files."""
 
 from tests.support.topologies import DeclaredSpout, DeclaredState, split
 from trident import Count, Debug, FilterNull, MapGet, Max, Sum, TridentTopology, expr
@@ -11,7 +11,7 @@ def starts(name: str) -> bool:
 
 
 def word_count() -> TridentTopology:
-    """The main job and its query."""
+    """Return the word count with its query."""
     topology = TridentTopology()
     lines = topology.newStream("sentences", DeclaredSpout(SpoutKind.TRANSACTIONAL, "line string"))
     words = lines.each("line", split, "word string").groupBy("word")
@@ -28,7 +28,7 @@ def word_count() -> TridentTopology:
 
 
 def visits() -> TridentTopology:
-    """Everything else: merge, join, several stages, kinds, effects, a group of its own."""
+    """Return a topology with the other steps: merge, join, several stages, kinds of states, effects, another group."""
     topology = TridentTopology()
     clicks = topology.newStream("clicks", DeclaredSpout(SpoutKind.OPAQUE, "user long, url string, at timestamp"))
     old = topology.newStream("users", DeclaredSpout(SpoutKind.TRANSACTIONAL, "id long, name string"))

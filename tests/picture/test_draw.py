@@ -1,4 +1,4 @@
-"""A topology as a picture: one model, four writers."""
+"""Pictures of topologies: one model and four writers."""
 
 import json
 import xml.etree.ElementTree as xml
@@ -14,7 +14,7 @@ from tests.support.golden import check_golden
 from tests.support.topologies import DeclaredState, stream
 from trident import Count, TridentTopology
 from trident.errors import TopologyError
-from trident.picture.layout import Laid, Place, lay_out
+from trident.picture.layout import Layout, Rectangle, lay_out
 from trident.picture.picture import Arrow, Box, Cluster, Picture, picture
 
 HERE = Path(__file__).parent
@@ -105,11 +105,11 @@ def pictures(draw: st.DrawFn) -> Picture:
     return Picture(boxes, arrows, tuple(Cluster(f"c{at}", f"cluster {at}") for at in range(1, clusters + 1)))
 
 
-def apart(a: Place, b: Place) -> bool:
+def apart(a: Rectangle, b: Rectangle) -> bool:
     return a.x + a.width <= b.x or b.x + b.width <= a.x or a.y + a.height <= b.y or b.y + b.height <= a.y
 
 
-def within(inner: Place, outer: Place) -> bool:
+def within(inner: Rectangle, outer: Rectangle) -> bool:
     return (
         outer.x <= inner.x
         and outer.y <= inner.y
@@ -121,15 +121,15 @@ def within(inner: Place, outer: Place) -> bool:
 @given(pictures())
 @settings(max_examples=200, deadline=None)
 def test_boxes_never_overlap_and_arrows_run_down(drawn: Picture) -> None:
-    laid: Laid = lay_out(drawn)
-    places = list(laid.boxes.values())
-    assert all(apart(a, b) for at, a in enumerate(places) for b in places[:at])
-    assert all(within(laid.boxes[box.id], laid.clusters[box.cluster]) for box in drawn.boxes)
-    assert all(within(place, Place(0, 0, laid.width, laid.height)) for place in laid.clusters.values())
+    layout: Layout = lay_out(drawn)
+    frames = list(layout.boxes.values())
+    assert all(apart(a, b) for at, a in enumerate(frames) for b in frames[:at])
+    assert all(within(layout.boxes[box.id], layout.clusters[box.cluster]) for box in drawn.boxes)
+    assert all(within(frame, Rectangle(0, 0, layout.width, layout.height)) for frame in layout.clusters.values())
     cluster = {box.id: box.cluster for box in drawn.boxes}
     for at, arrow in enumerate(drawn.arrows):
         if cluster[arrow.source] == cluster[arrow.target]:
-            heights = [y for _, y in laid.routes[at]]
+            heights = [y for _, y in layout.routes[at]]
             assert heights == sorted(heights)
-            assert heights[0] == laid.boxes[arrow.source].y + laid.boxes[arrow.source].height
-            assert heights[-1] == laid.boxes[arrow.target].y
+            assert heights[0] == layout.boxes[arrow.source].y + layout.boxes[arrow.source].height
+            assert heights[-1] == layout.boxes[arrow.target].y

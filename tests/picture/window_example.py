@@ -1,4 +1,4 @@
-"""The topology with windows that the golden files show."""
+"""The topology with windows in the golden files."""
 
 from tests.support.topologies import DeclaredSpout, DeclaredState
 from trident import (
@@ -15,7 +15,7 @@ from trident_spouts.executor import SpoutKind
 
 
 def hours() -> TridentTopology:
-    """Windows by event time and by count, their late tuples, and a query over what they hold."""
+    """Return a topology with windows by event time and by count, their late tuples, and a query of their states."""
     topology = TridentTopology()
     state = DeclaredState()
     clicks = topology.newStream("clicks", DeclaredSpout(SpoutKind.OPAQUE, "url string, at timestamp, n long"))

@@ -1,4 +1,4 @@
-"""What is promised for a state, for every pairing of spout and state, and what Trident promises there."""
+"""The promise for every pair of spout and state, beside the one of Storm's Trident."""
 
 import pytest
 
@@ -41,24 +41,25 @@ HOLE = "exactly-once, except for keys that only a failed attempt touched"
     ],
 )
 def test_nine_cells(spout: SpoutKind, state: StateKind, promise: Promise, trident: str) -> None:
-    (found,) = guarantees(topology_of(DeclaredState(state), spout).sinks)
-    assert (found.promise, found.trident, found.spouts) == (promise, trident, (("s0", spout),))
-    assert found.exactlyOnce == (promise is Promise.EXACTLY_ONCE)
+    (guarantee,) = guarantees(topology_of(DeclaredState(state), spout).sinks)
+    assert (guarantee.promise, guarantee.trident, guarantee.spouts) == (promise, trident, (("s0", spout),))
+    assert guarantee.exactlyOnce == (promise is Promise.EXACTLY_ONCE)
 
 
 def test_the_weakest_of_several_spouts_decides() -> None:
     for kinds in ((TX, PLAIN), (OPAQUE, PLAIN), (PLAIN, TX, OPAQUE)):
         assert guarantees(topology_of(DeclaredState(), *kinds).sinks)[0].promise is Promise.BATCHES_ONCE
-    found = guarantees(topology_of(DeclaredState(StateKind.TRANSACTIONAL), TX, OPAQUE).sinks)[0]
-    assert (found.promise, found.trident[:16]) == (Promise.EXACTLY_ONCE, "not exactly-once")
+    guarantee = guarantees(topology_of(DeclaredState(StateKind.TRANSACTIONAL), TX, OPAQUE).sinks)[0]
+    assert (guarantee.promise, guarantee.trident[:16]) == (Promise.EXACTLY_ONCE, "not exactly-once")
 
 
 def test_a_store_without_a_conditional_put_is_exact_on_conditions() -> None:
     topology = topology_of(DeclaredState(fenced=False), TX)
-    (found,) = guarantees(topology.sinks)
-    assert not found.exactlyOnce
+    (guarantee,) = guarantees(topology.sinks)
+    assert not guarantee.exactlyOnce
     assert (
-        str(found) == "exactly-once, as long as one driver lives and the store loses nothing: it has no conditional put"
+        str(guarantee)
+        == "exactly-once, as long as one driver lives and the store loses nothing: it has no conditional put"
     )
     assert (
         guarantees(topology_of(DeclaredState(StateKind.NON_TRANSACTIONAL, fenced=False), TX).sinks)[0].condition == ""

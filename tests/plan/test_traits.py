@@ -1,4 +1,4 @@
-"""Every class of nodes has a row of traits, and a pass that meets one without a row says so."""
+"""Every class of nodes has a row of traits, and the error for a class without a row names it."""
 
 from dataclasses import MISSING, dataclass, fields
 
@@ -11,7 +11,7 @@ from trident.plan.traits import TRAITS, Traits, traits_of
 
 
 def classes_below(kind: type[Node]) -> set[type[Node]]:
-    """Return the classes of nodes that this library has below one."""
+    """Return the classes of nodes that this library derives from one."""
     own = {below for below in kind.__subclasses__() if below.__module__.startswith("trident.")}
     return own.union(*map(classes_below, own))
 
@@ -22,7 +22,7 @@ def test_every_class_of_nodes_has_traits_and_nothing_else_has() -> None:
 
 
 def test_a_row_cannot_leave_out_what_a_pass_decides_by() -> None:
-    required = {each.name for each in fields(Traits) if each.default is MISSING}
+    required = {trait.name for trait in fields(Traits) if trait.default is MISSING}
     assert required == {"role", "keeps_partitions", "reads", "runner", "summary"}
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a plan, in four formats, made by nothing but Python."""
+"""Pictures of a plan in four formats, drawn in pure Python."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ _WRITERS: dict[str, Callable[[Picture], str]] = {"svg": svg, "mermaid": mermaid,
 
 
 def write(drawn: Picture, format: str) -> str:
-    """The picture in a format: svg, mermaid, dot or json."""
+    """Return the picture in a format: svg, mermaid, dot or json."""
     if format not in _WRITERS:
         raise TopologyError(f"no picture in format {format!r}; there are {', '.join(_WRITERS)}")
     return _WRITERS[format](drawn)

@@ -1,4 +1,4 @@
-"""A topology as text: its steps, the batch groups and stages they run in, its states and what is promised for them."""
+"""A topology as text: its steps, the batch groups and stages that run them, its states and their guarantees."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,8 +28,11 @@ _WIDEST = 60
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a whole topology beside its steps. By a node's id: the DRPC function whose answer it gives, and
-    who runs it. `stages` are lines as they are printed."""
+    """The facts about a whole topology that its nodes do not hold.
+
+    `answers` maps the id of a node to the DRPC function that it answers, `runners` the id of a node to its runner.
+    `stages` are lines as they are printed.
+    """
 
     answers: Mapping[int, str] = field(default_factory=dict)
     runners: Mapping[int, str] = field(default_factory=dict)
@@ -37,16 +40,16 @@ class Known:
 
 
 def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
-    """The steps below these nodes, stream by stream; then the stages; then the states."""
+    """Return the steps below these nodes, stream by stream; then the stages; then the states."""
     nodes, known = walk(*roots), known or Known()
     partitions = _partitions(nodes)
     lines: list[str] = []
     for label, steps in _by_stream(nodes).items():
         lines += [_headline(label, steps[0]), *_steps(steps, known, partitions)]
     lines += known.stages
-    updated = [node for node in nodes if isinstance(node, StateWriter)]
-    asked = [node.updated for node in nodes if isinstance(node, StateQuery)]
-    states = list(dict.fromkeys([*updated, *asked]))
+    written = [node for node in nodes if isinstance(node, StateWriter)]
+    queried = [node.updated for node in nodes if isinstance(node, StateQuery)]
+    states = list(dict.fromkeys([*written, *queried]))
     if states:
         lines.append("states")
         for node in states:
@@ -55,24 +58,24 @@ def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
 
 
 def fields_of(node: Node) -> str:
-    """The fields that leave a step; of a split those of each stream."""
+    """Return the fields that leave a step. A split has those of each stream."""
     return shown_streams(node) if isinstance(node, Split) else ddl(node.schema)
 
 
 def _partitions(nodes: Sequence[Node]) -> dict[int, str]:
-    """How many partitions there are, where a step makes that another number than before it."""
-    counts, found = partition_counts(nodes), {}
+    """Return a note on the number of partitions for each step that changes it, by the id of the step."""
+    counts, notes = partition_counts(nodes), {}
     for node in nodes:
         count = counts[id(node)]
         if count is not None and not (
             keeps_partitions(node) and {counts[id(source)] for source in sources_of(node)} == {count}
         ):
-            found[id(node)] = f"in {count} partition{'s' if count > 1 else ''}"
-    return found
+            notes[id(node)] = f"in {count} partition{'s' if count > 1 else ''}"
+    return notes
 
 
 def policy_of(node: Node) -> str:
-    """What becomes of tuples on which a step's function fails."""
+    """Return what a step does with tuples on which its function fails."""
     policy = getattr(node, "onError", None)
     if policy == "skip":
         return "skips what fails"
@@ -83,10 +86,10 @@ def policy_of(node: Node) -> str:
 
 
 def _by_stream(nodes: Sequence[Node]) -> dict[str, list[Node]]:
-    found: dict[str, list[Node]] = {}
+    streams: dict[str, list[Node]] = {}
     for node in nodes:
-        found.setdefault(node.step.rpartition("/")[0] if "/" in node.step else node.step, []).append(node)
-    return found
+        streams.setdefault(node.step.rpartition("/")[0] if "/" in node.step else node.step, []).append(node)
+    return streams
 
 
 def _headline(label: str, first: Node) -> str:
@@ -113,7 +116,7 @@ def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -
 
 
 def _short(node: Node) -> str:
-    """A step's stream and number."""
+    """Return a step's stream and number."""
     return node.step.partition(":")[0]
 
 
@@ -121,18 +124,17 @@ def _state(node: HeldState) -> list[str]:
     keys = ddl(keys_of(node))
     value = ddl(node.schema).removeprefix(keys).removeprefix(", ")
     if isinstance(node, StaticState):
-        where = f"topology {node.writer} writes it" if node.writer else "nobody writes it"
-        return [f"  {node.state.name}: static, {node.state.factory!r}; ({keys}) -> {value}", f"    only read: {where}"]
+        writer = f"topology {node.writer} writes it" if node.writer else "nobody writes it"
+        return [f"  {node.state.name}: static, {node.state.factory!r}; ({keys}) -> {value}", f"    only read: {writer}"]
     guarantee = guarantee_of(node)
-    spouts = ", ".join(f"{stream} ({kind.value})" for stream, kind in guarantee.spouts)
-    lasts = {
+    durability = {
         "process": "ends with the process",
         "checkpoint": "survives with a checkpointLocation",
         "server": "survives in its store",
     }[node.state.factory.survives]
     return [
         f"  {guarantee.state}: {guarantee.kind.value}, {guarantee.store}; ({keys}) -> {value}",
-        f"    promised: {guarantee}; {lasts}",
-        f"    from: {spouts}",
+        f"    promised: {guarantee}; {durability}",
+        f"    from: {guarantee.origin}",
         f"    Trident: {guarantee.trident}",
     ]

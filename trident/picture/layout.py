@@ -1,7 +1,7 @@
-"""Where the boxes of a picture stand: in layers from top to bottom, every cluster in a column of its own.
+"""The layout of a picture: boxes in layers from top to bottom, every cluster in a column of its own.
 
-The usual three steps (layers by longest path, an order with few crossings, places near the neighbours), kept simple:
-a topology has tens of boxes. An arrow over several layers gets a place in each, so that it runs around boxes.
+The usual three steps (layers by longest path, an order with few crossings, positions near the neighbours) are kept
+simple: a topology has tens of boxes. An arrow over several layers gets a lane in each, so that it runs around boxes.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _SWEEPS = 8
 
 
 @dataclass(slots=True)
-class Place:
+class Rectangle:
     """A rectangle, by its upper left corner."""
 
     x: float
@@ -26,44 +26,44 @@ class Place:
 
     @property
     def middle(self) -> float:
-        """The x of its middle."""
+        """The x of its vertical axis."""
         return self.x + self.width / 2
 
 
 @dataclass(slots=True)
-class Laid:
-    """A picture laid out: a place for each box and cluster, and the points that each arrow runs through."""
+class Layout:
+    """The rectangle of each box and cluster, and the points that each arrow runs through."""
 
     width: float
     height: float
-    boxes: dict[str, Place] = field(default_factory=dict)
-    clusters: dict[str, Place] = field(default_factory=dict)
+    boxes: dict[str, Rectangle] = field(default_factory=dict)
+    clusters: dict[str, Rectangle] = field(default_factory=dict)
     routes: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
 
 
 def shortened(text: str) -> str:
-    """A text that fits into a box."""
+    """Return a text that fits into a box."""
     return text if len(text) <= WIDEST_CHARS else text[: WIDEST_CHARS - 1] + "…"
 
 
-def lay_out(drawn: Picture) -> Laid:
-    """Places for everything in a picture. The same picture is always laid out alike."""
-    laid = Laid(0.0, 0.0)
+def lay_out(drawn: Picture) -> Layout:
+    """Return the layout of a picture. The same picture always has the same layout."""
+    layout = Layout(0.0, 0.0)
     x = MARGIN
     for cluster in drawn.clusters:
         column = _Column([box for box in drawn.boxes if box.cluster == cluster.id], drawn.arrows)
         width = max(column.width, len(cluster.title) * TITLE_CHAR) + 2 * MARGIN
-        column.place(x + (width - column.width) / 2, MARGIN + HEAD, laid)
-        laid.clusters[cluster.id] = Place(x, MARGIN, width, column.height + HEAD + MARGIN)
+        column.place(x + (width - column.width) / 2, MARGIN + HEAD, layout)
+        layout.clusters[cluster.id] = Rectangle(x, MARGIN, width, column.height + HEAD + MARGIN)
         x += width + COLUMN
-    laid.width = max((place.x + place.width for place in laid.clusters.values()), default=0.0) + MARGIN
-    laid.height = max((place.height for place in laid.clusters.values()), default=0.0) + 2 * MARGIN
-    return laid
+    layout.width = max((frame.x + frame.width for frame in layout.clusters.values()), default=0.0) + MARGIN
+    layout.height = max((frame.height for frame in layout.clusters.values()), default=0.0) + 2 * MARGIN
+    return layout
 
 
 @dataclass(slots=True)
 class _Slot:
-    """What takes room in a layer: a box, or the lane of an arrow that passes."""
+    """A part of a layer: a box, or the lane of an arrow that passes the layer."""
 
     width: float
     height: float = 0.0
@@ -82,11 +82,12 @@ class _Column:
 
     def __init__(self, boxes: Sequence[Box], arrows: Sequence[Arrow]) -> None:
         ids = {box.id for box in boxes}
-        self.arrows = [(at, a) for at, a in enumerate(arrows) if a.source in ids and a.target in ids]
+        self.arrows = [(at, arrow) for at, arrow in enumerate(arrows) if arrow.source in ids and arrow.target in ids]
         self.slots = {box.id: _Slot(*_size(box), box=box.id) for box in boxes}
         layer = self._layers([box.id for box in boxes])
         self.layers: list[list[_Slot]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
-        for box in sorted(boxes, key=lambda box: box.kind == "state"):  # to the right, where readers stand
+        # States come last, to the right: the DRPC functions that read them have their columns there.
+        for box in sorted(boxes, key=lambda box: box.kind == "state"):
             self.layers[layer[box.id]].append(self.slots[box.id])
         self.lanes = {at: self._lane(layer, arrow) for at, arrow in self.arrows}
         for sweep in range(_SWEEPS):
@@ -98,7 +99,7 @@ class _Column:
         self.height = sum(heights) + GAP_Y * max(0, len(heights) - 1)
 
     def _layers(self, ids: Sequence[str]) -> dict[str, int]:
-        """The longest way down to each box; boxes come after those that point at them."""
+        """Return the layer of each box: the length of the longest path down to it."""
         layer = dict.fromkeys(ids, 0)
         for _ in ids:
             for _, arrow in self.arrows:
@@ -106,7 +107,7 @@ class _Column:
         return layer
 
     def _lane(self, layer: dict[str, int], arrow: Arrow) -> list[_Slot]:
-        """The slots that an arrow passes, its two ends included."""
+        """Return the slots of an arrow, from end to end. It gets a new slot in each layer between its boxes."""
         chain = [self.slots[arrow.source]]
         for row in range(layer[arrow.source] + 1, layer[arrow.target]):
             slot = _Slot(LANE)
@@ -119,43 +120,43 @@ class _Column:
         return chain
 
     def _order(self, down: bool) -> None:
-        """Sort every layer by the mean place of its neighbours in the layer before."""
+        """Sort every layer by the mean position of its neighbours in the layer before."""
         for row in self.layers if down else reversed(self.layers):
-            place = {id(slot): at for each in self.layers for at, slot in enumerate(each)}
-            means = {id(slot): _mean([place[id(n)] for n in (slot.above if down else slot.below)]) for slot in row}
-            row.sort(key=lambda slot: place[id(slot)] if means[id(slot)] is None else means[id(slot)] or 0.0)
+            position = {id(slot): at for layer in self.layers for at, slot in enumerate(layer)}
+            means = {id(slot): _mean([position[id(n)] for n in (slot.above if down else slot.below)]) for slot in row}
+            row.sort(key=lambda slot: position[id(slot)] if means[id(slot)] is None else means[id(slot)] or 0.0)
 
     def _spread(self) -> None:
         """Give every slot an x near its neighbours, without overlaps."""
         for row in self.layers:
             _pack(row, [0.0] * len(row))
-        for sweep in range(2 * _SWEEPS + 1):  # the last one downwards: a chain hangs straight
+        for sweep in range(2 * _SWEEPS + 1):  # the last sweep runs down, so that a chain of boxes is straight
             for row in self.layers if sweep % 2 == 0 else reversed(self.layers):
                 near = [(slot.above if sweep % 2 == 0 else slot.below) or slot.above or slot.below for slot in row]
-                wanted = [_mean([n.middle for n in each]) for each in near]
+                wanted = [_mean([n.middle for n in neighbours]) for neighbours in near]
                 _pack(row, [s.x if w is None else w - s.width / 2 for s, w in zip(row, wanted, strict=True)])
         least = min((slot.x for row in self.layers for slot in row), default=0.0)
         for row in self.layers:
             for slot in row:
                 slot.x -= least
 
-    def place(self, x: float, y: float, laid: Laid) -> None:
-        """Write the places and routes into `laid`, with this column's corner at (x, y)."""
-        where: dict[int, Place] = {}
+    def place(self, x: float, y: float, layout: Layout) -> None:
+        """Write the rectangles and routes into `layout`, with this column's corner at (x, y)."""
+        frames: dict[int, Rectangle] = {}
         for top, row in zip(self.tops, self.layers, strict=True):
             tallest = max((slot.height for slot in row), default=0.0)
             for slot in row:
                 height = slot.height or tallest
-                where[id(slot)] = Place(x + slot.x, y + top + (tallest - height) / 2, slot.width, height)
+                frames[id(slot)] = Rectangle(x + slot.x, y + top + (tallest - height) / 2, slot.width, height)
                 if slot.box:
-                    laid.boxes[slot.box] = where[id(slot)]
+                    layout.boxes[slot.box] = frames[id(slot)]
         for at, chain in self.lanes.items():
-            first, last = where[id(chain[0])], where[id(chain[-1])]
+            first, last = frames[id(chain[0])], frames[id(chain[-1])]
             route = [(first.middle, first.y + first.height)]
             for slot in chain[1:-1]:
-                lane = where[id(slot)]
+                lane = frames[id(slot)]
                 route += [(lane.middle, lane.y), (lane.middle, lane.y + lane.height)]
-            laid.routes[at] = [*route, (last.middle, last.y)]
+            layout.routes[at] = [*route, (last.middle, last.y)]
 
 
 def _size(box: Box) -> tuple[float, float]:
@@ -169,7 +170,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _pack(row: Sequence[_Slot], wanted: Sequence[float]) -> None:
-    """Put slots where they want to be, in their order, pushing neighbours apart evenly where they would overlap."""
+    """Put slots at the wanted positions, in their order, and push neighbours apart evenly if they would overlap."""
     lefts = list(wanted)
     for at in range(1, len(row)):
         lefts[at] = max(lefts[at], lefts[at - 1] + row[at - 1].width + GAP_X)

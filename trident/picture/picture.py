@@ -1,10 +1,11 @@
-"""A plan as a picture, before anyone has drawn it: boxes, arrows, clusters. Every writer starts from this."""
+"""The model of a picture: boxes, arrows and clusters. The writers of all formats draw this model."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trident.base.types import ddl
 from trident.picture.explain import policy_of
+from trident.plan.node_sets import NodeSets
 from trident.plan.nodes import (
     HeldState,
     Node,
@@ -24,7 +25,7 @@ from trident.plan.traits import Role, traits_of
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One thing in the picture. `lines` stand below the title, `hint` is shown on demand, `cluster` is an id."""
+    """A step or a state. `lines` stand below the title, `hint` is shown on demand, `cluster` is an id."""
 
     id: str
     kind: Role
@@ -36,7 +37,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """From box to box; `dashed` where a state is read."""
+    """An arrow from box to box, by their ids. It is `dashed` if it reads a state."""
 
     source: str
     target: str
@@ -46,7 +47,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What runs together: a batch group, or a DRPC function."""
+    """Steps that run together: a batch group, or a DRPC function."""
 
     id: str
     title: str
@@ -54,7 +55,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """All of it, in the order in which it was written."""
+    """All boxes, arrows and clusters, in the order of the program."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
@@ -62,31 +63,34 @@ class Picture:
 
 
 def picture(roots: Iterable[Node]) -> Picture:
-    """The picture of these nodes, of what leads to them, and of the states that they meet."""
+    """Return the picture of these nodes, of the nodes below them, and of the states that they write or query."""
     nodes = _with_writers(list(roots))
     clusters, member = _clusters(nodes)
     ids = {id(node): f"n{at}" for at, node in enumerate(nodes, 1)}
     boxes: list[Box] = []
     arrows: list[Arrow] = []
     for node in nodes:
-        mine = ids[id(node)]
+        box_id, cluster = ids[id(node)], member[id(node)]
         if isinstance(node, StaticState):
-            boxes.append(_state_box(node, f"{mine}s", member[id(node)]))
+            boxes.append(_state_box(node, f"{box_id}s", cluster))
             continue
-        boxes.append(_box(node, mine, member[id(node)]))
+        boxes.append(_box(node, box_id, cluster))
         for source in sources_of(node):
-            new = "new values" if isinstance(source, PersistentAggregate | PersistentReduce) else ""
-            arrows.append(Arrow(ids[id(source)], mine, new))
+            label = "new values" if isinstance(source, PersistentAggregate | PersistentReduce) else ""
+            arrows.append(Arrow(ids[id(source)], box_id, label))
         if isinstance(node, StateWriter):
-            boxes.append(_state_box(node, f"{mine}s", member[id(node)]))
-            arrows.append(Arrow(mine, f"{mine}s"))
+            boxes.append(_state_box(node, f"{box_id}s", cluster))
+            arrows.append(Arrow(box_id, f"{box_id}s"))
         if isinstance(node, StateQuery):
-            arrows.append(Arrow(f"{ids[id(node.updated)]}s", mine, dashed=True))
+            arrows.append(Arrow(f"{ids[id(node.updated)]}s", box_id, dashed=True))
     return Picture(tuple(boxes), tuple(arrows), tuple(clusters))
 
 
 def _with_writers(roots: list[Node]) -> list[Node]:
-    """The nodes below the roots, and below the writers of the states they ask; each after those it reads or asks."""
+    """Return the nodes below the roots and below the writers of the states that they query.
+
+    Each node comes after those that it reads or queries.
+    """
     while True:
         nodes = walk(*roots)
         missing = {node.updated: None for node in nodes if isinstance(node, StateQuery) and node.updated not in nodes}
@@ -96,27 +100,25 @@ def _with_writers(roots: list[Node]) -> list[Node]:
 
 
 def _clusters(nodes: Sequence[Node]) -> tuple[list[Cluster], dict[int, str]]:
-    """Nodes that share batches. A state joins the batch groups that meet in it; a request only looks on."""
-    parent = {id(node): id(node) for node in nodes}
+    """Return the sets of nodes that share batches, and the cluster of each node by its id.
 
-    def root(at: int) -> int:
-        while parent[at] != at:
-            at = parent[at]
-        return at
-
+    A state unites the batch groups that write or query it. A DRPC request only reads states, so it unites nothing.
+    """
+    groups = NodeSets(nodes)
     requests = {id(node) for node in nodes if isinstance(node, RequestSource)}
     for node in nodes:
         for source in sources_of(node):
             requests |= {id(node)} if id(source) in requests else set()
-            parent[root(id(node))] = root(id(source))
+            groups.unite(node, source)
         if isinstance(node, StateQuery) and id(node) not in requests:
-            parent[root(id(node))] = root(id(node.updated))
-    found: dict[int, Cluster] = {}
+            groups.unite(node, node.updated)
+    members: dict[int, list[Node]] = {}
     for node in nodes:
-        if root(id(node)) not in found:
-            members = [each for each in nodes if root(id(each)) == root(id(node))]
-            found[root(id(node))] = Cluster(f"c{len(found) + 1}", _cluster_title(members))
-    return list(found.values()), {id(node): found[root(id(node))].id for node in nodes}
+        members.setdefault(groups.root(node), []).append(node)
+    clusters = {
+        root: Cluster(f"c{number}", _cluster_title(group)) for number, (root, group) in enumerate(members.items(), 1)
+    }
+    return list(clusters.values()), {id(node): clusters[groups.root(node)].id for node in nodes}
 
 
 def _cluster_title(members: Sequence[Node]) -> str:
@@ -140,7 +142,7 @@ def _box(node: Node, id: str, cluster: str) -> Box:
 
 
 def _new_fields(node: Node) -> str:
-    """Return what is new about a node's fields."""
+    """Return the fields that leave a node, or "" if they are those of its source."""
     unchanged = [source.schema for source in sources_of(node)] == [node.schema]
     return "" if unchanged else traits_of(node).fields(node)
 

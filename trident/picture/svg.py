@@ -1,9 +1,9 @@
-"""A picture as inline SVG: what a notebook shows. No other program draws it, no script runs in it."""
+"""The writer of pictures as inline SVG, for notebooks. It needs no other program, and the SVG holds no script."""
 
 import zlib
 from html import escape
 
-from trident.picture.layout import HEAD, LINE, PAD_Y, Laid, Place, lay_out, shortened
+from trident.picture.layout import HEAD, LINE, PAD_Y, Layout, Rectangle, lay_out, shortened
 from trident.picture.picture import Arrow, Box, Picture
 
 _FONT = "ui-sans-serif, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -20,10 +20,10 @@ _COLOURS = {
 
 
 def svg(drawn: Picture) -> str:
-    """The picture as one SVG element."""
-    laid = lay_out(drawn)
-    mark = f"t{zlib.crc32(repr(drawn).encode()):08x}"  # markers of two pictures on one page must not meet
-    width, height = round(laid.width), round(laid.height)
+    """Return the picture as one SVG element."""
+    layout = lay_out(drawn)
+    mark = f"t{zlib.crc32(repr(drawn).encode()):08x}"  # all pictures on a page share one space of marker ids
+    width, height = round(layout.width), round(layout.height)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'role="img" font-family="{escape(_FONT)}" font-size="11.5" fill="{_INK}">',
@@ -32,10 +32,10 @@ def svg(drawn: Picture) -> str:
         f'<rect width="{width}" height="{height}" rx="10" fill="#ffffff"/>',
     ]
     for cluster in drawn.clusters:
-        parts.append(_cluster(laid.clusters[cluster.id], cluster.title))
+        parts.append(_cluster(layout.clusters[cluster.id], cluster.title))
     for at, arrow in enumerate(drawn.arrows):
-        parts.append(_arrow(at, arrow, laid, mark))
-    parts += [_box(box, laid.boxes[box.id]) for box in drawn.boxes]
+        parts.append(_arrow(at, arrow, layout, mark))
+    parts += [_box(box, layout.boxes[box.id]) for box in drawn.boxes]
     return "\n".join([*parts, "</svg>"])
 
 
@@ -48,17 +48,17 @@ def _markers(mark: str) -> str:
     return f"<defs>{''.join(heads)}</defs>"
 
 
-def _cluster(place: Place, title: str) -> str:
+def _cluster(frame: Rectangle, title: str) -> str:
     return (
-        f'<rect x="{place.x:g}" y="{place.y:g}" width="{place.width:g}" height="{place.height:g}" rx="8" '
+        f'<rect x="{frame.x:g}" y="{frame.y:g}" width="{frame.width:g}" height="{frame.height:g}" rx="8" '
         f'fill="#f8fafc" stroke="{_FRAME}"/>'
-        f'<text x="{place.x + 12:g}" y="{place.y + HEAD - 9:g}" fill="{_SOFT}" font-size="11">{escape(title)}</text>'
+        f'<text x="{frame.x + 12:g}" y="{frame.y + HEAD - 9:g}" fill="{_SOFT}" font-size="11">{escape(title)}</text>'
     )
 
 
-def _box(box: Box, place: Place) -> str:
+def _box(box: Box, frame: Rectangle) -> str:
     fill, stroke = _COLOURS[box.kind]
-    x, y, width, height = place.x, place.y, place.width, place.height
+    x, y, width, height = frame.x, frame.y, frame.width, frame.height
     if box.kind == "state":
         shape = _cylinder(x, y, width, height, fill, stroke)
     else:
@@ -68,10 +68,10 @@ def _box(box: Box, place: Place) -> str:
             f'fill="{fill}" stroke="{stroke}" stroke-width="1.2"/>'
         )
     top = y + PAD_Y + LINE * 0.72 + (8 if box.kind == "state" else 0)
-    texts = [f'<text x="{place.middle:g}" y="{top:g}" font-weight="600">{escape(shortened(box.title))}</text>']
+    texts = [f'<text x="{frame.middle:g}" y="{top:g}" font-weight="600">{escape(shortened(box.title))}</text>']
     for at, line in enumerate(box.lines, 1):
         y_of = top + LINE * at
-        texts.append(f'<text x="{place.middle:g}" y="{y_of:g}" fill="{_SOFT}">{escape(shortened(line))}</text>')
+        texts.append(f'<text x="{frame.middle:g}" y="{y_of:g}" fill="{_SOFT}">{escape(shortened(line))}</text>')
     full = "\n".join([box.hint, *(line for line in (box.title, *box.lines) if shortened(line) != line)])
     return f'<g text-anchor="middle"><title>{escape(full)}</title>{shape}{"".join(texts)}</g>'
 
@@ -86,12 +86,12 @@ def _cylinder(x: float, y: float, width: float, height: float, fill: str, stroke
     )
 
 
-def _arrow(at: int, arrow: Arrow, laid: Laid, mark: str) -> str:
-    if at in laid.routes:
-        points = laid.routes[at]
+def _arrow(at: int, arrow: Arrow, layout: Layout, mark: str) -> str:
+    if at in layout.routes:
+        points = layout.routes[at]
         path = _down(points)
     else:
-        points = _ends(laid.boxes[arrow.source], laid.boxes[arrow.target])
+        points = _ends(layout.boxes[arrow.source], layout.boxes[arrow.target])
         path = _across(*points)
     colour, head = (_READ, "r") if arrow.dashed else (_ARROW, "a")
     dashes = ' stroke-dasharray="5 4"' if arrow.dashed else ""
@@ -102,12 +102,12 @@ def _arrow(at: int, arrow: Arrow, laid: Laid, mark: str) -> str:
         return drawn
     (x, y), left = points[-1], points[-1][0] < points[0][0]
     side = "end" if left else "start"
-    where = f'x="{x - 6 if left else x + 6:g}" y="{y - 10:g}" text-anchor="{side}"'
-    return drawn + f'<text {where} fill="{_SOFT}" font-size="10">{escape(arrow.label)}</text>'
+    position = f'x="{x - 6 if left else x + 6:g}" y="{y - 10:g}" text-anchor="{side}"'
+    return drawn + f'<text {position} fill="{_SOFT}" font-size="10">{escape(arrow.label)}</text>'
 
 
 def _down(points: list[tuple[float, float]]) -> str:
-    """A smooth way from top to bottom: straight through every layer, bent between two."""
+    """Return a smooth path from top to bottom: straight through every layer, bent between two layers."""
     path = f"M{points[0][0]:g},{points[0][1]:g}"
     for at in range(1, len(points)):
         (x1, y1), (x2, y2) = points[at - 1], points[at]
@@ -117,15 +117,15 @@ def _down(points: list[tuple[float, float]]) -> str:
     return path
 
 
-def _ends(source: Place, target: Place) -> list[tuple[float, float]]:
-    """Where a way between two columns begins and ends: at the sides that face each other."""
+def _ends(source: Rectangle, target: Rectangle) -> list[tuple[float, float]]:
+    """Return the two ends of a path between two columns: at the sides that face each other."""
     right = target.middle > source.middle
     out, into = (source.x + source.width, target.x) if right else (source.x, target.x + target.width)
     return [(out, source.y + source.height / 2), (into, target.y + target.height / 2)]
 
 
 def _across(begin: tuple[float, float], end: tuple[float, float]) -> str:
-    """A way between two columns, out at the side and in at the side."""
+    """Return a path between two columns, which leaves and enters at the sides of the boxes."""
     (x1, y1), (x2, y2) = begin, end
     pull = max(40.0, abs(x2 - x1) / 2) * (1 if x2 > x1 else -1)
     return f"M{x1:g},{y1:g} C{x1 + pull:g},{y1:g} {x2 - pull:g},{y2:g} {x2:g},{y2:g}"

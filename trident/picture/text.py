@@ -1,4 +1,4 @@
-"""A picture as text for other programs: mermaid, dot, JSON."""
+"""The writers of pictures as text for other programs: mermaid, dot, JSON."""
 
 import json
 from dataclasses import asdict
@@ -10,7 +10,7 @@ _DOT = {"source": "oval", "state": "cylinder", "query": "parallelogram", "meetin
 
 
 def mermaid(drawn: Picture) -> str:
-    """The picture as a mermaid flowchart."""
+    """Return the picture as a mermaid flowchart."""
     lines = ["flowchart TD"]
     for cluster in drawn.clusters:
         lines.append(f'  subgraph {cluster.id} ["{_mermaid_text(cluster.title)}"]')
@@ -24,7 +24,7 @@ def mermaid(drawn: Picture) -> str:
 
 
 def dot(drawn: Picture) -> str:
-    """The picture in Graphviz's language."""
+    """Return the picture in the language of Graphviz."""
     lines = ["digraph topology {", '  node [shape=box, style=rounded, fontname="sans-serif"];']
     for cluster in drawn.clusters:
         lines += [f"  subgraph cluster_{cluster.id} {{", f"    label={_quoted(cluster.title)};"]
@@ -41,7 +41,7 @@ def dot(drawn: Picture) -> str:
 
 
 def as_json(drawn: Picture) -> str:
-    """The picture as JSON: boxes, arrows, clusters."""
+    """Return the picture as JSON: boxes, arrows, clusters."""
     return json.dumps(asdict(drawn), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -1,1 +1,1 @@
-"""The topology as data: frozen nodes, and what is derived from them by walking."""
+"""The plan of a topology: frozen nodes, and everything that is derived by walking them."""

@@ -1,4 +1,4 @@
-"""Which fields a node reads of each of its sources, if those in `after` are needed of what leaves it."""
+"""Column pruning by node: the fields that a node reads of each source, if later steps need the fields in `after`."""
 
 from trident.plan.joins import origins_of
 from trident.plan.nodes import (
@@ -63,9 +63,10 @@ def of_part(node: Part, after: set[str]) -> list[set[str]]:
 
 
 def of_merge(node: Merge, after: set[str]) -> list[set[str]]:
-    places = [place for place, name in enumerate(node.schema.names) if name in after]
-    schemas = [source.schema for source in node.sources]  # the name of the source, where it is a field, is in none
-    return [{schema.names[place] for place in places if place < len(schema.names)} for schema in schemas]
+    positions = [at for at, name in enumerate(node.schema.names) if name in after]
+    schemas = [source.schema for source in node.sources]
+    # The field with the name of the source, if the user asked for it, is the last one: no source has this position.
+    return [{schema.names[at] for at in positions if at < len(schema.names)} for schema in schemas]
 
 
 def of_join(node: Join, after: set[str]) -> list[set[str]]:
@@ -81,5 +82,5 @@ def of_multi_reduce(node: MultiReduce, after: set[str]) -> list[set[str]]:
 
 
 def _some(node: Node, after: set[str]) -> set[str]:
-    """Return the needed fields, one at least: Spark carries no row without a column."""
+    """Return the needed fields, or the first field if none is needed: Spark keeps no row without a column."""
     return after.intersection(node.schema.names) or set(node.schema.names[:1])

@@ -1,6 +1,6 @@
-"""What is promised for the content of each state: computed from its spouts, its kind, and what its store can do.
+"""The promise for the content of each state, computed from its spouts, its kind and the abilities of its store.
 
-Only the content of states is promised. What peek, a filter or a function does outside happens again at every replay.
+The promise covers the content of states only. A side effect of a user's function is repeated at every replay.
 """
 
 import enum
@@ -15,7 +15,7 @@ from trident_state.state_shape import StateKind
 
 
 class Promise(enum.Enum):
-    """How often a tuple of the source is in a state, whatever failed."""
+    """How often a state counts a tuple of the source, whatever failed."""
 
     EXACTLY_ONCE = "exactly-once"
     BATCHES_ONCE = "each emitted batch once, but the spout may lose or repeat tuples"
@@ -23,7 +23,7 @@ class Promise(enum.Enum):
     NOTHING = "nothing: the spout may lose or repeat tuples, and a retried commit counts twice"
 
 
-_WEAKEST = (SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.TRANSACTIONAL)
+_WEAKEST_FIRST = (SpoutKind.NON_TRANSACTIONAL, SpoutKind.OPAQUE, SpoutKind.TRANSACTIONAL)
 
 _TRIDENT = {
     (SpoutKind.TRANSACTIONAL, StateKind.TRANSACTIONAL): "exactly-once",
@@ -39,8 +39,11 @@ _UNFENCED = "as long as one driver lives and the store loses nothing: it has no 
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """What is promised for one state. `spouts` are its streams with their kinds, `condition` what it hangs on ("" if
-    nothing), `trident` what Storm's Trident promises for the same pairing."""
+    """The promise for one state.
+
+    `spouts` are the streams that feed it, with their kinds. `condition` is what the promise depends on, "" if it is
+    unconditional. `trident` is the promise of Storm's Trident for the same pair of spout and state.
+    """
 
     state: str
     kind: StateKind
@@ -52,16 +55,20 @@ class Guarantee:
 
     @property
     def exactlyOnce(self) -> bool:
-        """Whether it is exactly-once without conditions."""
+        """True if the promise is exactly-once without a condition."""
         return self.promise is Promise.EXACTLY_ONCE and not self.condition
+
+    @property
+    def origin(self) -> str:
+        """The streams that feed the state, with their kinds, as text."""
+        return ", ".join(f"{stream} ({kind.value})" for stream, kind in self.spouts)
 
     def __str__(self) -> str:
         return self.promise.value + (f", {self.condition}" if self.condition else "")
 
 
 def guarantee_of(node: StateWriter) -> Guarantee:
-    """The guarantee of the state that this step updates."""
-    spouts = tuple((each.stream, each.spout.kind) for each in walk(node) if isinstance(each, SpoutSource))
+    """Return the guarantee of the state that this step updates."""
     factory = node.state.factory
     weakest = _weakest(node)
     promise = _promise(weakest, factory.kind)
@@ -70,25 +77,31 @@ def guarantee_of(node: StateWriter) -> Guarantee:
         node.state.name,
         factory.kind,
         type(factory).__name__,
-        spouts,
+        tuple((source.stream, source.spout.kind) for source in _sources(node)),
         promise,
         "" if fenced else _UNFENCED,
-        _WINDOW if isinstance(node, WindowUpdate) else _TRIDENT.get((weakest, factory.kind), _tridents_no(weakest)),
+        _WINDOW if isinstance(node, WindowUpdate) else _TRIDENT.get((weakest, factory.kind), _no_exactness(weakest)),
     )
 
 
 def promise_of(node: WriteParquet) -> Promise:
-    """What is promised for the batches that this output publishes: as for a state, because each is published once."""
+    """Return the promise for the batches that this output publishes.
+
+    It is the promise for a state, because each batch is published once.
+    """
     return _promise(_weakest(node), StateKind.OPAQUE)
 
 
 def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
-    """The guarantees of all states updated below these nodes."""
+    """Return the guarantees of all states that these nodes or nodes below them update."""
     return tuple(guarantee_of(node) for node in walk(*roots) if isinstance(node, StateWriter))
 
 
 def check_exactly_once(topology: TopologyPlan) -> None:
-    """Refuse a topology in which a state is promised less than exactly-once; the error names each and the way out."""
+    """Refuse a topology with a state that is promised less than exactly-once.
+
+    The error names each such state and its way out.
+    """
     weak = [guarantee for guarantee in guarantees(topology.sinks) if not guarantee.exactlyOnce]
     for node in walk(*topology.sinks):
         if isinstance(node, WriteParquet) and promise_of(node) is not Promise.EXACTLY_ONCE:
@@ -98,14 +111,19 @@ def check_exactly_once(topology: TopologyPlan) -> None:
             )
     if weak:
         lines = [
-            f"  {each.state} ({each.kind.value}, {each.store}) {_from(each)}: {each}; {_way_out(each)}" for each in weak
+            f"  {each.state} ({each.kind.value}, {each.store}) from {each.origin}: {each}; {_way_out(each)}"
+            for each in weak
         ]
         raise GuaranteeError("requireExactlyOnce=True, and these states are promised less:\n" + "\n".join(lines))
 
 
+def _sources(node: Node) -> list[SpoutSource]:
+    return [source for source in walk(node) if isinstance(source, SpoutSource)]
+
+
 def _weakest(node: Node) -> SpoutKind:
-    kinds = [each.spout.kind for each in walk(node) if isinstance(each, SpoutSource)]
-    return min(kinds, key=_WEAKEST.index, default=SpoutKind.TRANSACTIONAL)
+    kinds = [source.spout.kind for source in _sources(node)]
+    return min(kinds, key=_WEAKEST_FIRST.index, default=SpoutKind.TRANSACTIONAL)
 
 
 def _promise(spout: SpoutKind, state: StateKind) -> Promise:
@@ -114,14 +132,11 @@ def _promise(spout: SpoutKind, state: StateKind) -> Promise:
     return Promise.BATCHES_ONCE if spout is SpoutKind.NON_TRANSACTIONAL else Promise.EXACTLY_ONCE
 
 
-def _tridents_no(spout: SpoutKind) -> str:
+def _no_exactness(spout: SpoutKind) -> str:
+    """Return why Storm's Trident is not exactly-once with a spout of this kind."""
     if spout is SpoutKind.NON_TRANSACTIONAL:
         return "not exactly-once: a failed batch does not come back as it was"
     return "not exactly-once: a replayed batch is added again"
-
-
-def _from(guarantee: Guarantee) -> str:
-    return "from " + ", ".join(f"{stream} ({kind.value})" for stream, kind in guarantee.spouts)
 
 
 def _way_out(guarantee: Guarantee) -> str:

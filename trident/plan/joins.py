@@ -1,4 +1,4 @@
-"""What fits where streams meet in one batch: the types of a merge, the keys and fields of a join."""
+"""Checks and schemas of the steps that bring several streams into one batch: merge, join, multiReduce."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from trident.base.step import Step
 from trident.base.types import ddl, schema_of, select, type_ddl
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan.nodes import Join, Node, RequestSource, SpoutSource, walk
-from trident.plan.rules import appended, chosen, group_keys, known_fields, types_of
+from trident.plan.rules import appended, chosen, group_keys, known_fields, types_of, under_names
 
 Origin = tuple[int, str]
-"""A field of a source: the source's place, the field's name."""
+"""A field of a source: the position of the source, the name of the field."""
 
 
 def one_batch(nodes: Sequence[Node], step: Step) -> None:
-    """Streams that meet in one batch: all from spouts, or all from the requests of one DRPC function."""
+    """Refuse streams that share no batch: all must come from spouts, or all from the requests of one DRPC function."""
     below = walk(*nodes)
     requests = {node.function: node for node in below if isinstance(node, RequestSource)}
     spouts = [node.stream for node in below if isinstance(node, SpoutSource)]
@@ -32,7 +32,7 @@ def one_batch(nodes: Sequence[Node], step: Step) -> None:
 
 
 def renamed(schema: spark.StructType, outputs: OutputsLike | None, step: Step) -> spark.StructType:
-    """The same types under other names, by position. Types may be written again, to be checked."""
+    """Return the schema with the fields renamed by position. Types in the outputs are checked, and cast nothing."""
     if outputs is None:
         return schema
     declared = read_outputs(outputs, step)
@@ -42,14 +42,13 @@ def renamed(schema: spark.StructType, outputs: OutputsLike | None, step: Step) -
             TopologyError,
             f"outputFields names {len(names)} fields ({', '.join(names)}) for {len(schema.fields)}: ({ddl(schema)})",
         )
-    for given, typed, field in zip(declared.schema.fields, declared.typed, schema.fields, strict=True):
-        if typed and given.dataType != field.dataType:
+    for output, typed, field in zip(declared.schema.fields, declared.typed, schema.fields, strict=True):
+        if typed and output.dataType != field.dataType:
             raise step.error(
                 TypeDeclarationError,
-                f"field {given.name!r} is {type_ddl(field.dataType)}, not {type_ddl(given.dataType)}: no cast here",
+                f"field {output.name!r} is {type_ddl(field.dataType)}, not {type_ddl(output.dataType)}: no cast here",
             )
-    pairs = zip(schema.fields, names, strict=True)
-    return schema_of(spark.StructField(name, field.dataType, field.nullable) for field, name in pairs)
+    return under_names(schema, names)
 
 
 # --- merge -------------------------------------------------------------------------------------------------------
@@ -58,8 +57,10 @@ def renamed(schema: spark.StructType, outputs: OutputsLike | None, step: Step) -
 def merged(
     schemas: Sequence[spark.StructType], outputs: OutputsLike | None, sourceField: object, step: Step
 ) -> spark.StructType:
-    """The fields of a merge: by position, under the first stream's names unless others are given; then the name of the
-    stream that a tuple comes from, where a field is asked for that."""
+    """Return the fields of a merge: by position, under the names of the first stream unless others are given.
+
+    With a `sourceField`, one more field follows: the name of the stream that a tuple comes from.
+    """
     first = schemas[0]
     for at, other in enumerate(schemas[1:], 2):
         mine, theirs = types_of(first), types_of(other)
@@ -85,66 +86,71 @@ def merged(
     return appended(schema, spark.StructType([source]), step, of="the merge")
 
 
-# --- keys by which streams meet ------------------------------------------------------------------------------------
+# --- keys of several streams --------------------------------------------------------------------------------------
 
 
-def for_each(given: object, count: int, what: str, step: Step) -> Sequence[FieldsLike]:
-    """The fields that are given for each of so many streams; one text stands for all."""
-    if isinstance(given, str):
-        return [given] * count
-    if isinstance(given, Sequence) and len(given) == count:
-        return given
-    raise step.error(TopologyError, f"{what}, not {given!r}")
+def for_each(fields: object, count: int, expected: str, step: Step) -> Sequence[FieldsLike]:
+    """Return the fields of each of `count` streams, as the user gave them. One text stands for all streams."""
+    if isinstance(fields, str):
+        return [fields] * count
+    if isinstance(fields, Sequence) and len(fields) == count:
+        return fields
+    raise step.error(TopologyError, f"{expected}, not {fields!r}")
 
 
-def same_keys(found: Sequence[tuple[str, ...]], schemas: Sequence[spark.StructType], step: Step) -> None:
-    """Refuse keys that do not pair up by position: as many of each stream, of the same types, that can be compared."""
-    kinds = [types_of(chosen(schema, names, step)) for schema, names in zip(schemas, found, strict=True)]
-    for names, types in zip(found[1:], kinds[1:], strict=True):
-        if len(names) != len(found[0]):
+def same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.StructType], step: Step) -> None:
+    """Refuse keys that do not pair up by position.
+
+    Each stream needs the same number of keys, of the same types, and the types must be comparable.
+    """
+    kinds = [types_of(chosen(schema, names, step)) for schema, names in zip(schemas, keys, strict=True)]
+    for names, types in zip(keys[1:], kinds[1:], strict=True):
+        if len(names) != len(keys[0]):
             raise step.error(
-                TopologyError, f"the streams have {len(found[0])} and {len(names)} keys: {found[0]} and {names}"
+                TopologyError, f"the streams have {len(keys[0])} and {len(names)} keys: {keys[0]} and {names}"
             )
         if types != kinds[0]:
             raise step.error(
                 TypeDeclarationError,
-                f"the keys have other types: {_typed(found[0], kinds[0])} and {_typed(names, types)}; "
+                f"the keys have other types: {_typed(keys[0], kinds[0])} and {_typed(names, types)}; "
                 "bring them to one type with expr('cast(...)')",
             )
-    group_keys(select(schemas[0], found[0]), step)
+    group_keys(select(schemas[0], keys[0]), step)
 
 
 # --- join --------------------------------------------------------------------------------------------------------
 
 
 def join_keys(schemas: Sequence[spark.StructType], keys: object, step: Step) -> tuple[tuple[str, ...], ...]:
-    """The key fields of every stream of a join; one text stands for all streams."""
-    wanted = f"a join of {len(schemas)} streams needs the key fields of each, [keys1, keys2]"
-    given = for_each(keys, len(schemas), wanted, step)
-    found = tuple(
+    """Return the key fields of every stream of a join. One text stands for all streams."""
+    expected = f"a join of {len(schemas)} streams needs the key fields of each, [keys1, keys2]"
+    by_stream = tuple(
         known_fields(schema, names, step, f" in stream {at}")
-        for at, (schema, names) in enumerate(zip(schemas, given, strict=True), 1)
+        for at, (schema, names) in enumerate(zip(schemas, for_each(keys, len(schemas), expected, step), strict=True), 1)
     )
-    same_keys(found, schemas, step)
-    return found
+    same_keys(by_stream, schemas, step)
+    return by_stream
 
 
 def origins(
     schemas: Sequence[spark.StructType], keys: Sequence[tuple[str, ...]], outer: Sequence[bool], preserve: bool
 ) -> list[tuple[Origin, ...]]:
-    """Where each field of a join comes from. A key that is kept once is the first source's that is there: the first
-    one that cannot be missing, or whichever comes first of them all."""
-    found: list[tuple[Origin, ...]] = []
+    """Return where each field of a join comes from, in the order of its schema.
+
+    A key that is kept once comes from the first source that is never missing. If every source may be missing, it comes
+    from the first one that is there, so all of them are its origins.
+    """
+    fields: list[tuple[Origin, ...]] = []
     if not preserve:
-        sure = [at for at, missing in enumerate(outer) if not missing][:1]
-        found += [tuple((at, keys[at][place]) for at in sure or range(len(schemas))) for place in range(len(keys[0]))]
+        present = [at for at, missing in enumerate(outer) if not missing][:1] or range(len(schemas))
+        fields += [tuple((at, keys[at][key]) for at in present) for key in range(len(keys[0]))]
     for at, schema in enumerate(schemas):
-        found += [((at, name),) for name in schema.names if preserve or name not in keys[at]]
-    return found
+        fields += [((at, name),) for name in schema.names if preserve or name not in keys[at]]
+    return fields
 
 
 def origins_of(node: Join) -> list[tuple[Origin, ...]]:
-    """Where each field of this join comes from, in the order of its schema."""
+    """Return where each field of this join comes from, in the order of its schema."""
     return origins([source.schema for source in node.sources], node.keys, node.outer, node.preserve)
 
 
@@ -156,15 +162,17 @@ def joined(
     outputs: OutputsLike | None,
     step: Step,
 ) -> spark.StructType:
-    """The fields of a join: the keys under the first stream's names, then every stream's other fields; or every field
-    of every stream. What may be missing may be null."""
+    """Return the fields of a join: the keys under the names of the first stream, then the other fields of every stream.
+
+    With `preserve`, all fields of every stream. The fields of a stream that may be missing are nullable.
+    """
     kept_once = 0 if preserve else len(keys[0])
     fields = []
-    for place, from_ in enumerate(origins(schemas, keys, outer, preserve)):
-        own = [schemas[at][name] for at, name in from_]
-        is_key = place < kept_once
-        null = any(field.nullable for field in own) or (not is_key and outer[from_[0][0]])
-        fields.append(spark.StructField(keys[0][place] if is_key else own[0].name, own[0].dataType, null))
+    for position, sources in enumerate(origins(schemas, keys, outer, preserve)):
+        own = [schemas[at][name] for at, name in sources]
+        is_key = position < kept_once
+        nullable = any(field.nullable for field in own) or (not is_key and outer[sources[0][0]])
+        fields.append(spark.StructField(keys[0][position] if is_key else own[0].name, own[0].dataType, nullable))
     if outputs is not None:
         return renamed(spark.StructType(fields), outputs, step)
     try:

@@ -1,6 +1,8 @@
-"""What a topology is made of. Nouns, frozen, with typed fields and no behaviour.
+"""The nodes of a plan: one frozen dataclass for each kind of step, with typed fields and no behaviour.
 
-Nodes are compared by identity: a stream used twice is one node with two readers.
+Nodes are compared by identity: a stream used twice is one node with two readers. The log stores the names of node
+classes and of their fields with each waiting batch: who renames one must keep the stored name, as
+`trident.compiler.outline` does.
 """
 
 import enum
@@ -21,13 +23,16 @@ from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
 
 Scope = Literal["batch", "partition"]
-"""What an aggregate is of."""
+"""The tuples that an aggregate sees at once: those of the batch, or of one partition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Node:
-    """One step of a stream. `step` is its name in errors, events and pictures ("sentences/2:each(split)"), `site`
-    where the user wrote it, `schema` the fields that leave it."""
+    """One step of a stream.
+
+    `step` is its label in errors, events and pictures ("sentences/2:each(split)"). `site` is the line of the user's
+    program that made it, `schema` the fields that leave it.
+    """
 
     step: str = field(kw_only=True)
     site: CallSite = field(kw_only=True)
@@ -39,8 +44,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpoutSource(Node):
-    """The tuples of a spout's batch. `formerly`: the name that the stream had in earlier programs; `anew`: whether it
-    may begin at its source's start where the log cannot tell how it goes on."""
+    """The tuples of a spout's batch.
+
+    `formerly` is the name that the stream had in earlier programs. With `anew`, the stream may begin at the start of
+    its source if the log does not know where it stands.
+    """
 
     stream: str
     spout: Spout
@@ -60,7 +68,7 @@ class RequestSource(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Each(Node):
-    """Every tuple, with each emission of the function appended; no emission drops the tuple."""
+    """Every tuple, with each emission of the function appended. A tuple without an emission is dropped."""
 
     source: Node
     inputs: tuple[str, ...]
@@ -81,7 +89,7 @@ class Filter(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Map(Node):
-    """Every tuple replaced by the function's emissions (exactly one for map, any number for flatMap)."""
+    """The function's emissions in place of every tuple: exactly one for map, any number for flatMap."""
 
     source: Node
     inputs: tuple[str, ...]
@@ -99,7 +107,7 @@ class Project(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peek(Node):
-    """Every tuple unchanged, after an action that runs where the tuple is, again at every attempt."""
+    """Every tuple unchanged, after an action that runs in the tuple's partition, again at every attempt."""
 
     source: Node
     inputs: tuple[str, ...]
@@ -116,7 +124,7 @@ class LettersOf(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Debug(Node):
-    """Every tuple unchanged; the first `limit` of each batch are brought to the run's log."""
+    """Every tuple unchanged. The run shows the first `limit` tuples of each batch."""
 
     source: Node
     inputs: tuple[str, ...]
@@ -126,7 +134,7 @@ class Debug(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transform(Node):
-    """Whatever ``function(DataFrame, **frames) -> DataFrame`` makes of the batch; only Spark can run it."""
+    """The result of ``function(DataFrame, **frames) -> DataFrame`` for the batch. Only Spark can run it."""
 
     source: Node
     function: Operation
@@ -134,7 +142,7 @@ class Transform(Node):
 
 
 class Placing(enum.Enum):
-    """Which partition a tuple goes to."""
+    """The rule that decides which partition a tuple goes to."""
 
     SHUFFLE = "shuffle"
     LOCAL_OR_SHUFFLE = "localOrShuffle"
@@ -148,8 +156,10 @@ class Placing(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repartition(Node):
-    """The same tuples in other partitions. `names` are the fields that decide (FIELDS) or that `function` sees
-    (CUSTOM)."""
+    """The same tuples in other partitions.
+
+    `names` are the fields that decide (FIELDS) or that `function` sees (CUSTOM).
+    """
 
     source: Node
     how: Placing
@@ -159,7 +169,7 @@ class Repartition(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParallelismHint(Node):
-    """The same tuples; `count` partitions from the last repartitioning before to the next one behind."""
+    """The same tuples, in `count` partitions from the repartitioning before this step to the next one after it."""
 
     source: Node
     count: int
@@ -176,9 +186,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregate(Node):
-    """What every member makes of each group of the batch (no group fields: of the batch, also of an empty one): the
-    group fields, then the members' outputs; several members' tuples in every combination, the last one's fastest.
-    `scope` "partition": the same of every partition by itself."""
+    """The aggregates of each group of the batch: the group fields, then the outputs of every member.
+
+    Without group fields the whole batch is one group, even if it is empty. If several members emit several tuples each,
+    every combination leaves, and the tuples of the last member change fastest. With the scope "partition", each
+    partition is aggregated by itself.
+    """
 
     source: Node
     group: tuple[str, ...]
@@ -188,7 +201,7 @@ class Aggregate(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pick(Node):
-    """Some of the tuples, whole: those that are picked of the batch, or of every partition, by these fields."""
+    """Whole tuples, picked from the batch or from every partition by the fields in `inputs`."""
 
     source: Node
     inputs: tuple[str, ...]
@@ -209,7 +222,7 @@ class StateSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersistentAggregate(Node):
-    """The batch's aggregate, combined into a state; what leaves it are the keys of this batch with their new values."""
+    """The batch's aggregate, combined into a state. The keys of this batch leave, with their new values."""
 
     source: Node
     group: tuple[str, ...]
@@ -220,8 +233,10 @@ class PersistentAggregate(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersistentReduce(Node):
-    """Each group's tuples of the batch, folded one after the other onto the stored value; what leaves it are the keys
-    of this batch with their new values."""
+    """Each group's tuples of the batch, folded one after the other onto the stored value.
+
+    The keys of this batch leave, with their new values.
+    """
 
     source: Node
     group: tuple[str, ...]
@@ -232,7 +247,7 @@ class PersistentReduce(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionPersist(Node):
-    """What a user's updater makes of a state, batch by batch. `schema` is the state's own: `keys`, then the value."""
+    """A state that a user's updater changes, batch by batch. `schema` is the state's own: `keys`, then the value."""
 
     source: Node
     inputs: tuple[str, ...]
@@ -242,20 +257,23 @@ class PartitionPersist(Node):
     state: StateSpec
 
 
-# --- windows: what enters, how far time has come, what is held, what leaves ---------------------------------------
+# --- windows: panes that enter, the watermark, the open windows, their results ---------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionOf(Node):
-    """Every tuple, with the partition that it is in as the last field; 0 where nobody asks for several."""
+    """Every tuple, with the number of its partition as the last field: 0 unless several partitions are asked for."""
 
     source: Node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowPanes(Node):
-    """The batch's tuples, combined by group and by the pane of event time that they lie in (without one where windows
-    go by the batch's time). Leaves: the pane's start, the group fields, the accumulator, the latest time met."""
+    """The batch's tuples, combined by group and by pane of event time.
+
+    If windows go by the batch's time, the tuples are combined by group alone. The pane's start, the group fields, the
+    accumulator and the latest time leave.
+    """
 
     source: Node
     group: tuple[str, ...]
@@ -265,7 +283,7 @@ class WindowPanes(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watermark(Node):
-    """How far time has come, as a state of one value: it never goes back. `schema` is that value."""
+    """The watermark, as a state of one value that never decreases. `schema` is that value."""
 
     source: Node
     windowing: Windowing
@@ -275,8 +293,10 @@ class Watermark(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window(Node):
-    """Tuples, or panes of them, into windows. `schema` is the state's own, `keys` and then the value; `outputs` are the
-    fields of the results."""
+    """The open windows of tuples or panes, as a state.
+
+    `schema` is the state's own: `keys`, then the value. `outputs` are the fields of the results.
+    """
 
     source: Node
     group: tuple[str, ...]
@@ -297,7 +317,7 @@ class Emitted(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LateTuples(Node):
-    """The tuples that came when every window of theirs had been closed, or that have no time."""
+    """The tuples that came after all of their windows had closed, or that have no time."""
 
     source: Node
     window: Window
@@ -305,8 +325,10 @@ class LateTuples(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StaticState(Node):
-    """A state that this topology only reads. `schema`: `keys`, then the value. `writer` is the topology that writes
-    it; None where it is nobody's."""
+    """A state that this topology only reads.
+
+    `schema` is `keys`, then the value. `writer` is the topology that writes the state, or None if no topology does.
+    """
 
     keys: StructType
     state: StateSpec
@@ -317,18 +339,18 @@ WindowUpdate = Watermark | Window
 """A step of a window that makes a state's new values."""
 
 StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate
-"""A step that runs code over the state itself: in the commit turn, on the driver."""
+"""A step that runs code over the state itself, in the driver, in the commit turn."""
 
 StateWriter = PersistentAggregate | StateUpdate
 """A step that writes a state."""
 
 HeldState = StateWriter | StaticState
-"""What can be asked."""
+"""A step whose state can be queried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateQuery(Node):
-    """Every tuple, with the query's answers from a state appended; no answer drops the tuple."""
+    """Every tuple, with each answer of a query to a state appended. A tuple without an answer is dropped."""
 
     source: Node
     inputs: tuple[str, ...]
@@ -338,7 +360,7 @@ class StateQuery(Node):
 
 
 StateStep = StateWriter | StateQuery
-"""Where a stage ends: what enters it is frozen, or read from a state, in the commit turn."""
+"""A step that ends a stage: its input is frozen, or looked up in a state, in the commit turn."""
 
 
 # --- what leaves the topology ------------------------------------------------------------------------------------
@@ -346,8 +368,10 @@ StateStep = StateWriter | StateQuery
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeachBatch(Node):
-    """Every batch's tuples, frozen, handed to a user's function in the commit turn: at least once, always the same.
-    `frame`: as a DataFrame, else as an Arrow table. `name` is its identity within the topology."""
+    """Every batch's frozen tuples, handed to a user's function in the commit turn: at least once, always the same.
+
+    With `frame`, the function gets a DataFrame, else an Arrow table. `name` is the sink's identity within the topology.
+    """
 
     source: Node
     name: str
@@ -358,8 +382,11 @@ class ForeachBatch(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WriteParquet(Node):
-    """Every batch's tuples as Parquet files in a folder of its own below `path`, visible all at once. `partitions` are
-    the fields whose values name folders below it. `name` is its identity within the topology."""
+    """Every batch's tuples as Parquet files in the batch's own folder below `path`, visible all at once.
+
+    `partitions` are the fields whose values name folders below that one. `name` is the sink's identity within the
+    topology.
+    """
 
     source: Node
     name: str
@@ -369,8 +396,10 @@ class WriteParquet(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestEffort(Node):
-    """Every batch's tuples, handed to a branch that never holds a batch up. `branch` is the register of its steps,
-    which begin with a source of their own (`BranchSpout`)."""
+    """Every batch's tuples, handed to a branch that never holds a batch up.
+
+    `branch` is the register of the branch's steps. They begin with a source of their own (`BranchSpout`).
+    """
 
     source: Node
     name: str
@@ -378,7 +407,7 @@ class BestEffort(Node):
 
 
 Sink = ForeachBatch | WriteParquet | BestEffort
-"""Where tuples leave the topology, in the commit turn, after every state holds the batch."""
+"""A step at which tuples leave the topology, in the commit turn, after every state holds the batch."""
 
 
 # --- several sources, always within one batch --------------------------------------------------------------------
@@ -386,8 +415,10 @@ Sink = ForeachBatch | WriteParquet | BestEffort
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Merge(Node):
-    """The tuples of all sources, by position, under the first one's names unless others were given. `labels`, where
-    there are any, are the sources' names: the value of one more field, the last."""
+    """The tuples of all sources, by position, under the field names of the first source unless others were given.
+
+    `labels` are the names of the sources, if the user asked for them: the values of one more field, the last.
+    """
 
     sources: tuple[Node, ...]
     labels: tuple[str, ...] = ()
@@ -395,9 +426,11 @@ class Merge(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Join(Node):
-    """Tuples of the same batch whose keys are equal (nulls meet), every combination of one of each source: the keys,
-    then each source's other fields; or all fields of each (`preserve`). `outer` tells the sources that may be missing:
-    they give nulls then, and a key that another source misses gives nothing."""
+    """Every combination of one tuple of each source with equal keys, within one batch. Null keys are equal.
+
+    The keys leave, then the other fields of each source; with `preserve`, all fields of each source. `outer` marks the
+    sources that may lack a key: their fields are then null. A key that any other source lacks gives nothing.
+    """
 
     sources: tuple[Node, ...]
     keys: tuple[tuple[str, ...], ...]
@@ -407,8 +440,11 @@ class Join(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MultiReduce(Node):
-    """What a reducer emits that sees the tuples of all sources: partition by partition, or, where there are `groups`
-    (the group fields of each source), group by group. `inputs` are the fields that it sees of each source."""
+    """The emissions of a reducer that sees the tuples of all sources.
+
+    It works group by group if there are `groups` (the group fields of each source), else partition by partition.
+    `inputs` are the fields that it sees of each source.
+    """
 
     sources: tuple[Node, ...]
     inputs: tuple[tuple[str, ...], ...]
@@ -421,8 +457,11 @@ class MultiReduce(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split(Node):
-    """Every tuple replaced by what the function sends to the streams, which have names and fields of their own. What
-    leaves it are the tuples of all streams (`trident.plan.split_schema` says how); a Part takes one stream's."""
+    """The tuples that the function sends to named streams, in place of every tuple.
+
+    Each stream has its own fields. The tuples of all streams leave together, as `trident.plan.split_schema` defines; a
+    Part takes those of one stream.
+    """
 
     source: Node
     inputs: tuple[str, ...]
@@ -439,7 +478,7 @@ class Part(Node):
 
 
 def sources_of(node: Node) -> tuple[Node, ...]:
-    """The nodes that this one reads."""
+    """Return the nodes that this one reads."""
     if isinstance(node, Merge | Join | MultiReduce):
         return node.sources
     source = getattr(node, "source", None)
@@ -447,7 +486,10 @@ def sources_of(node: Node) -> tuple[Node, ...]:
 
 
 def walk(*roots: Node, starts: Container[int] = ()) -> list[Node]:
-    """All nodes below the roots, each once, every node after those it reads; nothing below the starts (by id)."""
+    """Return all nodes below the roots, each once and after those that it reads.
+
+    The walk does not go below the nodes whose ids are in `starts`.
+    """
     seen: dict[int, Node] = {}
 
     def visit(node: Node) -> None:

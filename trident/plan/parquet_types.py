@@ -1,11 +1,11 @@
-"""What Parquet can hold."""
+"""The types that Parquet can hold."""
 
 import pyarrow as pa
 from pyarrow import types as kinds
 
 
 def unstorable(schema: pa.Schema) -> str | None:
-    """The first field that Parquet cannot hold.
+    """Return the first field that Parquet cannot hold.
 
     >>> unstorable(pa.schema([("n", pa.int64()), ("took", pa.duration("us"))]))
     'took'
@@ -22,5 +22,5 @@ def _storable(kind: pa.DataType) -> bool:
 
 
 def names_folders(kind: pa.DataType) -> bool:
-    """Whether values of this type can be names of folders."""
+    """Return whether values of this type can be names of folders."""
     return bool(kinds.is_string(kind) or kinds.is_integer(kind) or kinds.is_boolean(kind) or kinds.is_date(kind))

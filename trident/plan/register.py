@@ -1,4 +1,4 @@
-"""What a topology has been told so far: names that are taken, steps, and from them what there is to run."""
+"""The steps that a program has written so far, the names that are taken, and the steps that a run needs."""
 
 from collections.abc import Iterable
 
@@ -24,29 +24,29 @@ from trident.plan.traits import traits_of
 
 
 class Register:
-    """The steps of one topology, in the order they were made. Every stream of the topology holds it."""
+    """The steps of one topology, in the order they were written. All streams of the topology share it."""
 
     def __init__(self, branch: str = "") -> None:
         self.branch = branch
-        """Of the steps of a best-effort branch: where it begins. Empty for a topology's own."""
+        """The location where a best-effort branch begins. Empty for the steps of the topology itself."""
         self.streams: dict[str, SpoutSource] = {}
         self.functions: dict[str, RequestSource] = {}
         self.states: dict[str, StateWriter] = {}
         self.statics: dict[str, StaticState] = {}
         self.sinks: dict[str, Sink] = {}
         self.replays: dict[str, SpoutSource] = {}
-        """Where dead letters come back, by the stream's label."""
+        """The sources through which dead letters come back, by the label of the stream."""
         self.letters: dict[Node, LettersOf] = {}
-        """Dead letters, by the step that makes them."""
+        """The steps that give dead letters, by the step on whose tuples a function failed."""
         self.emitted: dict[Node, Emitted] = {}
-        """What updaters emit, by their step: one stream of new values, however often it is asked for."""
+        """The steps that give the emissions of updaters, by the updater's step: one for each, however many read it."""
         self.late: dict[Window, LateTuples] = {}
-        """The late tuples of windows, where they were asked for."""
+        """The steps that give the late tuples of a window, if the program asks for them."""
         self._nodes: list[Node] = []
         self._counts: dict[str, int] = {}
 
     def stranger(self, other: "Register") -> str:
-        """Why what the other one holds cannot be used here."""
+        """Return why the steps of another register cannot be used with these."""
         branch = self.branch or other.branch
         if not branch:
             return "belongs to another topology"
@@ -57,12 +57,14 @@ class Register:
         )
 
     def label(self, stream: str, verb: str) -> str:
-        """The name of the next step of a stream."""
+        """Return the label of the next step of a stream."""
         return f"{stream}/{self._counts.get(stream, 0)}:{verb_label(verb)}"
 
     def add(self, stream: str, node: Node, part: bool = False) -> None:
-        """Take in a step, under the label that it was given. `part`: it is one of several that a verb made, which count
-        once."""
+        """Add a step.
+
+        With `part`, the step is one of several that a verb made: they count once in the labels of the stream.
+        """
         if self.branch and not traits_of(node).in_branch:
             raise TopologyError(
                 f"{node.step} (called at {node.site.location}): the branch that begins with bestEffort at "
@@ -111,20 +113,20 @@ class Register:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Every step, in the order they were made."""
+        """All steps, in the order they were written."""
         return tuple(self._nodes)
 
     def ends(self) -> list[Node]:
-        """Every step that no other reads, with an effect or without."""
+        """Return all steps that no other step reads, with an effect or without."""
         read = {id(source) for node in self._nodes for source in sources_of(node)}
         return [node for node in self._nodes if id(node) not in read and not isinstance(node, StaticState)]
 
     def roots(self) -> tuple[Node, ...]:
-        """What there is to run of a branch: its outputs and effects."""
+        """Return the steps that a branch has to run: its outputs and effects."""
         return (*self.sinks.values(), *self.leaves())
 
     def leaves(self) -> tuple[Node, ...]:
-        """Steps with an effect of their own (peek, Debug) that lead to no state and no answer: they run, too."""
+        """Return the steps with an effect (peek, Debug) that lead to no state and no answer: they run, too."""
         effects = [node for node in self._nodes if traits_of(node).role == "effect"]
         ending = [*walk(*self.states.values(), *self.sinks.values()), *self._answering()]
         covered = {id(node) for node in ending}
@@ -133,18 +135,18 @@ class Register:
         return tuple(effect for effect in effects if id(effect) not in covered)
 
     def requests(self) -> dict[str, tuple[RequestSource, Node]]:
-        """Every DRPC function with the step that gives its answer: the one that no other step reads."""
+        """Return all DRPC functions, each with the step that gives its answer: the one that no other step reads."""
         return {function: (source, self._answer(function, source)) for function, source in self.functions.items()}
 
     def _answer(self, function: str, source: RequestSource) -> Node:
         below = self._below([source])
-        read = {id(each) for node in below for each in sources_of(node)}
+        read = {id(source) for node in below for source in sources_of(node)}
         leaves = [node for node in below if id(node) not in read]
         if len(leaves) == 1:
             return leaves[0]
-        places = " and ".join(f"{leaf.step} ({leaf.site.location})" for leaf in leaves)
+        answers = " and ".join(f"{leaf.step} ({leaf.site.location})" for leaf in leaves)
         raise TopologyError(
-            f"DRPC function {function!r} has {len(leaves)} answers, {places}: the answer is the one step that "
+            f"DRPC function {function!r} has {len(leaves)} answers, {answers}: the answer is the one step that "
             "no other reads. Merge or join them; where a cell ran twice, begin it with a new TridentTopology"
         )
 
@@ -152,20 +154,20 @@ class Register:
         return self._below(self.functions.values())
 
     def _below(self, sources: Iterable[Node]) -> list[Node]:
-        """These nodes and every step that reads them, however far."""
+        """Return these nodes and all steps that read them, directly or through other steps."""
         reached = {id(source) for source in sources}
-        for node in self._nodes:  # made in order: each after those it reads
+        for node in self._nodes:  # in this order, each step comes after those that it reads
             if any(id(source) in reached for source in sources_of(node)):
                 reached.add(id(node))
         return [node for node in self._nodes if id(node) in reached]
 
 
 def _check_free_names(node: Node) -> None:
-    """Refuse fields that are named like the engines' own, which stand beside them in a batch."""
+    """Refuse fields with the names of the engines' own fields, which stand beside them in a batch."""
     schemas = [schema for _, schema in node.streams] if isinstance(node, Split) else [node.schema]
-    taken = reserved(name for schema in schemas for name in schema.names)
-    if taken is not None:
+    name = reserved(name for schema in schemas for name in schema.names)
+    if name is not None:
         raise Step(node.step, node.site).error(
             TopologyError,
-            f"field {taken!r}: names that begin with {RESERVED!r} are the engines' own; name it otherwise",
+            f"field {name!r}: names that begin with {RESERVED!r} are the engines' own; name it otherwise",
         )

@@ -1,6 +1,6 @@
-"""What fits what: fields, types and sources of a step, checked where the step is written.
+"""Checks of the fields and types of a step, made when the step is written.
 
-Each rule takes schemas and the step, and gives the schema that leaves the step or an error that names it.
+Each rule takes schemas and the step. It returns what the step may use, or raises an error that names the step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from trident.plan.nodes import Node, RequestSource, walk
 
 
 def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where: str = "") -> tuple[str, ...]:
-    """The names in a field argument, all of them fields of the stream, none twice."""
+    """Return the names in a field argument. Each must be a field of the stream, and none may be named twice."""
     try:
         names = field_names(fields)
     except TopologyError as error:
@@ -30,14 +30,14 @@ def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where
 
 
 def chosen(schema: spark.StructType, names: Sequence[str], step: Step) -> spark.StructType:
-    """These fields, at least one."""
+    """Return these fields, after checking that there is at least one."""
     if not names:
         raise step.error(TopologyError, f"name at least one field; the fields are ({ddl(schema)})")
     return select(schema, names)
 
 
 def group_keys(keys: spark.StructType, step: Step) -> None:
-    """Refuse fields that cannot be compared: Spark groups by everything but maps."""
+    """Refuse fields that cannot be compared: Spark groups by all types but maps."""
     for field in keys.fields:
         if "map<" in type_ddl(field.dataType):
             raise step.error(
@@ -48,12 +48,12 @@ def group_keys(keys: spark.StructType, step: Step) -> None:
 def appended(
     schema: spark.StructType, outputs: spark.StructType, step: Step, of: str = "the stream"
 ) -> spark.StructType:
-    """The fields with the outputs behind them."""
+    """Return the fields, followed by the outputs."""
     taken = {name.lower(): name for name in schema.names}
     for name in outputs.names:
         if name.lower() in taken:
-            there = taken[name.lower()]
-            alike = "" if there == name else f" (as {there!r}, the same to Spark)"
+            field = taken[name.lower()]
+            alike = "" if field == name else f" (as {field!r}, the same to Spark)"
             raise step.error(
                 DuplicateFieldError,
                 f"output field {name!r} is a field of {of} already{alike}: ({ddl(schema)}); give it another name",
@@ -74,25 +74,30 @@ def renamed(schema: spark.StructType, renames: Mapping[str, str], step: Step) ->
                 f"in place of ({ddl(schema)}); give them different names",
             )
         taken.add(name.lower())
+    return under_names(schema, names)
+
+
+def under_names(schema: spark.StructType, names: Sequence[str]) -> spark.StructType:
+    """Return the same fields under other names, by position."""
     pairs = zip(schema.fields, names, strict=True)
     return schema_of(spark.StructField(name, field.dataType, field.nullable) for field, name in pairs)
 
 
 def query_keys(inputs: spark.StructType, keys: spark.StructType, state: str, step: Step) -> None:
-    """The fields that a query looks up: as many as the state has keys, of the same types."""
+    """Refuse a query by other fields than the state's keys: it takes as many, of the same types."""
     if types_of(inputs) != types_of(keys):
-        wanted = f"its key is ({ddl(keys)})" if keys.fields else "it has no key fields, one value for all"
+        accepted = f"its key is ({ddl(keys)})" if keys.fields else "it has no key fields, one value for all"
         raise step.error(
             TypeDeclarationError if len(inputs.fields) == len(keys.fields) else TopologyError,
-            f"state {state!r} cannot be asked by ({ddl(inputs)}): {wanted}",
+            f"state {state!r} cannot be asked by ({ddl(inputs)}): {accepted}",
         )
 
 
 def is_request(node: Node) -> bool:
-    """Whether DRPC requests, not batches, flow here."""
+    """Return whether the tuples of a node come from DRPC requests, not from batches."""
     return any(isinstance(below, RequestSource) for below in walk(node))
 
 
 def types_of(schema: spark.StructType) -> list[str]:
-    """The types of the fields, as a user would write them."""
+    """Return the types of the fields, as a user would write them."""
     return [type_ddl(field.dataType) for field in schema.fields]

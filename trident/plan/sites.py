@@ -1,4 +1,4 @@
-"""The user's functions that steps call, for errors and limits that name them."""
+"""The locations of the user's functions that steps call, for the errors and limits that name them."""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -10,18 +10,18 @@ from trident.plan.nodes import Node
 
 
 def sites_in(nodes: Iterable[Node]) -> tuple[CallSite, ...]:
-    """The functions of the user that these steps call, each once."""
-    found: dict[CallSite, None] = {}
+    """Return the locations of the user's functions that these steps call, each once."""
+    sites: dict[CallSite, None] = {}
     for node in nodes:
-        for each in fields(node):
-            value = getattr(node, each.name) if each.name != "site" else ()  # that is where the verb was called
+        for field in fields(node):
+            value = getattr(node, field.name) if field.name != "site" else ()  # `site` is a call
             for part in value if isinstance(value, tuple) else (value,):
-                found |= dict.fromkeys(_sites_of_part(part))
-    return tuple(found)
+                sites |= dict.fromkeys(_sites_of_part(part))
+    return tuple(sites)
 
 
 def _sites_of_part(part: Any) -> Iterable[CallSite]:
-    """The call sites of an operation, an aggregation, a member of an aggregate, or a function's own."""
+    """Yield the locations of the user's functions in an operation, an aggregation or a member of an aggregate."""
     if isinstance(part, Node):
         return
     for holder in (part, getattr(part, "how", None)):

@@ -1,4 +1,4 @@
-"""What a step's state holds, whichever verb made it: key fields, value, and what queries see of the value."""
+"""The content of a state, whichever verb made its step: the key fields, the value, the value that queries see."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ from trident.plan.nodes import (
 
 
 def keys_of(node: HeldState) -> StructType:
-    """The key fields; none for one global value."""
+    """Return the key fields. A state of one global value has none."""
     match node:
         case PersistentAggregate() | PersistentReduce():
             return select(node.source.schema, node.group)
@@ -28,12 +28,12 @@ def keys_of(node: HeldState) -> StructType:
 
 
 def value_of(node: HeldState) -> StructField:
-    """The stored value's field."""
+    """Return the field of the stored value."""
     return node.schema.fields[-1]
 
 
 def present_of(node: HeldState) -> Callable[[Any], Any] | None:
-    """The aggregator's ``present``: what queries see of a stored value, where it is not the value itself."""
+    """Return the aggregator's ``present``, which turns a stored value into the one that queries see, if it has one."""
     match node:
         case PersistentAggregate(aggregation=how) | PersistentReduce(reduction=how):
             return getattr(how.aggregator, "present", None)
@@ -43,7 +43,7 @@ def present_of(node: HeldState) -> Callable[[Any], Any] | None:
 
 
 def shown_type(node: HeldState) -> DataType | None:
-    """The type of what queries see of a stored value; None where ``present`` is not annotated."""
+    """Return the type of the value that queries see, or None if ``present`` is not annotated."""
     match node:
         case PersistentAggregate(aggregation=how) | PersistentReduce(reduction=how):
             return presented_type(how)
@@ -53,7 +53,7 @@ def shown_type(node: HeldState) -> DataType | None:
 
 
 def function_of(node: HeldState) -> CallSite:
-    """Where the user's code that updates it stands."""
+    """Return the location of the user's code that updates the state."""
     match node:
         case PersistentAggregate(aggregation=how) | PersistentReduce(reduction=how):
             return how.site

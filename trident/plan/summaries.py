@@ -1,4 +1,4 @@
-"""What explain and pictures say of a node beside its name."""
+"""The words with which explain and pictures describe a node, beside its name."""
 
 from collections.abc import Mapping, Sequence
 
@@ -41,8 +41,8 @@ def about_pick(node: Pick) -> str:
 
 
 def about_aggregate(node: Aggregate) -> str:
-    where = "in each partition" if node.scope == "partition" else "" if node.group else "over the batch"
-    return joined(by(node.group), where)
+    scope = "in each partition" if node.scope == "partition" else "" if node.group else "over the batch"
+    return joined(by(node.group), scope)
 
 
 def about_persistent(node: PersistentAggregate | PersistentReduce) -> str:
@@ -61,7 +61,7 @@ _OF_TWO: Mapping[tuple[bool, ...], str] = {(False, True): "left ", (True, False)
 
 
 def about_join(node: Join) -> str:
-    """Return which streams may be missing, by which keys they meet, and whether all fields stay."""
+    """Return the kind of a join, the keys by which its streams are joined, and whether it keeps all fields."""
     kind = ""
     if any(node.outer):
         kind = _OF_TWO.get(node.outer, f"{', '.join('outer' if missing else 'inner' for missing in node.outer)} ")
@@ -74,7 +74,7 @@ def about_multi_reduce(node: MultiReduce) -> str:
 
 
 def _paired(keys: Sequence[tuple[str, ...]]) -> str:
-    """Return fields of several streams that stand for one another."""
+    """Return the keys of several streams that are paired by position."""
     return " = ".join(f"({', '.join(names)})" for names in keys)
 
 

@@ -7,7 +7,7 @@ from trident.plan.nodes import Node, RequestSource
 
 
 class TopologyPlan(Protocol):
-    """What `TridentTopology` offers to whoever compiles, runs or resets it, and must not import it."""
+    """The part of `TridentTopology` that the compiler, a run and a reset use without an import of it."""
 
     @property
     def sinks(self) -> tuple[Node, ...]:
@@ -15,11 +15,11 @@ class TopologyPlan(Protocol):
 
     @property
     def requests(self) -> Mapping[str, tuple[RequestSource, Node]]:
-        """The DRPC functions: where each begins, and the node whose tuples are its answer."""
+        """The DRPC functions: the source of each, and the node whose tuples are its answer."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Every node that leads to an effect or to an answer, each after those that it reads."""
+        """All nodes that lead to an effect or to an answer, each after those that it reads."""
 
     def explain(self) -> None:
         """Print the steps, the batch groups and stages, and the guarantees of the states."""

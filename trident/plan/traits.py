@@ -1,8 +1,8 @@
-"""What the passes know of each class of nodes, in one table.
+"""The traits of each class of nodes, by which the passes over a plan decide, in one table.
 
-A pass (column pruning, partitions, pictures, explain) walks the plan and asks `traits_of` each node, so it names no
-class of nodes. A new node needs one row here; `tests/plan/test_traits.py` fails without it. What a node does to tuples
-is not a trait: `trident.compiler.columns.kernels`, `trident.compiler.arrow` and `trident.compiler.spark` say that.
+A pass (column pruning, partitions, pictures, explain) walks the plan and asks for the traits of each node, so it names
+no class of nodes. A new node needs one row here; `tests/plan/test_traits.py` fails without it. The work of a
+node is not a trait: `trident.compiler.columns.kernels`, `trident.compiler.arrow` and `trident.compiler.spark` do it.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,41 +57,41 @@ from trident.plan.window_inputs import entering_panes, entering_watermark, enter
 N = TypeVar("N", bound=Node)
 
 Role = Literal["source", "step", "effect", "aggregate", "state", "query", "meeting"]
-"""The part that a node plays; pictures give each its own shape."""
+"""The part that a node plays in a topology. A picture has a shape for each role."""
 
 SPARK, PYTHON, DRIVER, UNSAID = "Spark", "Python", "driver", ""
-"""Who runs a node: Catalyst, Python in Spark's workers, the driver; of a source it is not said."""
+"""The runners of nodes: Catalyst, Python in Spark's workers, the driver. A source shows none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traits(Generic[N]):
-    """What the passes know of one class of nodes."""
+    """The traits of one class of nodes."""
 
     role: Role
 
     keeps_partitions: Callable[[N], bool]
-    """Whether what leaves the node is in the partitions of what enters it."""
+    """Whether the tuples that leave the node are in the partitions of those that enter it."""
 
     reads: Callable[[N, set[str]], list[set[str]]]
-    """The fields that it reads of each source, if the given ones are needed of what leaves it."""
+    """The fields that the node reads of each source, if later steps need the given ones."""
 
     runner: Callable[[N], str]
-    """Who runs it in a batch."""
+    """The runner of the node in a batch."""
 
     summary: Callable[[N], str]
-    """What it does, beside its name: the fields it goes by, the state it meets, the batch it stays within."""
+    """What the node does, beside its name: its key fields, its state, the scope of its batch."""
 
     caption: Callable[[N], str] | None = None
-    """The summary without what a picture shows by its arrows; None: the whole summary."""
+    """The summary without the parts that a picture shows by arrows. None is the whole summary."""
 
     fields: Callable[[N], str] = lambda node: ddl(node.schema)
-    """What a picture says of the fields that leave it, where these are not those that enter it."""
+    """The fields that leave the node, as a picture shows them if they differ from those that enter it."""
 
     operation: Callable[[N], Operation] | None = None
-    """The user's function of one tuple (of a transform: of a batch)."""
+    """The user's function that the node calls with one tuple; a transform calls it with a batch."""
 
     in_branch: bool = True
-    """Whether it may stand in a best-effort branch, which may lose batches."""
+    """Whether the node may stand in a best-effort branch, which may lose batches."""
 
 
 def traits_of(node: N) -> Traits[N]:
@@ -133,7 +133,7 @@ def _by_partition(node: Aggregate | Pick) -> bool:
     return node.scope == "partition"
 
 
-# --- who runs a node ------------------------------------------------------------------------------------------------
+# --- runners of nodes ------------------------------------------------------------------------------------------------
 
 
 def _unsaid(node: Node) -> str:
@@ -166,7 +166,7 @@ def _by_windowing(node: WindowPanes) -> str:
 
 
 def all_native(node: Aggregate | PersistentAggregate) -> bool:
-    """Return whether Spark has exactly these aggregates itself; it has none of a partition."""
+    """Return whether Spark has exactly these aggregates itself. It has none for a partition."""
     if isinstance(node, PersistentAggregate):
         return node.aggregation.native is not None
     if node.scope == "partition":
@@ -179,10 +179,10 @@ def all_native(node: Aggregate | PersistentAggregate) -> bool:
 TRAITS: Mapping[type[Node], Traits[Any]] = {
     # Each row by position: role, keeps_partitions, reads, runner, summary.
     #
-    # where tuples come from
+    # sources
     SpoutSource: Traits("source", _never, reads.everything, _unsaid, lambda node: node.spout.kind.value),
     RequestSource: Traits("source", _never, reads.everything, _unsaid, words.nothing),
-    # one tuple after the other
+    # one tuple at a time
     Each: Traits(
         "step",
         _always,
@@ -219,7 +219,7 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
     ),
     Part: Traits("step", _always, reads.of_part, _spark, words.nothing),
     LettersOf: Traits("step", _never, reads.everything, _spark, words.nothing, fields=words.nothing, in_branch=False),
-    # a batch at once, or a partition
+    # a batch or a partition at once
     Transform: Traits("step", _never, reads.everything, _spark, words.nothing, operation=lambda node: node.function),
     Repartition: Traits(
         "step",
@@ -299,7 +299,7 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
     LateTuples: Traits(
         "step", _never, reads.everything, _driver, lambda node: f"too late for {node.window.state.name}"
     ),
-    # what leaves the topology
+    # sinks
     ForeachBatch: Traits(
         "effect",
         _never,

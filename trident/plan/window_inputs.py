@@ -5,7 +5,7 @@ from trident.plan.nodes import Watermark, Window, WindowPanes
 
 
 def entering_panes(node: WindowPanes) -> tuple[str, ...]:
-    """Return the fields that panes are made of."""
+    """Return the fields that panes read of their source."""
     return _read(node)
 
 

@@ -1,4 +1,4 @@
-"""What a window's state holds and what leaves a window: their fields."""
+"""The schemas of windows: of the state that holds them, of their panes, of their results."""
 
 from pyspark.sql import types as spark
 
@@ -17,18 +17,18 @@ from trident.operations.windows import (
 from trident.plan import rules
 
 PARTITION = "windowPartition"
-"""The partition of a tuple, where each has windows of its own."""
+"""The field with the number of a tuple's partition, if each partition has windows of its own."""
 
 START, END, PART, BATCH = "windowStart", "windowEnd", "windowPart", "windowBatch"
 LATEST = "windowLatest"
-"""The latest time among the tuples of a pane."""
+"""The field with the latest time among the tuples of a pane."""
 
 _NONE = "none"
-"""The field of a tuple that has none: a struct has one at least."""
+"""A stand-in field of a tuple without fields: a struct needs at least one."""
 
 
 def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.DataType:
-    """The type of a window's times: that of its field, which has to be a timestamp; of batch time, a timestamp."""
+    """Return the type of a window's times: the type of its timestamp field, or timestamp if it goes by batch time."""
     if name is None:
         return spark.TimestampType()
     rules.known_fields(schema, [name], step, " to go by")
@@ -43,7 +43,7 @@ def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.
 
 
 def held_tuples(inputs: spark.StructType, time: spark.DataType | None) -> spark.DataType:
-    """Tuples of these fields that wait, each with its time where the window goes by one."""
+    """Return the type of tuples that wait for their window to close, each with its time if the window goes by one."""
     fields = [spark.StructField(field.name, field.dataType) for field in inputs.fields]
     timed = [] if time is None else [spark.StructField("time", time)]
     held = spark.StructType(fields or [spark.StructField(_NONE, spark.BooleanType())])
@@ -53,7 +53,7 @@ def held_tuples(inputs: spark.StructType, time: spark.DataType | None) -> spark.
 def state_fields(
     windowing: Windowing, group: spark.StructType, inputs: spark.StructType, time: spark.DataType, step: Step
 ) -> tuple[spark.StructType, spark.StructField]:
-    """The key fields and the value of a window's state."""
+    """Return the key fields and the value of a window's state."""
     config, start = windowing.config, spark.StructField(START, time)
     if windowing.panes:
         assert windowing.aggregation is not None
@@ -73,14 +73,14 @@ def state_fields(
 
 
 def _sessions(windowing: Windowing, inputs: spark.StructType, time: spark.DataType) -> spark.DataType:
-    """The open sessions of a key."""
+    """Return the type of the open sessions of a key."""
     held = held_tuples(inputs, time) if windowing.aggregation is None else windowing.aggregation.type
     bounds = [spark.StructField("start", time), spark.StructField("end", time)]
     return spark.ArrayType(spark.StructType([*bounds, spark.StructField("held", held)]))
 
 
 def result_fields(windowing: Windowing, group: spark.StructType, time: spark.DataType, step: Step) -> spark.StructType:
-    """The fields of a window's results: by event time its bounds, then the group, then what the aggregator gives."""
+    """Return the fields of a window's results: its bounds (by event time), the group, the aggregator's outputs."""
     bounds = []
     if isinstance(windowing.config, EventTimeWindow | SessionWindow):
         bounds = [spark.StructField(START, time), spark.StructField(END, time)]
@@ -89,7 +89,7 @@ def result_fields(windowing: Windowing, group: spark.StructType, time: spark.Dat
 
 
 def pane_fields(windowing: Windowing, group: spark.StructType, time: spark.DataType, step: Step) -> spark.StructType:
-    """The fields of panes: the start (by event time), the group, the accumulator, the latest time (by event time)."""
+    """Return the fields of panes: the group and the accumulator; by event time, also the start and the latest time."""
     assert windowing.aggregation is not None
     by_time = timestamp_field(windowing.config) is not None
     start = [spark.StructField(START, time)] if by_time else []
@@ -99,7 +99,7 @@ def pane_fields(windowing: Windowing, group: spark.StructType, time: spark.DataT
 
 
 def _fields(fields: list[spark.StructField], group: spark.StructType, step: Step) -> spark.StructType:
-    """These fields; a group field or an output of a name that a window takes for itself is refused."""
+    """Return these fields, after refusing a group field or an output with one of a window's own names."""
     names = [field.name.lower() for field in fields]
     for field in fields:
         if names.count(field.name.lower()) > 1:
@@ -111,5 +111,5 @@ def _fields(fields: list[spark.StructField], group: spark.StructType, step: Step
 
 
 def by_partition(config: WindowConfig) -> bool:
-    """Whether a window over a whole stream is one of each partition, as Trident's are."""
+    """Return whether a window over a whole stream is made in each partition by itself, as in Trident."""
     return isinstance(config, CountWindow) or (isinstance(config, TimeWindow) and config.timestampField is None)

@@ -1,0 +1,24 @@
+"""Nodes in sets that are united step by step: for partitions, for the clusters of a picture."""
+
+from collections.abc import Iterable
+
+from trident.plan.nodes import Node
+
+
+class NodeSets:
+    """Disjoint sets of nodes. At first, each node is alone in its set."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._parent = {id(node): id(node) for node in nodes}
+
+    def unite(self, one: Node, other: Node) -> None:
+        """Unite the sets of two nodes."""
+        self._parent[self.root(one)] = self.root(other)
+
+    def root(self, node: Node) -> int:
+        """Return the id of the node that stands for this node's set."""
+        at = id(node)
+        while self._parent[at] != at:
+            self._parent[at] = self._parent[self._parent[at]]  # halves the way, so that long chains stay fast
+            at = self._parent[at]
+        return at
