@@ -1,6 +1,6 @@
 """Exactly-once, queryable state for PySpark, in Trident's fluent vocabulary.
 
-Names are looked up when they are first used (PEP 562): ``import trident`` is quick, starts no JVM and opens nothing.
+Names are imported when they are first used (PEP 562): ``import trident`` is quick, starts no JVM and opens nothing.
 """
 
 import importlib
@@ -43,62 +43,38 @@ if TYPE_CHECKING:
     from trident.stream.custom_verbs import verb
     from trident.topology import TridentTopology
 
-_HOMES = {
-    "TridentTopology": "trident.topology",
-    "Stream": "trident.stream",
-    "GroupedStream": "trident.stream",
-    "TridentState": "trident.stream",
-    "WindowedStream": "trident.stream",
-    "TridentTuple": "trident.operations.tuples",
-    "TridentCollector": "trident.operations.functions",
-    "Function": "trident.operations.functions",
-    "Filter": "trident.operations.functions",
-    "QueryFunction": "trident.operations.functions",
-    "StateUpdater": "trident.operations.functions",
-    "Aggregator": "trident.operations.aggregators",
-    "CombinerAggregator": "trident.operations.aggregators",
-    "ReducerAggregator": "trident.operations.aggregators",
-    "MultiReducer": "trident.operations.multireducers",
-    "GroupedMultiReducer": "trident.operations.multireducers",
-    "JoinType": "trident.operations.join_kinds",
-    "JoinOutFieldsMode": "trident.operations.join_kinds",
-    "Count": "trident.operations.builtin_aggregators",
-    "Sum": "trident.operations.builtin_aggregators",
-    "Min": "trident.operations.builtin_aggregators",
-    "Max": "trident.operations.builtin_aggregators",
-    "Average": "trident.operations.averages",
-    "TopK": "trident.operations.top_k",
-    "CountDistinct": "trident.operations.sketches",
-    "Quantiles": "trident.operations.sketches",
-    "Assembly": "trident.stream.assembly",
-    "FirstN": "trident.stream.assembly",
-    "MapGet": "trident.operations.builtin_functions",
-    "SnapshotGet": "trident.operations.builtin_functions",
-    "TupleCollectionGet": "trident.operations.builtin_functions",
-    "FilterNull": "trident.operations.builtin_filters",
-    "Equals": "trident.operations.builtin_filters",
-    "Negate": "trident.operations.builtin_filters",
-    "OperationContext": "trident.operations.context",
-    "Debug": "trident.operations.builtin_functions",
-    "expr": "trident.operations.builtin_functions",
-    "TumblingCountWindow": "trident.operations.windows",
-    "SlidingCountWindow": "trident.operations.windows",
-    "TumblingDurationWindow": "trident.operations.windows",
-    "SlidingDurationWindow": "trident.operations.windows",
-    "TumblingEventTimeWindow": "trident.operations.windows",
-    "SlidingEventTimeWindow": "trident.operations.windows",
-    "SessionWindow": "trident.operations.windows",
-    "DeadLetter": "trident.operations.error_policy",
-    "active": "trident.run.running",
-    "publishedFiles": "trident.outputs.published",
-    "readParquet": "trident.outputs.published",
-    "verb": "trident.stream.custom_verbs",
-    "openState": "trident.access.opening",
-    "listStates": "trident.access.listing",
-    "dropState": "trident.access.removal",
-    "FailedException": "trident.base.errors",
-    "TridentError": "trident.base.errors",
+_NAMES = {
+    "trident.access.listing": "listStates",
+    "trident.access.opening": "openState",
+    "trident.access.removal": "dropState",
+    "trident.base.errors": "FailedException TridentError",
+    "trident.operations.aggregators": "Aggregator CombinerAggregator ReducerAggregator",
+    "trident.operations.averages": "Average",
+    "trident.operations.builtin_aggregators": "Count Sum Min Max",
+    "trident.operations.builtin_filters": "FilterNull Equals Negate",
+    "trident.operations.builtin_functions": "MapGet SnapshotGet TupleCollectionGet Debug expr",
+    "trident.operations.context": "OperationContext",
+    "trident.operations.error_policy": "DeadLetter",
+    "trident.operations.functions": "TridentCollector Function Filter QueryFunction StateUpdater",
+    "trident.operations.join_kinds": "JoinType JoinOutFieldsMode",
+    "trident.operations.multireducers": "MultiReducer GroupedMultiReducer",
+    "trident.operations.sketches": "CountDistinct Quantiles",
+    "trident.operations.top_k": "TopK",
+    "trident.operations.tuples": "TridentTuple",
+    "trident.operations.windows": (
+        "TumblingCountWindow SlidingCountWindow TumblingDurationWindow SlidingDurationWindow "
+        "TumblingEventTimeWindow SlidingEventTimeWindow SessionWindow"
+    ),
+    "trident.outputs.published": "publishedFiles readParquet",
+    "trident.run.running": "active",
+    "trident.stream": "Stream GroupedStream TridentState WindowedStream",
+    "trident.stream.assembly": "Assembly FirstN",
+    "trident.stream.custom_verbs": "verb",
+    "trident.topology": "TridentTopology",
 }
+"""The public names by the module that defines them."""
+
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 _MODULES = ("errors", "spouts", "state", "testing")
 
@@ -170,30 +146,30 @@ def __getattr__(name: str) -> object:
         return version("trident-pyspark")
     if name not in _HOMES:
         raise _unknown(name)
-    found = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value  # the next look-up does not come here
+    return value
 
 
 def _unknown(name: str) -> Exception:
-    """The error for a name that is not here: where it is, or what may have been meant.
+    """Return the error for an unknown name, with a hint: the module that has the name, or a similar name.
 
-    ``from trident import X`` forgets the words of an AttributeError, so the error is an ImportError where the import
-    asks. Its parts that were not imported yet it asks for in the same way; they are none of our business.
+    ``from trident import X`` drops the message of an AttributeError, so an import gets an ImportError. Python also asks
+    here for submodules that are not imported yet. It needs a plain AttributeError then, and imports them itself.
     """
-    asks = sys._getframe(2).f_code.co_name == "_handle_fromlist"
-    if name.startswith("_") or (asks and find_spec(f"trident.{name}") is not None):
+    importing = sys._getframe(2).f_code.co_name == "_handle_fromlist"  # noqa: SLF001 - `inspect` is slow to import
+    if name.startswith("_") or (importing and find_spec(f"trident.{name}") is not None):
         return AttributeError(f"module 'trident' has no attribute {name!r}")
     from trident.base.names import by_any_case, did_you_mean
     from trident.stream import foreign_names
 
-    homes = [home for home in ("spouts", "state") if name in importlib.import_module(f"trident.{home}").__all__]
-    meant = by_any_case(name, foreign_names.MODULE)
-    if homes:
-        hint = f"; write: from trident.{homes[0]} import {name}"
+    modules = [part for part in ("spouts", "state") if name in importlib.import_module(f"trident.{part}").__all__]
+    foreign = by_any_case(name, foreign_names.MODULE)
+    if modules:
+        hint = f"; write: from trident.{modules[0]} import {name}"
     else:
-        hint = did_you_mean(name, __all__) if meant is None else f"; use {foreign_names.MODULE[meant]}"
-    if asks:
+        hint = did_you_mean(name, __all__) if foreign is None else f"; use {foreign_names.MODULE[foreign]}"
+    if importing:
         return ImportError(f"cannot import name {name!r} from 'trident'{hint}", name="trident")
     return AttributeError(f"module 'trident' has no attribute {name!r}{hint}", name=name)
 

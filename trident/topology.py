@@ -1,4 +1,4 @@
-"""The topology: what was written, put together, and set to work."""
+"""The topology: a program begins here, looks at its plan, and starts it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TridentTopology(Beginnings, Meetings):
-    """Streams, and the states that they update: written once, then run batch by batch.
+    """Streams, and the states that they update. A program declares them once, and a run works batch by batch.
 
     Nothing here needs a JVM before `start`. Meaning: ``org.apache.storm.trident.TridentTopology``.
 
@@ -43,13 +43,13 @@ class TridentTopology(Beginnings, Meetings):
     def __init__(self) -> None:
         self._register = Register()
 
-    # --- what failed ------------------------------------------------------------------------------------------------
+    # --- dead letters ------------------------------------------------------------------------------------------------
 
     def deadLetters(self) -> Stream:
-        """The dead letters of all steps written so far, as one stream: see `Stream.deadLetters`.
+        """Return the dead letters of all steps written so far, as one stream: see `Stream.deadLetters`.
 
         Write it behind the last step with ``onError="deadLetter"``. As `merge` does, it brings the streams of all these
-        steps into one batch group; for groups that are to stay apart, ask a stream of each.
+        steps into one batch group; to keep groups apart, call `Stream.deadLetters` in each.
         """
         failing = with_letters(self._register.nodes)
         if not failing:
@@ -64,8 +64,8 @@ class TridentTopology(Beginnings, Meetings):
         """Keep the dead letters of all steps written so far in a state, the newest `most` of them.
 
         It is a state like any other: ``running.state("deadLetters").toPandas()``, `openState` while the topology is
-        stopped, `stateQuery`; a factory with ``ttlSecs=`` lets letters pass away by their age. The key is the letter's
-        id, the value the rest of it.
+        stopped, `stateQuery`; a factory with ``ttlSecs=`` lets letters expire. The key is the letter's
+        id, the value its other fields.
 
         >>> from trident.spouts import FixedBatchSpout
         >>> from trident.state import MemoryMapState
@@ -76,14 +76,14 @@ class TridentTopology(Beginnings, Meetings):
         'deadLetters'
         """
         letters = self.deadLetters()
-        back = taken_out(self._register, self._stream)
-        everything = merged(self._register, [letters, *back], None, None) if back else letters
-        return everything.partitionPersist(stateFactory, KeepLetters(most), name=name)
+        replayed = taken_out(self._register, self._stream)
+        changes = merged(self._register, [letters, *replayed], None, None) if replayed else letters
+        return changes.partitionPersist(stateFactory, KeepLetters(most), name=name)
 
     def _stream(self, node: Node, label: str) -> Stream:
         return Stream(self._register, node, label)
 
-    # --- what there is to run -------------------------------------------------------------------------------------
+    # --- the plan -------------------------------------------------------------------------------------
 
     @property
     def states(self) -> tuple[StateWriter, ...]:
@@ -92,23 +92,23 @@ class TridentTopology(Beginnings, Meetings):
 
     @property
     def sinks(self) -> tuple[Node, ...]:
-        """What has an effect: the steps that update states or write, and those peeks and Debugs that lead to none."""
+        """The steps with an effect: the writers of states, the outputs, and peeks and Debugs that lead to neither."""
         return (*self.states, *self._register.sinks.values(), *self._register.leaves())
 
     @property
     def requests(self) -> dict[str, tuple[RequestSource, Node]]:
-        """The DRPC functions: where each begins, and the step whose tuples are its answer.
+        """The DRPC functions: the source of each, and the step whose tuples are its answer.
 
-        Raises TopologyError where two steps could be the answer.
+        Raises TopologyError if two steps could be the answer.
         """
         return self._register.requests()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Every step that leads to an effect or to an answer, each after those that it reads."""
+        """All steps that lead to an effect or to an answer, each after those that it reads."""
         return tuple(walk(*self.sinks, *(leaf for _, leaf in self.requests.values())))
 
-    # --- setting to work ------------------------------------------------------------------------------------------
+    # --- start and reset ------------------------------------------------------------------------------------------
 
     def start(
         self,
@@ -118,35 +118,36 @@ class TridentTopology(Beginnings, Meetings):
         checkpointLocation: str | Path | None = None,
         **options: Any,
     ) -> "RunningTopology":
-        """Set the topology to work and return its handle at once.
+        """Start the topology and return its handle at once.
 
         Parameters
         ----------
         spark : SparkSession, optional
-            The session to run on; else the active one, else a local one. Its runtime confs are copied to sessions of
-            the run's own, and it is never changed.
+            The session to run on; else the active one, else a local one. Sessions of the run's own copy its runtime
+            confs. The run never changes it.
         name : str, optional
-            The topology's identity: with the names of states and streams it says what belongs together over restarts.
+            The topology's identity. After a restart, a run finds its states and positions by this name and the names of
+            states and streams.
         checkpointLocation : path, optional
-            Where the transaction log and the memory states live. Without it nothing survives the run.
+            The folder of the transaction log and of the memory states. Without it, neither survives the run.
         log : RedisLog, optional
             Keep the transaction log in Redis instead, for a driver that may move to another machine.
         availableNow : bool
-            Run what there is, then stop.
+            Process what the sources have now, then stop.
         processingTime : str or float
-            Begin a batch at most this often: ``"1 second"``, or seconds.
+            The shortest time between the beginnings of two batches: ``"1 second"``, or seconds.
         requireExactlyOnce : bool
-            Refuse states that are promised less; `explain` shows what each is promised.
+            Refuse to start if a state is promised less; `explain` shows the promise of each state.
         maxAttempts : int
-            A batch that failed so often stops its group with the cause. Default 5.
+            After this many failures of a batch its group stops, with the cause. Default 5.
         maxSpoutPending : int
-            How many batches may be on their way, planned and not yet committed; they commit in order. Default 2.
+            How many batches may be under way: planned, and not yet committed. They commit in order. Default 2.
         messageTimeoutSecs : float
-            How long an attempt, and each call of your code, may take; twice as long at each further try. What takes
-            longer has failed. Default 300.
+            How long an attempt, and each call of your code, may take before it counts as failed. The time doubles at
+            each retry. Default 300.
         commitRetrySecs : float or None
-            How long a store that is away or full is asked again before the group stops; the batch stays frozen and the
-            next start commits it. Default 300, None for ever.
+            How long a commit is retried while a store is away or full, before the group stops. The batch stays frozen,
+            and the next start commits it. Default 300; None retries for ever.
         rewindBytes : int
             How much frozen content the log keeps for a store that lost its last writes. Default 2 GB.
         replace : bool
@@ -155,7 +156,7 @@ class TridentTopology(Beginnings, Meetings):
         Raises
         ------
         GuaranteeError, TopologyActiveError, LogError, StateError
-            Where it cannot start; the message names the way out.
+            The topology cannot start. The message names the way out.
         """
         if not self._register.streams:
             raise TopologyError(
@@ -168,8 +169,8 @@ class TridentTopology(Beginnings, Meetings):
             )
         from trident.run.start import start
 
-        given = {"name": name, "checkpointLocation": checkpointLocation}
-        options |= {key: value for key, value in given.items() if value is not None}
+        named = {"name": name, "checkpointLocation": checkpointLocation}
+        options |= {key: value for key, value in named.items() if value is not None}
         return start(self, spark, **options)
 
     def reset(
@@ -180,36 +181,37 @@ class TridentTopology(Beginnings, Meetings):
         log: "RedisLog | None" = None,
         force: bool = False,
     ) -> None:
-        """Drop the transaction log of `name` and every state that this topology declares, together. Say where they
-        are as `start` was told. Warns of states that the log knows and this topology does not declare: those on a
-        server stay.
+        """Drop the transaction log of `name`, together with every state that this topology declares.
+
+        Name the log's location as in `start`. If the log knows states that this topology does not declare, a warning
+        names them: those on a server stay.
 
         Parameters
         ----------
         force
-            Drop the states though there is no log at that place.
+            Drop the states even if there is no log at that location.
 
         Raises
         ------
         LogError
-            There is no log at that place, and states of the topology stand: the place may be a slip. Nothing was
+            There is no log at that location, but states of the topology exist: the location may be wrong. Nothing was
             touched.
         TopologyActiveError
-            While it runs in this process.
+            The topology runs in this process.
         StateOwnedError
-            Where a state's place holds another topology's state. Nothing was touched.
+            Another topology's state is stored where one of these states belongs. Nothing was touched.
         """
         from trident.run.reset import reset
 
         reset(self, name, checkpointLocation, log, force)
 
-    # --- looking at it --------------------------------------------------------------------------------------------
+    # --- explain and display -------------------------------------------------------------------------------------
 
     def explain(self) -> None:
-        """Print every stream's steps (who runs them: Spark itself, Python in its workers, the driver; in how many
-        partitions, where that was asked for), the batch groups and stages they run in, and what each state is promised.
+        """Print the steps of every stream, the batch groups and stages that run them, and the promise of each state.
 
-        Starts no JVM. `Stream.explainSpark` prints what Spark makes of a stream.
+        Each step shows its runner (Spark itself, Python in its workers, or the driver) and, where the program sets one,
+        its number of partitions. This starts no JVM. `Stream.explainSpark` prints what Spark makes of a stream.
         """
         from trident.compiler.runners import stage_lines, whereabouts
         from trident.compiler.stages import cut
@@ -226,8 +228,8 @@ class TridentTopology(Beginnings, Meetings):
     def __repr__(self) -> str:
         register = self._register
         parts = (("streams", [*register.streams]), ("DRPC", [*register.functions]), ("states", [*register.states]))
-        told = "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
-        return f"TridentTopology({told})"
+        text = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in parts if names)
+        return f"TridentTopology({text})"
 
     def __getattr__(self, name: str) -> NoReturn:
         message = unknown_verb(self, name, foreign_names.TOPOLOGY)

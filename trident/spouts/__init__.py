@@ -1,8 +1,8 @@
-"""Sources of batches: ``from trident.spouts import FileSpout``.
+"""The spouts of topologies: ``from trident.spouts import FileSpout``.
 
-Ready ones, from the strongest promise to the weakest: `FileSpout` and `FixedBatchSpout` (transactional), `PollingSpout`
-(opaque), `FeederBatchSpout` and `IterableSpout` (non-transactional). Your own: extend `PartitionedSpout`,
-`OpaquePartitionedSpout`, `TridentSpout` or `BatchSpout`.
+Ready to use, from the strongest promise to the weakest: `FileSpout` and `FixedBatchSpout` (transactional),
+`PollingSpout` (opaque), `FeederBatchSpout` and `IterableSpout` (non-transactional). For a spout of your own, extend
+`PartitionedSpout`, `OpaquePartitionedSpout`, `TridentSpout` or `BatchSpout`.
 """
 
 from trident.base.attempt import TransactionAttempt

@@ -1,4 +1,4 @@
-"""Where a best-effort branch begins: a source that nobody opens, because batches are handed to it."""
+"""The source of a best-effort branch. No run opens it, because the branch is handed its batches."""
 
 from dataclasses import dataclass
 from typing import NoReturn
@@ -16,9 +16,9 @@ class BranchSpout:
 
     @property
     def kind(self) -> SpoutKind:
-        """What enters is frozen."""
+        """Transactional, because the tuples that enter a branch are frozen."""
         return SpoutKind.TRANSACTIONAL
 
     def open(self) -> NoReturn:
-        """Never called: the runtime hands the batches over."""
-        raise AssertionError("a branch is given its batches, and opens no spout")
+        """Refuse to open: the run hands the batches over."""
+        raise AssertionError("a branch is handed its batches and opens no spout")

@@ -1,7 +1,8 @@
-"""Dead letters that come back into the stream: a spout whose batches name them, each with its tuple.
+"""The spout that puts dead letters back into their stream. Its batches name the letters, each with its tuple.
 
-What a batch puts back stands in its plan, which the log has before a tuple is read: an attempt or a driver that fails
-changes nothing of it, and needs no state to read it from. The same batch takes the letters out of their state.
+The plan of a batch holds its letters, and the log has the plan before a tuple is read. So a failed attempt or driver
+changes nothing about them, and the next attempt need not read the state. The same batch removes the letters from their
+state.
 """
 
 import json
@@ -22,17 +23,17 @@ from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_state.records.documents import Documents
 
 _MARK = "letter."
-"""Before the names of a letter's own fields, beside the tuple's."""
+"""The prefix of the letter's own fields, which stand beside those of its tuple."""
 
 Letter = tuple[str, str]
 """A dead letter's id, and its tuple as JSON."""
 
 Look = Callable[[], tuple[int, list[Letter]]]
-"""Looks for the letters that are to come back, and tells which txid is in what it saw, at least."""
+"""Reads the letters that are to come back, and returns them with the last txid that the read is sure to hold."""
 
 
 class ReplaySpout:
-    """Puts dead letters back as tuples of these fields. Made by `Stream.replayable`."""
+    """A spout that puts dead letters back as tuples of these fields. `Stream.replayable` makes it."""
 
     def __init__(self, fields: StructType) -> None:
         self.fields = fields
@@ -40,31 +41,39 @@ class ReplaySpout:
         self.schema = StructType([*marked, *fields.fields])
         self._run = ""
         self._first: int | None = None
-        """The first txid that this run planned. What an earlier run put back is in a batch before it, in the txids of
-        the group that the stream has now; the position names it in those that the stream had then."""
+        """The first txid that this run planned.
+
+        What an earlier run put back is in a batch before this one. The txid in the stream's position does not tell
+        that: the stream may have been in another batch group then, with txids of its own.
+        """
         self._lock = threading.Lock()
         self._asked: list[tuple[int, Look]] = []
         self._numbers = 0
 
     @property
     def kind(self) -> SpoutKind:
-        """The same txid gives the same tuples."""
+        """Transactional, because a plan holds its letters: the same txid gives the same tuples."""
         return SpoutKind.TRANSACTIONAL
 
     @property
     def letter_names(self) -> tuple[str, ...]:
-        """The fields of the letters."""
+        """The names of the letters' own fields."""
         return tuple(self.schema.names[: len(LETTER.fields)])
 
     def open(self) -> SpoutExecutor:
-        """Begin to work for one run; what an earlier one was asked for and did not plan is forgotten."""
+        """Start for one run. Requests that an earlier run did not plan are forgotten."""
         with self._lock:
             self._run, self._first, self._asked = uuid.uuid4().hex, None, []
         return _Replaying(self)
 
     def ask(self, look: Look) -> int:
-        """Put back what is found when the next batch is planned; tells how many these are now. Raises TopologyError
-        where a letter's tuple does not have the fields."""
+        """Let the next batch put back the letters that it finds, and return how many there are now.
+
+        Raises
+        ------
+        TopologyError
+            The tuple of a letter does not have the fields.
+        """
         _, letters = look()
         for letter in letters:
             self.table([letter])
@@ -75,7 +84,7 @@ class ReplaySpout:
         return len(letters)
 
     def table(self, letters: Sequence[Letter]) -> pa.Table:
-        """What is emitted for these letters."""
+        """Return the tuples to emit for these letters."""
         fields = arrow_schema(self.fields)
         kind = pa.struct([field.with_nullable(True) for field in fields])
         for id, text in letters:
@@ -99,30 +108,35 @@ class ReplaySpout:
         return pa.Table.from_arrays([*letter, *columns], schema=schema)
 
     def plan(self, txid: int, previous: Metadata) -> Metadata:
-        """The letters that were asked for next, behind those that `previous` names."""
+        """Return a plan with the letters of the oldest request after the one that `previous` names, or None."""
         known: dict[str, Any] = previous if isinstance(previous, dict) else {}
-        ours = known.get("run") == self._run
-        done = known.get("number", 0) if ours else 0
+        own = known.get("run") == self._run
+        done = known.get("number", 0) if own else 0
         with self._lock:
             self._first = txid if self._first is None else self._first
-            last = known["txid"] if ours else self._first - 1
-            waiting = [each for each in self._asked if each[0] > done]
+            last = known["txid"] if own else self._first - 1
+            waiting = [request for request in self._asked if request[0] > done]
         for number, look in waiting:
             try:
                 as_of, letters = look()
-            except StateError:  # it is away, or being healed: the next batch asks again
+            except StateError:  # the state is away or being healed: the next batch asks again
                 return None
-            if known and as_of < last:  # what the last replay takes out is still in there
+            if known and as_of < last:  # the read may still hold the letters that the last replay removes
                 return None
             if letters:
-                return {"run": self._run, "number": number, "txid": txid, "letters": [list(each) for each in letters]}
+                return {
+                    "run": self._run,
+                    "number": number,
+                    "txid": txid,
+                    "letters": [list(letter) for letter in letters],
+                }
         return None
 
     def succeeded(self, metadata: Metadata) -> None:
-        """A batch that put letters back is committed."""
+        """Forget the requests that are served, after a batch that put letters back was committed."""
         if isinstance(metadata, dict) and metadata.get("run") == self._run:
             with self._lock:
-                self._asked = [each for each in self._asked if each[0] > int(metadata["number"])]
+                self._asked = [request for request in self._asked if request[0] > int(metadata["number"])]
 
     def __repr__(self) -> str:
         return f"ReplaySpout({ddl(self.fields)!r})"
