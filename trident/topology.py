@@ -93,7 +93,7 @@ class TridentTopology(Beginnings, Meetings):
     @property
     def sinks(self) -> tuple[Node, ...]:
         """The steps with an effect: the writers of states, the outputs, and peeks and Debugs that lead to neither."""
-        return (*self.states, *self._register.sinks.values(), *self._register.leaves())
+        return (*self.states, *self._register.sinks.values(), *self._register.loose_effects())
 
     @property
     def requests(self) -> dict[str, tuple[RequestSource, Node]]:

@@ -182,10 +182,10 @@ def test_requests_do_not_meet_batches_or_other_requests(topology: TridentTopolog
     a, f, g = stream("args string", "a", topology), topology.newDRPCStream("f"), topology.newDRPCStream("g")
     for meet in (lambda: topology.merge(a, f), lambda: topology.join([f, a], "args")):
         assert (
-            "the requests of DRPC function 'f' do not meet the batches of a: a request reads what batches left"
+            "the requests of DRPC function 'f' are in no batch of a: a request reads what batches left"
             in fails(meet)[1]
         )
-    assert "the requests of two DRPC functions never meet: f, g" in fails(lambda: f.merge(g))[1]
+    assert "requests of two DRPC functions share no batch: f, g" in fails(lambda: f.merge(g))[1]
     assert f.merge(f).fields == ("args",)
 
 

@@ -124,7 +124,7 @@ def _state(node: HeldState) -> list[str]:
     keys = ddl(keys_of(node))
     value = ddl(node.schema).removeprefix(keys).removeprefix(", ")
     if isinstance(node, StaticState):
-        writer = f"topology {node.writer} writes it" if node.writer else "nobody writes it"
+        writer = f"topology {node.writer} writes it" if node.writer else "no topology writes it"
         return [f"  {node.state.name}: static, {node.state.factory!r}; ({keys}) -> {value}", f"    only read: {writer}"]
     guarantee = guarantee_of(node)
     durability = {

@@ -53,7 +53,7 @@ def lay_out(drawn: Picture) -> Layout:
     for cluster in drawn.clusters:
         column = _Column([box for box in drawn.boxes if box.cluster == cluster.id], drawn.arrows)
         width = max(column.width, len(cluster.title) * TITLE_CHAR) + 2 * MARGIN
-        column.place(x + (width - column.width) / 2, MARGIN + HEAD, layout)
+        column.write_to(layout, x + (width - column.width) / 2, MARGIN + HEAD)
         layout.clusters[cluster.id] = Rectangle(x, MARGIN, width, column.height + HEAD + MARGIN)
         x += width + COLUMN
     layout.width = max((frame.x + frame.width for frame in layout.clusters.values()), default=0.0) + MARGIN
@@ -140,7 +140,7 @@ class _Column:
             for slot in row:
                 slot.x -= least
 
-    def place(self, x: float, y: float, layout: Layout) -> None:
+    def write_to(self, layout: Layout, x: float, y: float) -> None:
         """Write the rectangles and routes into `layout`, with this column's corner at (x, y)."""
         frames: dict[int, Rectangle] = {}
         for top, row in zip(self.tops, self.layers, strict=True):

@@ -102,7 +102,8 @@ def _with_writers(roots: list[Node]) -> list[Node]:
 def _clusters(nodes: Sequence[Node]) -> tuple[list[Cluster], dict[int, str]]:
     """Return the sets of nodes that share batches, and the cluster of each node by its id.
 
-    A state unites the batch groups that write or query it. A DRPC request only reads states, so it unites nothing.
+    A state unites the batch groups of the steps that write or query it. A DRPC request only reads states, so it unites
+    nothing.
     """
     groups = NodeSets(nodes)
     requests = {id(node) for node in nodes if isinstance(node, RequestSource)}

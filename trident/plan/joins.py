@@ -22,11 +22,11 @@ def one_batch(nodes: Sequence[Node], step: Step) -> None:
     requests = {node.function: node for node in below if isinstance(node, RequestSource)}
     spouts = [node.stream for node in below if isinstance(node, SpoutSource)]
     if len(requests) > 1:
-        raise step.error(TopologyError, f"the requests of two DRPC functions never meet: {', '.join(sorted(requests))}")
+        raise step.error(TopologyError, f"requests of two DRPC functions share no batch: {', '.join(sorted(requests))}")
     if requests and spouts:
         raise step.error(
             TopologyError,
-            f"the requests of DRPC function {next(iter(requests))!r} do not meet the batches of {', '.join(spouts)}: "
+            f"the requests of DRPC function {next(iter(requests))!r} are in no batch of {', '.join(spouts)}: "
             "a request reads what batches left behind by stateQuery",
         )
 

@@ -1,8 +1,8 @@
 """The nodes of a plan: one frozen dataclass for each kind of step, with typed fields and no behaviour.
 
 Nodes are compared by identity: a stream used twice is one node with two readers. The log stores the names of node
-classes and of their fields with each waiting batch: who renames one must keep the stored name, as
-`trident.compiler.outline` does.
+classes and of their fields with each waiting batch. If you rename one, keep its stored name in
+`trident.compiler.outline`.
 """
 
 import enum

@@ -123,9 +123,9 @@ class Register:
 
     def roots(self) -> tuple[Node, ...]:
         """Return the steps that a branch has to run: its outputs and effects."""
-        return (*self.sinks.values(), *self.leaves())
+        return (*self.sinks.values(), *self.loose_effects())
 
-    def leaves(self) -> tuple[Node, ...]:
+    def loose_effects(self) -> tuple[Node, ...]:
         """Return the steps with an effect (peek, Debug) that lead to no state and no answer: they run, too."""
         effects = [node for node in self._nodes if traits_of(node).role == "effect"]
         ending = [*walk(*self.states.values(), *self.sinks.values()), *self._answering()]
@@ -141,12 +141,12 @@ class Register:
     def _answer(self, function: str, source: RequestSource) -> Node:
         below = self._below([source])
         read = {id(source) for node in below for source in sources_of(node)}
-        leaves = [node for node in below if id(node) not in read]
-        if len(leaves) == 1:
-            return leaves[0]
-        answers = " and ".join(f"{leaf.step} ({leaf.site.location})" for leaf in leaves)
+        ends = [node for node in below if id(node) not in read]
+        if len(ends) == 1:
+            return ends[0]
+        answers = " and ".join(f"{node.step} ({node.site.location})" for node in ends)
         raise TopologyError(
-            f"DRPC function {function!r} has {len(leaves)} answers, {answers}: the answer is the one step that "
+            f"DRPC function {function!r} has {len(ends)} answers, {answers}: the answer is the one step that "
             "no other reads. Merge or join them; where a cell ran twice, begin it with a new TridentTopology"
         )
 

@@ -59,7 +59,7 @@ N = TypeVar("N", bound=Node)
 Role = Literal["source", "step", "effect", "aggregate", "state", "query", "meeting"]
 """The part that a node plays in a topology. A picture has a shape for each role."""
 
-SPARK, PYTHON, DRIVER, UNSAID = "Spark", "Python", "driver", ""
+SPARK, PYTHON, DRIVER, NO_RUNNER = "Spark", "Python", "driver", ""
 """The runners of nodes: Catalyst, Python in Spark's workers, the driver. A source shows none."""
 
 
@@ -136,8 +136,8 @@ def _by_partition(node: Aggregate | Pick) -> bool:
 # --- runners of nodes ------------------------------------------------------------------------------------------------
 
 
-def _unsaid(node: Node) -> str:
-    return UNSAID
+def _no_runner(node: Node) -> str:
+    return NO_RUNNER
 
 
 def _spark(node: Node) -> str:
@@ -180,8 +180,8 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
     # Each row by position: role, keeps_partitions, reads, runner, summary.
     #
     # sources
-    SpoutSource: Traits("source", _never, reads.everything, _unsaid, lambda node: node.spout.kind.value),
-    RequestSource: Traits("source", _never, reads.everything, _unsaid, words.nothing),
+    SpoutSource: Traits("source", _never, reads.everything, _no_runner, lambda node: node.spout.kind.value),
+    RequestSource: Traits("source", _never, reads.everything, _no_runner, words.nothing),
     # one tuple at a time
     Each: Traits(
         "step",
@@ -256,7 +256,7 @@ TRAITS: Mapping[type[Node], Traits[Any]] = {
         caption=words.nothing,
         in_branch=False,
     ),
-    StaticState: Traits("state", _never, reads.everything, _unsaid, words.nothing, in_branch=False),
+    StaticState: Traits("state", _never, reads.everything, _no_runner, words.nothing, in_branch=False),
     StateQuery: Traits(
         "query",
         _never,
