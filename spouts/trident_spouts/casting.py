@@ -1,35 +1,35 @@
-"""Arrow columns of a cousin type (another width, unit or encoding) to the declared one, if no value changes."""
+"""Casts of Arrow columns to declared types of the same family (another width, unit or encoding)."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 
-class NotCast(ValueError):
+class CastError(ValueError):
     """A column whose type or values the declared type cannot hold unchanged."""
 
 
 def cast_column(
     column: pa.Array | pa.ChunkedArray, kind: pa.DataType, *, floats_to_integers: bool = False
 ) -> pa.Array | pa.ChunkedArray:
-    """Return the column as `kind`. Raise NotCast where a value would change.
+    """Return the column as `kind`. Raise CastError where a value would change.
 
     >>> cast_column(pa.array([1, 2], pa.int32()), pa.int64()).type
     DataType(int64)
     >>> cast_column(pa.array(["1"]), pa.int64())
     Traceback (most recent call last):
-    trident_spouts.casting.NotCast: the column is string
+    trident_spouts.casting.CastError: the column is string
     """
     if column.type.equals(kind):
         return column
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if not (_cousins(column.type, kind) or (floats_to_integers and kinds.is_floating(column.type))):
-        raise NotCast(f"the column is {column.type}{_hint(column.type, kind)}")
+    if not (_castable(column.type, kind) or (floats_to_integers and kinds.is_floating(column.type))):
+        raise CastError(f"the column is {column.type}{_hint(column.type, kind)}")
     try:
         return pc.cast(column, kind)
     except pa.ArrowException as error:
-        raise NotCast(f"the column is {column.type} and {error}") from None
+        raise CastError(f"the column is {column.type} and {error}") from None
 
 
 def _family(kind: pa.DataType) -> str:
@@ -70,27 +70,28 @@ _FAMILIES = [
 ]
 
 
-def _cousins(given: pa.DataType, declared: pa.DataType) -> bool:
-    ours, theirs = _family(declared), _family(given)
-    if theirs == "null" or (ours, theirs) == ("float", "integer"):
+def _castable(actual: pa.DataType, declared: pa.DataType) -> bool:
+    """Return whether the types, and all types inside them, are of one family. Values are left to the cast."""
+    family, actual_family = _family(declared), _family(actual)
+    if actual_family == "null" or (family, actual_family) == ("float", "integer"):
         return True
-    if ours != theirs:
+    if family != actual_family:
         return False
-    if ours == "list":
-        return _cousins(given.value_type, declared.value_type)
-    if ours == "map":
-        return _cousins(given.key_type, declared.key_type) and _cousins(given.item_type, declared.item_type)
-    if ours == "struct":
-        names = [given.field(at).name for at in range(given.num_fields)]
+    if family == "list":
+        return _castable(actual.value_type, declared.value_type)
+    if family == "map":
+        return _castable(actual.key_type, declared.key_type) and _castable(actual.item_type, declared.item_type)
+    if family == "struct":
+        names = [actual.field(at).name for at in range(actual.num_fields)]
         declared_fields = [declared.field(at) for at in range(declared.num_fields)]
         return names == [field.name for field in declared_fields] and all(
-            _cousins(given.field(at).type, field.type) for at, field in enumerate(declared_fields)
+            _castable(actual.field(at).type, field.type) for at, field in enumerate(declared_fields)
         )
     return True
 
 
-def _hint(given: pa.DataType, declared: pa.DataType) -> str:
-    pair = (_family(declared), _family(given))
+def _hint(actual: pa.DataType, declared: pa.DataType) -> str:
+    pair = (_family(declared), _family(actual))
     if pair == ("instant", "wall time"):
         return ", which has no time zone; give it one, or declare timestamp_ntz"
     if pair == ("wall time", "instant"):

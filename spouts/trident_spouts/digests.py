@@ -1,4 +1,4 @@
-"""Digests of Arrow tables: equal for equal tuples, however they are cut into chunks and wherever they lie in memory."""
+"""Digests of Arrow tables: equal tables have equal digests, whatever their chunks and their place in memory."""
 
 import zlib
 
@@ -16,35 +16,29 @@ def digest_of(table: pa.Table) -> str:
     checksum = zlib.crc32(str(table.schema.types).encode())
     for column in table.combine_chunks().columns:
         for chunk in column.chunks:
-            checksum = _add(checksum, chunk)
+            checksum = _add_array(checksum, chunk)
     return f"{table.num_rows}:{checksum:08x}"
 
 
-def _add(checksum: int, array: pa.Array) -> int:
-    """Add an array's values to a checksum, without what lies in memory in the place of nulls."""
-    kind = array.type
-    if kinds.is_string_view(kind) or kinds.is_binary_view(kind):  # which most functions do not take
-        return _add(checksum, array.cast(pa.large_binary()))
+def _add_array(checksum: int, array: pa.Array) -> int:
+    """Add an array's values to a checksum: which are null, then the others. The bytes under a null are arbitrary."""
+    if kinds.is_string_view(array.type) or kinds.is_binary_view(array.type):  # drop_null takes no views
+        array = array.cast(pa.large_binary())
     if array.null_count:
-        checksum = _add(checksum, array.is_valid())
+        checksum = _add_array(checksum, array.is_valid())
         array = array.drop_null()
-    if not len(array):
-        return checksum
+    return _add_values(checksum, array) if len(array) else checksum
+
+
+def _add_values(checksum: int, array: pa.Array) -> int:
+    """Add the values of an array that holds no null, and is not empty."""
+    kind = array.type
     if kinds.is_dictionary(kind):
-        return _add(checksum, array.dictionary_decode())
+        return _add_array(checksum, array.dictionary_decode())
     if kinds.is_boolean(kind):
-        return _add(checksum, array.cast(pa.uint8()))
-    if kinds.is_struct(kind) or kinds.is_fixed_size_list(kind):
-        inner = array.flatten()
-        for values in inner if kinds.is_struct(kind) else [inner]:
-            checksum = _add(checksum, values)
-        return checksum
-    if kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_map(kind):
-        offsets = array.offsets.to_numpy()
-        checksum = zlib.crc32(numpy.diff(offsets).data, checksum)
-        for values in (array.keys, array.items) if kinds.is_map(kind) else [array.values]:
-            checksum = _add(checksum, values[offsets[0] : offsets[-1]])
-        return checksum
+        return _add_array(checksum, array.cast(pa.uint8()))
+    if kinds.is_nested(kind):
+        return _add_nested(checksum, array)
     if kinds.is_primitive(kind) or kinds.is_decimal(kind) or kinds.is_fixed_size_binary(kind):
         width = kind.bit_width // 8
         return zlib.crc32(memoryview(array.buffers()[1])[array.offset * width :][: len(array) * width], checksum)
@@ -53,3 +47,20 @@ def _add(checksum: int, array: pa.Array) -> int:
     offsets = numpy.frombuffer(ends, numpy.int64)[array.offset :][: len(array) + 1]
     checksum = zlib.crc32(numpy.diff(offsets).data, checksum)
     return checksum if data is None else zlib.crc32(memoryview(data)[offsets[0] : offsets[-1]], checksum)
+
+
+def _add_nested(checksum: int, array: pa.Array) -> int:
+    """Add the lengths of lists and maps, then the arrays inside: without lengths [[1], [2]] would equal [[1, 2]]."""
+    kind = array.type
+    if kinds.is_struct(kind):
+        children = array.flatten()
+    elif kinds.is_fixed_size_list(kind):
+        children = [array.flatten()]
+    else:
+        offsets = array.offsets.to_numpy()
+        checksum = zlib.crc32(numpy.diff(offsets).data, checksum)
+        whole = (array.keys, array.items) if kinds.is_map(kind) else (array.values,)
+        children = [values[offsets[0] : offsets[-1]] for values in whole]
+    for child in children:
+        checksum = _add_array(checksum, child)
+    return checksum

@@ -1,4 +1,4 @@
-"""What a spout hands to the engine for one attempt: a table in memory, or several emissions as one."""
+"""Emissions, the tuples that a spout gives the engine for one attempt: a table in memory, or several as one."""
 
 import functools
 import re
@@ -21,19 +21,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 INLINE_BYTES = 512 << 10
-"""Up to this a table travels inside the plan; above it, as a Parquet file (1M short strings: 0.03 s instead of 1 s)."""
+"""The largest table that travels inside the plan. A larger one goes as a Parquet file: 1M short strings take 0.03 s so
+instead of 1 s."""
 
 PART_BYTES = 1 << 20
-"""Less than this is not worth a partition, and a Python task, of its own."""
+"""The least that is worth a partition, and so a Python task, of its own."""
 
 _GLOB_SIGNS = re.compile(r"([\\{}\[\]*?])")
 
 
 def spark_path(path: str) -> str:
-    """Return a local path as Spark reads it literally, whatever Spark's default file system is.
+    r"""Return a local path as Spark reads it literally, whatever Spark's default file system is.
 
     >>> spark_path("/data/a[1].txt")
-    'file:///data/a\\\\[1\\\\].txt'
+    'file:///data/a\\[1\\].txt'
     """
     return "file://" + _GLOB_SIGNS.sub(r"\\\1", path)
 
@@ -51,7 +52,7 @@ class ArrowEmission:
 
     @property
     def rows(self) -> int:
-        """Return how many tuples there are."""
+        """Return the number of tuples."""
         return int(self.table.num_rows)
 
     @property
@@ -64,8 +65,11 @@ class ArrowEmission:
         return self.table
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a DataFrame of the table: inside the plan where it is small or the workers are elsewhere, else written
-        to `scratch` and read back."""
+        """Return a DataFrame of the table.
+
+        A small table goes inside the plan. So does any table when the workers run elsewhere and do not see `scratch`.
+        Otherwise the table is written to `scratch`, and the workers read it from there.
+        """
         schema = spark_schema(self.table.schema)
         small = self.table.nbytes <= INLINE_BYTES
         if small or not all(map(_fits_parquet, self.table.schema.types)) or not on_this_machine(spark):
@@ -73,7 +77,7 @@ class ArrowEmission:
         return spark.read.schema(schema).parquet(*self._write(scratch.absolute(), parallelism(spark)))
 
     def _write(self, folder: Path, most: int) -> list[str]:
-        """Write the table as files, because Spark makes no two partitions of a small one. Return their paths."""
+        """Write the table as at most `most` files, because Spark never cuts a small file. Return their paths."""
         name = uuid.uuid4().hex
         rows = -(-self.table.num_rows // max(1, min(most, self.table.nbytes // PART_BYTES)))
         paths = []
@@ -85,9 +89,9 @@ class ArrowEmission:
 
 
 def _fits_parquet(kind: pa.DataType) -> bool:
-    """Return whether a Parquet file can hold this type: there is no null and no duration in it."""
-    inner = (kind.field(at).type for at in range(kind.num_fields))
-    return not (pa.types.is_null(kind) or pa.types.is_duration(kind)) and all(map(_fits_parquet, inner))
+    """Return whether a Parquet file can hold this type: it has no null and no duration in it."""
+    children = (kind.field(at).type for at in range(kind.num_fields))
+    return not (pa.types.is_null(kind) or pa.types.is_duration(kind)) and all(map(_fits_parquet, children))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +104,10 @@ class UnionEmission:
 
     @property
     def rows(self) -> int | None:
-        """Return how many tuples there are, if every part knows."""
-        known = [part.rows for part in self.parts]
-        return None if any(rows is None for rows in known) else sum(rows for rows in known if rows is not None)
+        """Return the number of tuples, if every part knows its own."""
+        counts = [part.rows for part in self.parts]
+        known = [rows for rows in counts if rows is not None]
+        return sum(known) if len(known) == len(counts) else None
 
     def arrow(self) -> pa.Table:
         """Return the parts' tuples, in their order."""
@@ -116,7 +121,7 @@ class UnionEmission:
 
 
 def one_emission(parts: Sequence[Emission], schema: StructType, after: Metadata = None) -> Emission:
-    """Return the parts as one emission. What is in memory becomes one table; what is by reference stays so.
+    """Return the parts as one emission. Tables in memory become one table; parts by reference stay references.
 
     >>> one_emission([], spark_schema(pa.schema([("n", pa.int64())]))).rows
     0

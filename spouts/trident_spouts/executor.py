@@ -1,7 +1,7 @@
-"""What the engine asks of every spout: one protocol for all kinds.
+"""The protocol of every spout, of whatever kind, towards the engine.
 
-The life of a batch, seen from here: ``plan`` gives the metadata that names the batch, the log takes it, ``emit`` turns
-it into tuples (again and again, if attempts fail), and when the batch is committed ``success`` lets old things go.
+For each batch the engine calls ``plan``, which gives the metadata that names the batch, then ``emit``, which turns the
+metadata into tuples. It calls ``emit`` again when an attempt failed, and ``success`` when the batch is committed.
 """
 
 import enum
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Metadata = None | bool | int | float | str | list[Any] | dict[str, Any]
-"""What names a batch, as JSON: the log keeps it."""
+"""The name of a batch, as JSON. The log keeps it."""
 
 
 class SpoutKind(enum.Enum):
@@ -32,7 +32,7 @@ class Emission(Protocol):
     """The tuples of one attempt, not yet read: by reference where they are large."""
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a new DataFrame of exactly these tuples. `scratch` is a folder of this attempt, deleted after it."""
+        """Return a new DataFrame of exactly these tuples. `scratch` is a folder that is deleted after this attempt."""
         ...
 
     def arrow(self) -> pa.Table:
@@ -41,7 +41,7 @@ class Emission(Protocol):
 
     @property
     def rows(self) -> int | None:
-        """Return how many tuples there are, if that is known without reading them."""
+        """Return the number of tuples, if it is known without reading them."""
         ...
 
     @property
@@ -51,14 +51,19 @@ class Emission(Protocol):
 
     @property
     def after(self) -> Metadata:
-        """Return where the source stands after this batch, if only emission could tell (then `plans_ahead` is False);
-        else None. It becomes part of what is frozen, and the next plan's `previous`."""
+        """Return the source's position after this batch, where only the emission knows it; else None.
+
+        `plans_ahead` is False for such a source. The position is frozen with the batch, and is the `previous` of the
+        next plan.
+        """
         ...
 
 
 class SpoutExecutor(Protocol):
-    """A spout at work in one run. Called by one thread at a time. A class that extends it may leave out what does
-    nothing: `success`, `fail` and `close`."""
+    """A spout at work in one run. One thread at a time calls it.
+
+    A class that extends it may leave out `success`, `fail` and `close` where they would do nothing.
+    """
 
     @property
     def plans_ahead(self) -> bool:
@@ -66,29 +71,31 @@ class SpoutExecutor(Protocol):
         ...
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
-        """Return the metadata that names the batch of this attempt; None where there is no batch (an idle source).
+        """Return the metadata that names the batch of this attempt; None for no batch (an idle source).
 
         `previous` is the metadata of the batch before (its `after` where that is not None), None for the first batch.
-        A second call for the same batch may name other tuples. What is frozen in the end counts.
+        A second call for the same batch may name other tuples: only the plan that is frozen counts.
         """
         ...
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        """Return the tuples that `metadata` names. A transactional spout gives the same at every attempt."""
+        """Return the tuples that `metadata` names. A transactional spout returns the same tuples at every attempt."""
         ...
 
     def success(self, txid: int, metadata: Metadata) -> None:
-        """Let go of what a replay would need: every batch up to and including `txid` is committed. Repeated after a
-        restart; must be idempotent."""
-        return None
+        """Release what only a replay would need: every batch up to and including `txid` is committed.
+
+        The call is repeated after a restart, so it must be idempotent.
+        """
+        return  # without it mypy takes the method for abstract; the same below
 
     def fail(self, attempt: TransactionAttempt) -> None:
-        """Give up this attempt, which came to nothing. The batch will be emitted again."""
-        return None
+        """Drop what belongs to this failed attempt. The batch will be emitted again."""
+        return
 
     def close(self) -> None:
-        """Let go of connections and files."""
-        return None
+        """Release connections and files."""
+        return
 
 
 class Spout(Protocol):
@@ -103,5 +110,5 @@ class Spout(Protocol):
         ...
 
     def open(self) -> SpoutExecutor:
-        """Begin to work for one run."""
+        """Return the executor of one run."""
         ...

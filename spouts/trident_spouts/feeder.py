@@ -8,22 +8,24 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import FeedTimeoutError, SpoutContractError, SpoutError
+from trident.base.errors import FeedTimeoutError, SpoutError
 from trident.base.types import ddl
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import RowsLike, read_schema, table_of
 from trident_spouts.single_reader import claim, release
+from trident_spouts.user_calls import foreign_metadata_error
 
 
 class FeederBatchSpout:
-    """Each ``feed`` is a batch; while nothing is fed, the topology is idle.
+    """A spout of batches that the program feeds: each ``feed`` is a batch. Without one the topology is idle.
 
-    Within the process it behaves as a transactional spout: a batch is kept until it is committed, and every replay
-    emits the same tuples. **Nothing of it survives the process**: batches that were fed and not yet committed when it
-    died are gone unless the program feeds them again, and one whose ``feed(wait=True)`` had not returned may have been
-    committed. That is why its kind is non-transactional: what it emits lands once, but over a restart the source may
-    lose or repeat. Where that matters, put the input into files or a log and read those. It has one reader at a time.
+    Within the process it behaves as a transactional spout: it keeps a batch until it is committed, and every replay
+    emits the same tuples. **Nothing of it survives the process**: batches that were fed and not yet committed when the
+    process died are gone unless the program feeds them again, and a batch whose ``feed(wait=True)`` had not returned
+    may have been committed. So its kind is non-transactional: every batch that it emits is committed once, but
+    over a restart the source may lose or repeat batches. Where that matters, put the input into files or a log and read
+    those. It has one reader at a time.
 
     Parameters
     ----------
@@ -46,112 +48,122 @@ class FeederBatchSpout:
 
     def __init__(self, fields: str | StructType) -> None:
         self.schema = read_schema(fields)
-        self._id = uuid.uuid4().hex
-        self._changed = threading.Condition()
-        self._waiting: dict[int, pa.Table] = {}
-        self._fed = 0
-        self._committed = 0
+        self._batches = _FedBatches()
         self._finished = False
-        self._closed = 0
 
     def feed(self, rows: RowsLike, wait: bool = False, timeout: float | None = None) -> None:
-        """Give one batch: a list of tuples, scalars, dicts or Rows, an Arrow table or pandas. An empty one counts.
+        """Feed one batch: a list of tuples, scalars, dicts or Rows, an Arrow table or pandas. An empty batch counts.
 
         With ``wait=True`` this returns when the batch is committed, after at most `timeout` seconds (None: no limit).
 
         Raises
         ------
         SpoutContractError
-            A value that is not of its field's type; nothing was fed.
+            A value is not of its field's type; nothing was fed.
         FeedTimeoutError
             The batch was not committed in time; it stays fed.
         SpoutError
             ``finish`` was called before, or the topology closed the spout while this waited.
         """
-        table = table_of(rows, self.schema, f"FeederBatchSpout, batch {self._fed}")
-        with self._changed:
+        batches = self._batches
+        table = table_of(rows, self.schema, f"FeederBatchSpout, batch {batches.fed}")
+        with batches.changed:
             if self._finished:
                 raise SpoutError("FeederBatchSpout: finish() was called; feed before it, or make another spout")
-            index, closed = self._fed, self._closed
-            self._waiting[index] = table
-            self._fed += 1
+            index, closed = batches.fed, batches.closed
+            batches.uncommitted[index] = table
+            batches.fed += 1
             if wait:
-                self._await_commit(index, closed, timeout)
+                batches.await_commit(index, closed, timeout)
 
     def finish(self) -> None:
-        """Say that nothing more comes. What was fed is still emitted."""
-        with self._changed:
+        """Declare that no more batches come. Those that were fed are still emitted."""
+        with self._batches.changed:
             self._finished = True
 
     def open(self) -> SpoutExecutor:
-        """Begin to work for one run: from the first batch that is not committed."""
+        """Return the executor of one run, which begins at the first batch that is not committed."""
         claim(self, repr(self))
-        return _FeederExecutor(self)
-
-    def _await_commit(self, index: int, closed: int, timeout: float | None) -> None:
-        done = self._changed.wait_for(lambda: self._committed > index or self._closed > closed, timeout)
-        if self._committed > index:
-            return
-        if not done:
-            raise FeedTimeoutError(
-                f"FeederBatchSpout: batch {index} was not committed within {timeout} s; it stays fed "
-                f"({self._committed} of {self._fed} batches are committed). Is the topology running?"
-            )
-        raise SpoutError(
-            f"FeederBatchSpout: the topology stopped before batch {index} was committed; it stays fed. "
-            "Why it stopped, awaitTermination() of its handle raises"
-        )
+        return _FeederExecutor(self, self._batches)
 
     def __repr__(self) -> str:
-        batches = f"{self._fed} batch{'' if self._fed == 1 else 'es'}"
-        return f"FeederBatchSpout({ddl(self.schema)!r}, {batches} fed, {self._committed} committed)"
+        fed = self._batches.fed
+        batches = f"{fed} batch{'' if fed == 1 else 'es'}"
+        return f"FeederBatchSpout({ddl(self.schema)!r}, {batches} fed, {self._batches.committed} committed)"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a FeederBatchSpout is fed in this process and cannot be pickled")
 
 
+class _FedBatches:
+    """The batches of one spout, shared by the threads that feed and the thread that reads. `changed` guards all."""
+
+    def __init__(self) -> None:
+        self.id = uuid.uuid4().hex
+        self.changed = threading.Condition()
+        self.uncommitted: dict[int, pa.Table] = {}
+        self.fed = 0
+        self.committed = 0
+        self.closed = 0
+        """The number of runs that were closed: a feed that waits must notice the end of the run it waits for."""
+
+    def await_commit(self, index: int, closed: int, timeout: float | None) -> None:
+        """Wait until batch `index` is committed. Raise SpoutError if a run ends before, or the time is over."""
+        done = self.changed.wait_for(lambda: self.committed > index or self.closed > closed, timeout)
+        if self.committed > index:
+            return
+        if not done:
+            raise FeedTimeoutError(
+                f"FeederBatchSpout: batch {index} was not committed within {timeout} s; it stays fed "
+                f"({self.committed} of {self.fed} batches are committed). Is the topology running?"
+            )
+        raise SpoutError(
+            f"FeederBatchSpout: the topology stopped before batch {index} was committed; it stays fed. "
+            "To see why it stopped, call awaitTermination() of its handle"
+        )
+
+
 class _FeederExecutor(SpoutExecutor):
     plans_ahead = True
 
-    def __init__(self, spout: FeederBatchSpout) -> None:
+    def __init__(self, spout: FeederBatchSpout, batches: _FedBatches) -> None:
         self._spout = spout
+        self._batches = batches
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
-        spout = self._spout
-        with spout._changed:
+        batches = self._batches
+        with batches.changed:
             before = self._index(previous)
-            index = max(0 if before is None else before + 1, spout._committed)
-            return {"feeder": spout._id, "index": index} if index < spout._fed else None
+            index = max(0 if before is None else before + 1, batches.committed)
+            return {"feeder": self._batches.id, "index": index} if index < batches.fed else None
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        with self._spout._changed:
+        with self._batches.changed:
             index = self._index(metadata)
             assert index is not None, "a plan ends with the process that made it"
-            return ArrowEmission(self._spout._waiting[index])
+            return ArrowEmission(self._batches.uncommitted[index])
 
     def success(self, txid: int, metadata: Metadata) -> None:
-        spout = self._spout
-        with spout._changed:
+        batches = self._batches
+        with batches.changed:
             index = self._index(metadata)
             if index is None:
                 return
-            for done in [waiting for waiting in spout._waiting if waiting <= index]:
-                del spout._waiting[done]
-            spout._committed = max(spout._committed, index + 1)
-            spout._changed.notify_all()
+            for done in [fed for fed in batches.uncommitted if fed <= index]:
+                del batches.uncommitted[done]
+            batches.committed = max(batches.committed, index + 1)
+            batches.changed.notify_all()
 
     def close(self) -> None:
         release(self._spout)
-        with self._spout._changed:
-            self._spout._closed += 1
-            self._spout._changed.notify_all()
+        with self._batches.changed:
+            self._batches.closed += 1
+            self._batches.changed.notify_all()
 
     def _index(self, metadata: Metadata) -> int | None:
-        """Return the index that metadata names; None where another process fed that batch."""
+        """Return the index that metadata names; None if another process fed that batch."""
         if metadata is None:
             return None
         if not isinstance(metadata, dict) or not {"feeder", "index"} <= metadata.keys():
-            raise SpoutContractError(
-                f"FeederBatchSpout: {metadata!r} names none of its batches; the log belongs to another spout"
-            )
-        return int(metadata["index"]) if metadata["feeder"] == self._spout._id else None
+            raise foreign_metadata_error("FeederBatchSpout", metadata)
+        return int(metadata["index"]) if metadata["feeder"] == self._batches.id else None

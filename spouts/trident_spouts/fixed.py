@@ -1,4 +1,4 @@
-"""Batches that are known from the start: for tests, notebooks and examples."""
+"""A spout of given batches, for tests, notebooks and examples."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,28 +12,29 @@ from trident.base.types import ddl
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import RowsLike, read_schema, table_of
+from trident_spouts.user_calls import foreign_metadata_error
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class FixedBatchSpout:
-    """A spout that emits given batches in their order; with ``cycle=True`` from the beginning again, for ever.
+    """A spout that emits given batches in order; with ``cycle=True`` it begins again at the end, for ever.
 
-    Transactional: a batch's metadata is its index, so that a replay, also after a restart, emits the same tuples.
+    Transactional: a batch's metadata is its index. So a replay emits the same tuples, also after a restart.
 
     Parameters
     ----------
     fields : str or StructType
         The fields with their types, ``"line string"``.
     batches : iterable of batches
-        Each one a list of tuples, of scalars (where there is one field), of dicts or Rows, an Arrow table or pandas.
-        An empty batch is one too: it gets a txid like any other.
+        Each batch is a list of tuples, of scalars (with one field), of dicts or Rows, an Arrow table or pandas. An
+        empty batch counts: it gets a txid like any other.
     cycle : bool
         Whether the first batch follows the last one.
 
     Raises
     ------
     SpoutContractError
-        A value that is not of its field's type; names batch, row, field and value.
+        A value is not of its field's type. The message names batch, row, field and value.
 
     Examples
     --------
@@ -42,12 +43,12 @@ class FixedBatchSpout:
     FixedBatchSpout('word string, n bigint', 2 batches, 2 rows)
     >>> FixedBatchSpout("line string", [["the cow"], [None, 5]])
     Traceback (most recent call last):
-    trident.base.errors.SpoutContractError: FixedBatchSpout, batch 1, row 1, field 'line': 5 (int) is no string
+    trident.base.errors.SpoutContractError: FixedBatchSpout, batch 1, row 1, field 'line': expected string, got 5 (int)
 
     Notes
     -----
-    Meaning: ``org.apache.storm.trident.testing.FixedBatchSpout``, whose batches came from one list cut by a maximal
-    size and did not survive a restart.
+    Meaning: ``org.apache.storm.trident.testing.FixedBatchSpout``, which cuts one list into batches of a maximal size,
+    and begins again after a restart.
     """
 
     schema: StructType
@@ -59,7 +60,7 @@ class FixedBatchSpout:
         schema = read_schema(fields)
         if isinstance(batches, str | bytes | pa.Table | pa.RecordBatch) or not isinstance(batches, Iterable):
             raise SpoutContractError(
-                f"FixedBatchSpout takes a list of batches, not one {type(batches).__name__}; write [batch, batch]"
+                f"FixedBatchSpout: expected a list of batches, got one {type(batches).__name__}; write [batch, batch]"
             )
         tables = (table_of(rows, schema, f"FixedBatchSpout, batch {at}") for at, rows in enumerate(batches))
         object.__setattr__(self, "schema", schema)
@@ -67,7 +68,7 @@ class FixedBatchSpout:
         object.__setattr__(self, "cycle", cycle)
 
     def open(self) -> SpoutExecutor:
-        """Begin to work for one run."""
+        """Return the executor of one run."""
         return _FixedExecutor(self)
 
     def __repr__(self) -> str:
@@ -84,10 +85,10 @@ class _FixedExecutor(SpoutExecutor):
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         count = len(self._spout.tables)
-        following = 0 if previous is None else self._index(previous) + 1
+        index = 0 if previous is None else self._index(previous) + 1
         if self._spout.cycle and count:
-            return following % count
-        return following if following < count else None
+            return index % count
+        return index if index < count else None
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         return ArrowEmission(self._spout.tables[self._index(metadata)])
@@ -95,9 +96,7 @@ class _FixedExecutor(SpoutExecutor):
     @staticmethod
     def _index(metadata: Metadata) -> int:
         if isinstance(metadata, bool) or not isinstance(metadata, int):
-            raise SpoutContractError(
-                f"FixedBatchSpout: {metadata!r} names none of its batches; the log belongs to another spout"
-            )
+            raise foreign_metadata_error("FixedBatchSpout", metadata)
         return metadata
 
 

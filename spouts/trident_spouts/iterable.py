@@ -1,4 +1,4 @@
-"""Any Python iterable as a source without promises."""
+"""A spout over any Python iterable, without promises for a restart."""
 
 import itertools
 import threading
@@ -9,34 +9,36 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.callsite import site_of
+from trident.base.checks import check_whole_number
 from trident.base.errors import TopologyError, TridentError, UserFunctionError
+from trident.base.text import brief
 from trident.base.types import ddl
 from trident_spouts.adapters.batch import BatchExecutor
 from trident_spouts.executor import SpoutExecutor, SpoutKind
 from trident_spouts.protocols import BatchSpout
 from trident_spouts.rows import read_schema
-from trident_spouts.user_calls import run
+from trident_spouts.user_calls import call_function
 
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class IterableSpout:
     """The rows of an iterable, `batchSize` at a time: a generator, a queue's ``iter``, a file object, a list.
 
-    Non-transactional. Within the process a replay has the same tuples; over a restart the rows that were taken and not
-    yet committed are lost, and a list or a function that makes the iterator begins at the start again. An iterator has
-    one reader at a time.
+    Non-transactional. Within the process a replay has the same tuples. A restart loses the rows that were taken and not
+    yet committed; a list, or a function that makes the iterator, begins at the first row again. An iterator has one
+    reader at a time.
 
     Parameters
     ----------
     fields : str or StructType
         The fields with their types, ``"line string"``.
-    rows : iterable, or function without arguments that gives one
-        Of tuples, of scalars (where there is one field), of dicts or Rows. A function is called once a run. What is no
-        list or range is read by a thread of its own, at most two batches ahead, so that it may wait for its input.
+    rows : iterable, or function without arguments that returns one
+        Tuples, scalars (with one field), dicts or Rows. A function is called once in each run. An iterable that is not
+        a list or a range is read by a thread of its own, at most two batches ahead, so that it may wait for its input.
     batchSize : int
-        Rows in a batch, at most.
+        The most rows in a batch.
     maxDelaySecs : float
-        How long a batch waits to become full; then what is there goes, or, if nothing is, the topology stays idle.
+        How long a batch waits to become full. Then the rows that are there go; without any, the topology stays idle.
 
     Examples
     --------
@@ -45,7 +47,7 @@ class IterableSpout:
 
     Notes
     -----
-    Plays the part of ``IRichSpout`` in Trident (a spout wrapped as non-transactional) for what Python has: iterators.
+    It stands for Trident's ``IRichSpout``, which Trident wraps as a non-transactional spout: Python has iterators.
     """
 
     schema: StructType
@@ -62,22 +64,21 @@ class IterableSpout:
         maxDelaySecs: float = 0.1,
     ) -> None:
         if not callable(rows) and (isinstance(rows, str | bytes) or not isinstance(rows, Iterable)):
-            raise TopologyError(f"IterableSpout takes an iterable of rows or a function, not {rows!r}")
-        if not isinstance(batchSize, int) or batchSize < 1:
-            raise TopologyError(f"IterableSpout: batchSize={batchSize!r} is no positive number")
+            raise TopologyError(f"IterableSpout: expected an iterable of rows or a function, got {brief(rows)}")
+        check_whole_number("IterableSpout: batchSize", batchSize)
         object.__setattr__(self, "schema", read_schema(fields))
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "batchSize", batchSize)
         object.__setattr__(self, "maxDelaySecs", maxDelaySecs)
 
     def open(self) -> SpoutExecutor:
-        """Begin to work for one run."""
+        """Return the executor of one run."""
         iterator = self.rows if isinstance(self.rows, Iterator) else None
         return BatchExecutor(_Batches(self), self.schema, iterator, "IterableSpout")
 
     def __repr__(self) -> str:
-        of = site_of(self.rows).name if callable(self.rows) else type(self.rows).__name__
-        return f"IterableSpout({ddl(self.schema)!r}, {of}, batchSize={self.batchSize})"
+        rows = site_of(self.rows).name if callable(self.rows) else type(self.rows).__name__
+        return f"IterableSpout({ddl(self.schema)!r}, {rows}, batchSize={self.batchSize})"
 
 
 class _Batches(BatchSpout):
@@ -85,27 +86,27 @@ class _Batches(BatchSpout):
 
     def __init__(self, spout: IterableSpout) -> None:
         self._spout = spout
-        self._source: _Slices | _Reader | None = None
+        self._reader: _SequenceReader | _ThreadedReader | None = None
 
     def open(self) -> None:
         rows = self._spout.rows
-        rows = run("IterableSpout", rows) if callable(rows) else rows
+        rows = call_function("IterableSpout", rows) if callable(rows) else rows
         if isinstance(rows, Sequence):
-            self._source = _Slices(rows)
+            self._reader = _SequenceReader(rows)
         else:
-            self._source = _Reader(iter(rows), 2 * self._spout.batchSize, f"{self._spout!r}")
+            self._reader = _ThreadedReader(iter(rows), 2 * self._spout.batchSize, f"{self._spout!r}")
 
     def emitBatch(self, batchId: int) -> list[Any]:
-        assert self._source is not None
-        return self._source.take(self._spout.batchSize, self._spout.maxDelaySecs)
+        assert self._reader is not None
+        return self._reader.take(self._spout.batchSize, self._spout.maxDelaySecs)
 
     def close(self) -> None:
-        if self._source is not None:
-            self._source.close()
+        if self._reader is not None:
+            self._reader.close()
 
 
-class _Slices:
-    """Rows that are all there from the beginning."""
+class _SequenceReader:
+    """Reads rows that are all in memory."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
         self._rows = iter(rows)
@@ -117,8 +118,8 @@ class _Slices:
         """Do nothing: there is no thread to end."""
 
 
-class _Reader:
-    """Rows that may have to be waited for: a thread of its own reads them, so that the run goes on meanwhile."""
+class _ThreadedReader:
+    """Reads an iterator, which may wait for its input, in a thread of its own: the run goes on meanwhile."""
 
     def __init__(self, rows: Iterator[Any], ahead: int, name: str) -> None:
         self._rows = rows
@@ -133,11 +134,11 @@ class _Reader:
     def take(self, count: int, seconds: float) -> list[Any]:
         with self._changed:
             self._changed.wait_for(lambda: len(self._read) >= count or self._ended, seconds)
-            taken, self._read = self._read[:count], self._read[count:]
+            rows, self._read = self._read[:count], self._read[count:]
             self._changed.notify_all()
-            if not taken and self._error is not None:
+            if not rows and self._error is not None:  # the rows before the error come first
                 raise self._failure(self._error)
-            return taken
+            return rows
 
     def close(self) -> None:
         with self._changed:
@@ -153,7 +154,7 @@ class _Reader:
                         return
                     self._read.append(row)
                     self._changed.notify_all()
-        except BaseException as error:  # handed to the thread that takes
+        except BaseException as error:  # `take` raises it in the thread that asks for rows
             self._error = error
         finally:
             with self._changed:

@@ -1,4 +1,4 @@
-"""Spouts that users write: Trident's four contracts, each a base class with the methods that may be left out."""
+"""Trident's four contracts of spouts that users write. Each is a base class with defaults for the optional methods."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,21 +11,21 @@ from trident_spouts.executor import Emission, Metadata, SpoutKind
 from trident_spouts.rows import RowsLike
 
 Emitted: TypeAlias = RowsLike | Emission | None
-"""What a spout emits: rows in any form, an Emission where they are large and lie elsewhere; None for nothing."""
+"""The result of an emit method: rows in any form, an Emission for large rows that lie elsewhere, or None."""
 
 
 class BatchSpout(ABC):
-    """The simplest spout: it is asked for a batch and gives rows.
+    """The simplest spout: one method that returns the rows of a batch.
 
-    Rows are kept until their batch is committed, so that a replay within the process has the same tuples. After a
-    restart ``emitBatch`` is asked again for a batch that was under way. A spout that then gives the same rows may say
-    so: ``kind = SpoutKind.TRANSACTIONAL``. Any other one has one reader at a time.
+    The library keeps the rows until their batch is committed, so that a replay within the process has the same tuples.
+    After a restart it calls ``emitBatch`` again for a batch that was under way. A spout that returns the same rows then
+    may declare it: ``kind = SpoutKind.TRANSACTIONAL``. Any other spout has one reader at a time.
 
-    `batchId` is the stream's own count of its batches: 1, 2, 3 and so on without a gap, over restarts too, and whatever
-    streams it is merged with.
+    `batchId` is the stream's own count of its batches: 1, 2, 3 and so on without a gap. Restarts do not change it, nor
+    do the streams that it is merged with.
 
-    Meaning: ``org.apache.storm.trident.spout.IBatchSpout``, where `batchId` is the txid; here a batch is asked for once
-    per process, and one without rows is no batch.
+    Meaning: ``org.apache.storm.trident.spout.IBatchSpout``, where `batchId` is the txid. Here ``emitBatch`` is called
+    once per process for a batch, and a call that returns no rows makes no batch.
 
     >>> class Dice(BatchSpout):
     ...     outputFields = "eyes int"
@@ -37,20 +37,20 @@ class BatchSpout(ABC):
     """The fields with their types, ``"word string, n long"``."""
 
     kind: SpoutKind = SpoutKind.NON_TRANSACTIONAL
-    """What it promises of a replay after a restart."""
+    """The promise for a replay after a restart."""
 
     def open(self) -> None:  # noqa: B027  may be left out
         """Prepare for a run; called once before it."""
 
     @abstractmethod
     def emitBatch(self, batchId: int) -> Emitted:
-        """Return the rows of the batch with this number. None or no rows: nothing there now, ask for it again later."""
+        """Return the rows of the batch with this number. None or no rows: there is nothing now, call again later."""
 
     def ack(self, batchId: int) -> None:  # noqa: B027
-        """Let go of the batch: it is committed. May come twice for the last one, after a restart."""
+        """Release the batch: it is committed. After a restart this may come a second time for the last batch."""
 
     def close(self) -> None:  # noqa: B027
-        """Let go of connections and files; called once after a run."""
+        """Release connections and files; called once after a run."""
 
 
 class BatchCoordinator(ABC):
@@ -58,18 +58,21 @@ class BatchCoordinator(ABC):
 
     @abstractmethod
     def initializeTransaction(self, txid: int, prevMetadata: Metadata, currMetadata: Metadata) -> Metadata:
-        """Return what names the batch, as JSON. `prevMetadata` is that of txid - 1 (None for the first), `currMetadata`
-        what was returned for this txid before, in this process."""
+        """Return the metadata that names the batch, as JSON.
+
+        `prevMetadata` is the metadata of txid - 1 (None for the first batch). `currMetadata` is what this method
+        returned for this txid before, in this process.
+        """
 
     def isReady(self, txid: int) -> bool:
         """Return whether there is a batch now."""
         return True
 
     def success(self, txid: int) -> None:  # noqa: B027
-        """Let go of every batch up to this one: they are committed. Repeated after a restart."""
+        """Release every batch up to this one: they are committed. Repeated after a restart."""
 
     def close(self) -> None:  # noqa: B027
-        """Let go of connections and files; called once after a run."""
+        """Release connections and files; called once after a run."""
 
 
 class Emitter(ABC):
@@ -77,20 +80,20 @@ class Emitter(ABC):
 
     @abstractmethod
     def emitBatch(self, attempt: TransactionAttempt, metadata: Metadata) -> Emitted:
-        """Return the rows that the metadata names; no rows make an empty batch."""
+        """Return the rows that the metadata names. No rows make an empty batch."""
 
     def success(self, attempt: TransactionAttempt) -> None:  # noqa: B027
-        """Let go of every batch up to this attempt's: they are committed. Repeated after a restart."""
+        """Release every batch up to this attempt's: they are committed. Repeated after a restart."""
 
     def close(self) -> None:  # noqa: B027
-        """Let go of connections and files; called once after a run."""
+        """Release connections and files; called once after a run."""
 
 
 class TridentSpout(ABC):
-    """A spout that names its batches itself, and says in `kind` what it promises of a replay.
+    """A spout that names its batches itself, and declares in `kind` what it promises for a replay.
 
-    Meaning: ``org.apache.storm.trident.spout.ITridentSpout``; the metadata is logged before a tuple is emitted, and an
-    attempt that follows a failure finds it unchanged.
+    Meaning: ``org.apache.storm.trident.spout.ITridentSpout``. The metadata is fixed before a tuple is emitted, and an
+    attempt after a failure gets the same metadata.
     """
 
     outputFields: str | StructType
@@ -118,12 +121,12 @@ class PartitionedSpout(ABC):
         """Prepare for a run; called once before it."""
 
     def isReady(self, txid: int) -> bool:
-        """Return whether it is worth asking the partitions now."""
+        """Return whether the partitions may have something now."""
         return True
 
     @abstractmethod
     def getPartitions(self) -> Sequence[str]:
-        """Return the names of the partitions there are now. Called for every new batch."""
+        """Return the names of the present partitions. Called for every new batch."""
 
     @abstractmethod
     def emitPartitionBatchNew(
@@ -132,7 +135,7 @@ class PartitionedSpout(ABC):
         """Return the next rows of a partition, and the metadata (JSON) that names exactly these rows.
 
         `lastMetadata` names the partition's previous rows, None if there were none. Called while the batch is planned.
-        No rows and other metadata: the partition is asked again at once, from there.
+        When it returns other metadata without rows, it is called again at once, with that metadata.
         """
 
     @abstractmethod
@@ -140,14 +143,14 @@ class PartitionedSpout(ABC):
         """Return the same rows again. Raise if the source no longer has them."""
 
     def close(self) -> None:  # noqa: B027
-        """Let go of connections and files; called once after a run."""
+        """Release connections and files; called once after a run."""
 
 
 class OpaquePartitionedSpout(ABC):
-    """An opaque spout over partitions: a replay starts where the previous batch ended, and may read more or less.
+    """An opaque spout over partitions: a replay begins where the previous batch ended, and may read more or less.
 
-    Meaning: ``org.apache.storm.trident.spout.IOpaquePartitionedTridentSpout``. Partitions may come, go and return; one
-    that is away or has nothing keeps its position.
+    Meaning: ``org.apache.storm.trident.spout.IOpaquePartitionedTridentSpout``. Partitions may come, go and return. A
+    partition that is away, or has nothing, keeps its position.
     """
 
     outputFields: str | StructType
@@ -156,23 +159,25 @@ class OpaquePartitionedSpout(ABC):
         """Prepare for a run; called once before it."""
 
     def isReady(self, txid: int) -> bool:
-        """Return whether it is worth asking the partitions now."""
+        """Return whether the partitions may have something now."""
         return True
 
     @abstractmethod
     def getPartitions(self) -> Sequence[str]:
-        """Return the names of the partitions there are now. Called for every attempt."""
+        """Return the names of the present partitions. Called for every attempt."""
 
     @abstractmethod
     def emitPartitionBatch(
         self, attempt: TransactionAttempt, partition: str, lastMetadata: Metadata
     ) -> tuple[Emitted, Metadata]:
         """Return rows of a partition from its position `lastMetadata` on (None: the beginning), and its new position.
-        No rows and another position: the partition is asked again at once, from there."""
+
+        When it returns another position without rows, it is called again at once, with that position.
+        """
 
     def close(self) -> None:  # noqa: B027
-        """Let go of connections and files; called once after a run."""
+        """Release connections and files; called once after a run."""
 
 
 UserContract: TypeAlias = BatchSpout | TridentSpout | PartitionedSpout | OpaquePartitionedSpout
-"""What a user may give where a spout is asked for, besides a Spout."""
+"""The objects that a user may give as a spout, besides a Spout."""

@@ -1,4 +1,4 @@
-"""Rows as users give them (tuples, scalars, dicts, Rows, Arrow, pandas), made into Arrow tables of declared types."""
+"""Conversion of rows as users give them (tuples, scalars, dicts, Rows, Arrow, pandas) to Arrow tables."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -9,14 +9,15 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from trident.base.errors import SpoutContractError
+from trident.base.text import typed_brief
 from trident.base.types import arrow_schema, ddl, parse_schema, schema_of, type_ddl
 from trident.base.values import NotAccepted, to_arrow
-from trident_spouts.casting import NotCast, cast_column
+from trident_spouts.casting import CastError, cast_column
 
 if TYPE_CHECKING:
     import pandas
 
-RowsLike: TypeAlias = Union[pa.Table, pa.RecordBatch, "pandas.DataFrame", Iterable[Any]]  # noqa: UP007  pandas is slow
+RowsLike: TypeAlias = Union[pa.Table, pa.RecordBatch, "pandas.DataFrame", Iterable[Any]]  # noqa: UP007  a quoted name cannot stand in X | Y, and pandas is slow to import
 """A batch as users write it: a list of tuples, of scalars (one field), of dicts or Rows; an Arrow table; pandas."""
 
 
@@ -32,14 +33,14 @@ def read_schema(fields: str | StructType) -> StructType:
 def table_of(rows: RowsLike, schema: StructType, where: str) -> pa.Table:
     """Return the rows as an Arrow table of exactly `schema`. `where` begins each error ("FixedBatchSpout, batch 3").
 
-    Arrow tables and pandas match by field name and may come in another order; their types may be cousins (another
-    width or unit) as long as no value changes. Python values are neither rounded nor parsed.
+    Columns of Arrow tables and pandas match by field name, in any order. Their types may have another width or unit, as
+    long as no value changes. Python values are neither rounded nor parsed.
 
     >>> table_of([("a", 1), {"word": "b", "n": None}], read_schema("word string, n long"), "here").to_pylist()
     [{'word': 'a', 'n': 1}, {'word': 'b', 'n': None}]
     >>> table_of(["a", 7], read_schema("word string"), "FixedBatchSpout, batch 0")
     Traceback (most recent call last):
-    trident.base.errors.SpoutContractError: FixedBatchSpout, batch 0, row 1, field 'word': 7 (int) is no string
+    trident.base.errors.SpoutContractError: FixedBatchSpout, batch 0, row 1, field 'word': expected string, got 7 (int)
     """
     if _is_pandas(rows):
         table = _from_pandas(rows, schema, where)
@@ -56,32 +57,32 @@ def _check_nulls(table: pa.Table, schema: StructType, where: str) -> None:
         column = table.column(at)
         if not field.nullable and column.null_count:
             row = column.is_null().to_pylist().index(True)
-            raise SpoutContractError(f"{where}, row {row}, field {field.name!r}: a null where NOT NULL is declared")
+            raise SpoutContractError(f"{where}, row {row}, field {field.name!r}: null, but the field is NOT NULL")
 
 
-def _columns_by_name(names: Sequence[Any], schema: StructType, where: str) -> None:
+def _check_columns(names: Sequence[Any], schema: StructType, where: str) -> None:
     if sorted(map(str, names)) != sorted(schema.names):
         raise SpoutContractError(
             f"{where}: its columns are ({', '.join(map(str, names))}), declared are ({ddl(schema)}); rename or select"
         )
 
 
-def _from_arrow(given: pa.Table | pa.RecordBatch, schema: StructType, where: str) -> pa.Table:
-    _columns_by_name(given.schema.names, schema, where)
+def _from_arrow(rows: pa.Table | pa.RecordBatch, schema: StructType, where: str) -> pa.Table:
+    _check_columns(rows.schema.names, schema, where)
     columns = []
     for field in arrow_schema(schema):
         try:
-            columns.append(cast_column(given.column(field.name), field.type))
-        except NotCast as error:
+            columns.append(cast_column(rows.column(field.name), field.type))
+        except CastError as error:
             raise _column_error(where, schema, field.name, error) from None
     return pa.table(columns, schema=arrow_schema(schema))
 
 
-def _from_pandas(given: "pandas.DataFrame", schema: StructType, where: str) -> pa.Table:
-    _columns_by_name(list(given.columns), schema, where)
+def _from_pandas(frame: "pandas.DataFrame", schema: StructType, where: str) -> pa.Table:
+    _check_columns(list(frame.columns), schema, where)
     columns = []
     for field in arrow_schema(schema):
-        series = given[field.name]
+        series = frame[field.name]
         if series.dtype == object:
             values = [None if _missing(value) else value for value in series]
             columns.append(_column(values, field, schema, where))
@@ -89,13 +90,13 @@ def _from_pandas(given: "pandas.DataFrame", schema: StructType, where: str) -> p
         try:
             integral = pa.types.is_integer(field.type)  # pandas keeps integers with gaps as floats
             columns.append(cast_column(pa.Array.from_pandas(series), field.type, floats_to_integers=integral))
-        except (NotCast, pa.ArrowException) as error:
+        except (CastError, pa.ArrowException) as error:
             raise _column_error(where, schema, field.name, error) from None
     return pa.table(columns, schema=arrow_schema(schema))
 
 
 def _is_pandas(rows: object) -> "TypeGuard[pandas.DataFrame]":
-    """Return whether it is a DataFrame of pandas, without loading pandas for that, which takes a second."""
+    """Return whether the rows are a pandas DataFrame. pandas is not imported for that: it takes a second."""
     loaded = sys.modules.get("pandas")
     return loaded is not None and isinstance(rows, loaded.DataFrame)
 
@@ -109,7 +110,7 @@ def _missing(value: Any) -> bool:
 def _from_python(rows: Iterable[Any], schema: StructType, where: str) -> pa.Table:
     if isinstance(rows, str | bytes | dict) or not isinstance(rows, Iterable):
         raise SpoutContractError(
-            f"{where} is {_shown(rows)}; a batch is a list of rows (tuples, dicts, Rows, or scalars for one field), "
+            f"{where} is {typed_brief(rows)}; expected a list of rows (tuples, dicts, Rows, or scalars for one field), "
             f"an Arrow table or a pandas DataFrame"
         )
     rows = list(rows)
@@ -126,7 +127,7 @@ def _column(values: Sequence[Any], field: pa.Field, schema: StructType, where: s
         declared = type_ddl(schema[field.name].dataType)
         why = f"; {error.why}" if error.why else ""
         raise SpoutContractError(
-            f"{where}, row {error.row}, field {field.name!r}: {_shown(error.value)} is no {declared}{why}"
+            f"{where}, row {error.row}, field {field.name!r}: expected {declared}, got {typed_brief(error.value)}{why}"
         ) from None
 
 
@@ -148,35 +149,35 @@ def _cells(row: Any, schema: StructType, target: pa.Schema, where: str) -> Seque
     if isinstance(row, tuple) or (isinstance(row, list) and len(names) > 1):
         if len(row) != len(names):
             raise SpoutContractError(
-                f"{where}: {_shown(row)} has {len(row)} values, declared are {len(names)} fields ({ddl(schema)})"
+                f"{where}: {typed_brief(row)} has {len(row)} values, expected {len(names)} ({ddl(schema)})"
             )
         return row
     if len(names) > 1:
-        raise SpoutContractError(f"{where}: {_shown(row)} is no row of the {len(names)} fields ({ddl(schema)})")
+        raise SpoutContractError(
+            f"{where}: expected a row of {len(names)} fields ({ddl(schema)}), got {typed_brief(row)}"
+        )
     return (row,)
 
 
 def _is_value(row: dict[Any, Any], target: pa.Schema) -> bool:
     """Return whether a dict is the one field's map or struct, and not a row by field name."""
-    only = target.field(0)
-    return len(target) == 1 and (pa.types.is_map(only.type) or pa.types.is_struct(only.type)) and [*row] != [only.name]
+    field = target.field(0)
+    holds_dicts = pa.types.is_map(field.type) or pa.types.is_struct(field.type)
+    return len(target) == 1 and holds_dicts and [*row] != [field.name]
 
 
 def _cells_by_name(row: dict[Any, Any], schema: StructType, where: str) -> Sequence[Any]:
     names = schema.names
     for name in row:
         if name not in names:
-            raise SpoutContractError(f"{where}: it has {name!r}, the declared fields are ({ddl(schema)})")
+            raise SpoutContractError(f"{where}: unknown field {name!r}; the fields are ({ddl(schema)})")
     for name in names:
         if name not in row:
-            raise SpoutContractError(f"{where}: it lacks {name!r}; write None for a null (fields: {ddl(schema)})")
+            raise SpoutContractError(
+                f"{where}: field {name!r} is missing; write None for a null (fields: {ddl(schema)})"
+            )
     return [row[name] for name in names]
 
 
 def _column_error(where: str, schema: StructType, name: str, error: Exception) -> SpoutContractError:
-    return SpoutContractError(f"{where}, field {name!r}: declared is {type_ddl(schema[name].dataType)}, but {error}")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
+    return SpoutContractError(f"{where}, field {name!r}: expected {type_ddl(schema[name].dataType)}, but {error}")

@@ -1,27 +1,27 @@
-"""Sources that hand out each row once, and so have one reader at a time."""
+"""Claims on sources that hand out each row only once, and so can have only one reader at a time."""
 
 import threading
 
 from trident.base.errors import TopologyError
 
 _lock = threading.Lock()
-_read: dict[int, object] = {}
-"""The sources that are read now, by id."""
+_claimed: dict[int, object] = {}
+"""The sources that have a reader now, by id. The reference keeps the id from being used again."""
 
 
 def claim(source: object, name: str) -> None:
-    """Become the reader of a source. Raise where it has one: each would get a part of the rows."""
+    """Become the reader of a source. Raise TopologyError if it has a reader: each would get only a part of the rows."""
     with _lock:
-        if id(source) in _read:
+        if id(source) in _claimed:
             raise TopologyError(
-                f"{name} is read by a stream that runs, and hands out each row once: a second stream would take rows "
-                f"from the first. Begin all branches at one stream, or give each stream a spout of its own; where an "
-                f"earlier topology reads it still, stop that one first"
+                f"{name} already has a running stream that reads it, and hands out each row once: a second stream "
+                f"would take rows from the first. Begin all branches at one stream, or give each stream its own spout. "
+                f"If an earlier topology still reads it, stop that topology first"
             )
-        _read[id(source)] = source
+        _claimed[id(source)] = source
 
 
 def release(source: object) -> None:
-    """Let the source have another reader."""
+    """End the claim on a source, so that another reader can claim it."""
     with _lock:
-        _read.pop(id(source), None)
+        _claimed.pop(id(source), None)

@@ -117,7 +117,7 @@ def other_source(place: Place, **how: Any) -> dict[Any, Any]:
 def test_another_kind_of_source_that_was_started_by_mistake_takes_nothing(place: Place) -> None:
     """The former version did not write down the kinds of sources."""
     expected = place.restore("clean")
-    with pytest.raises(BatchFailedError, match="was it another spout before"):
+    with pytest.raises(BatchFailedError, match="the log belongs to another spout"):
         other_source(place)
     with place.start() as running:
         running.processAllAvailable(timeout=60)

@@ -131,7 +131,9 @@ def test_a_spout_may_fail_the_attempt_as_in_storm() -> None:
 
 
 def test_wrong_values_name_the_spout_and_the_batch() -> None:
-    with pytest.raises(SpoutContractError, match=r"Numbers, batch 1, row 0, field 'n': 'x' \(str\) is no bigint"):
+    with pytest.raises(
+        SpoutContractError, match=r"Numbers, batch 1, row 0, field 'n': expected bigint, got 'x' \(str\)"
+    ):
         planned(Numbers({1: ["x"]}))
 
 
@@ -216,7 +218,9 @@ def test_metadata_that_the_log_cannot_keep_is_refused() -> None:
     class Odd(Counter):
         size: Any
 
-    with pytest.raises(SpoutContractError, match=r"Odd: the metadata of txid 1 is nan, which the log cannot keep"):
+    with pytest.raises(
+        SpoutContractError, match=r"Odd: the metadata of txid 1: expected JSON, which the log can keep, got nan"
+    ):
         planned(Odd(size=float("nan")))  # type: ignore[arg-type]
 
 
@@ -360,11 +364,17 @@ class Rude(Logs):
 @pytest.mark.parametrize(
     ("spout", "said"),
     [
-        (Rude(["a"]), "Rude, partition 'p' returned ['a'] (list); it must return a pair (rows, metadata)"),
-        (Rude((["a"], None)), "Rude, partition 'p' returned rows without metadata; they would come again for ever"),
-        (Rude((["a"], {1: 2})), "Rude, partition 'p', metadata is {1: 2} (dict), which the log cannot keep as JSON"),
-        (Rude((["a"], 1), [0]), "Rude.getPartitions() gave 0; a partition's name is a str"),
-        (Rude((["a"], 1), ["p", "p"]), "Rude.getPartitions() gave 'p' twice"),
+        (Rude(["a"]), "Rude, partition 'p' returned ['a'] (list); expected a pair (rows, metadata)"),
+        (
+            Rude((["a"], None)),
+            "Rude, partition 'p' returned rows without metadata: the same rows would come again for ever",
+        ),
+        (
+            Rude((["a"], {1: 2})),
+            "Rude, partition 'p', metadata: expected JSON, which the log can keep, got {1: 2} (dict)",
+        ),
+        (Rude((["a"], 1), [0]), "Rude.getPartitions() returned 0: expected names of type str"),
+        (Rude((["a"], 1), ["p", "p"]), "Rude.getPartitions() returned 'p' twice"),
     ],
 )
 def test_what_a_partitioned_spout_gives_is_checked(spout: Any, said: str) -> None:
@@ -374,7 +384,7 @@ def test_what_a_partitioned_spout_gives_is_checked(spout: Any, said: str) -> Non
 
 
 def test_metadata_of_another_spout_is_refused() -> None:
-    with pytest.raises(SpoutContractError, match="Logs: the log's metadata is none of its own"):
+    with pytest.raises(SpoutContractError, match="Logs: 7 names none of its batches"):
         as_spout(Logs({})).open().plan(TransactionAttempt(2, 0), 7, 0.0)
 
 
@@ -497,7 +507,9 @@ def test_rows_without_a_new_position_are_refused() -> None:
         def emitPartitionBatch(self, *arguments: Any) -> Any:
             return ["a"], None
 
-    with pytest.raises(SpoutContractError, match="returned rows without metadata; they would come again for ever"):
+    with pytest.raises(
+        SpoutContractError, match="returned rows without metadata: the same rows would come again for ever"
+    ):
         as_spout(Stuck({"p": []})).open().plan(TransactionAttempt(1, 0), None, 0.0)
 
 
@@ -538,15 +550,15 @@ def test_kinds_and_fields_follow_from_the_contract() -> None:
 
 
 def test_what_is_no_spout_is_refused_with_the_ways_to_one() -> None:
-    with pytest.raises(TopologyError, match="class.* is no spout; give an instance: Numbers"):
+    with pytest.raises(TopologyError, match="class.* is not a spout; give an instance: Numbers"):
         as_spout(Numbers)
-    with pytest.raises(TopologyError, match=r"\[1, 2\] is no spout; give one such as FileSpout"):
+    with pytest.raises(TopologyError, match=r"\[1, 2\] is not a spout; give one such as FileSpout"):
         as_spout([1, 2])
 
     class Silent:
         def emitBatch(self, batchId: int) -> None: ...
 
     with pytest.raises(
-        TypeDeclarationError, match="Silent does not say what it emits; write in its class: outputFields"
+        TypeDeclarationError, match="Silent does not declare the fields that it emits; write in its class: outputFields"
     ):
         as_spout(Silent())

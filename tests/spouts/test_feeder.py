@@ -123,7 +123,7 @@ def test_after_finish_nothing_more_is_taken() -> None:
 def test_a_wrong_value_is_named_and_nothing_is_fed() -> None:
     spout = FeederBatchSpout("n long")
     with pytest.raises(
-        SpoutContractError, match=r"FeederBatchSpout, batch 0, row 1, field 'n': 'x' \(str\) is no bigint"
+        SpoutContractError, match=r"FeederBatchSpout, batch 0, row 1, field 'n': expected bigint, got 'x' \(str\)"
     ):
         spout.feed([1, "x"])
     assert planned(spout) == []

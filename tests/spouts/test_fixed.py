@@ -57,13 +57,13 @@ def test_it_knows_its_rows_and_its_kind() -> None:
 def test_a_wrong_value_is_named_when_the_spout_is_made() -> None:
     with pytest.raises(SpoutContractError) as caught:
         FixedBatchSpout("word string, n long", [[("a", 1)], [("b", 2), ("c", "3")]])
-    assert str(caught.value) == "FixedBatchSpout, batch 1, row 1, field 'n': '3' (str) is no bigint"
+    assert str(caught.value) == "FixedBatchSpout, batch 1, row 1, field 'n': expected bigint, got '3' (str)"
 
 
 def test_a_batch_given_as_a_row_is_explained() -> None:
-    with pytest.raises(SpoutContractError, match=r"batch 0 is 'the cow' \(str\); a batch is a list of rows"):
+    with pytest.raises(SpoutContractError, match=r"batch 0 is 'the cow' \(str\); expected a list of rows"):
         FixedBatchSpout("line string", ["the cow", "the moon"])
-    with pytest.raises(SpoutContractError, match="a list of batches, not one Table"):
+    with pytest.raises(SpoutContractError, match="a list of batches, got one Table"):
         FixedBatchSpout("n long", pa.table({"n": [1]}))
 
 

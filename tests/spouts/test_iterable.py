@@ -104,12 +104,14 @@ def test_a_function_that_raises_is_named_with_its_line() -> None:
 
 def test_a_wrong_value_is_named() -> None:
     executor = IterableSpout("n long", [1, "x"]).open()
-    with pytest.raises(SpoutContractError, match=r"IterableSpout, batch 1, row 1, field 'n': 'x' \(str\) is no bigint"):
+    with pytest.raises(
+        SpoutContractError, match=r"IterableSpout, batch 1, row 1, field 'n': expected bigint, got 'x' \(str\)"
+    ):
         executor.plan(TransactionAttempt(1, 0), None, 0.0)
 
 
 def test_what_is_no_iterable_is_refused() -> None:
-    with pytest.raises(TopologyError, match="takes an iterable of rows or a function, not 'abc'"):
+    with pytest.raises(TopologyError, match="expected an iterable of rows or a function, got 'abc'"):
         IterableSpout("line string", "abc")
-    with pytest.raises(TopologyError, match="batchSize=0 is no positive number"):
+    with pytest.raises(TopologyError, match="batchSize=0: expected a whole number of at least 1"):
         IterableSpout("n long", [1], batchSize=0)

@@ -75,13 +75,13 @@ def test_a_function_that_raises_is_named_with_its_partition_and_line() -> None:
 @pytest.mark.parametrize(
     ("partition", "position", "said"),
     [
-        ([1], 5, "PollingSpout: partition 'p' is at 5 and its list has 1 rows; only append to it"),
+        ([1], 5, "PollingSpout, partition 'p': its position is 5, and its list has 1 rows; only append to the list"),
         (lambda position, limit: [1], None, "<lambda> (test_polling.py:"),
-        (lambda position, limit: ([1], {2}), None, "which the log cannot keep as JSON"),
+        (lambda position, limit: ([1], {2}), None, "expected JSON, which the log can keep"),
         (
             lambda position, limit: (["x"], 1),
             None,
-            "PollingSpout, partition 'p', row 0, field 'n': 'x' (str) is no bigint",
+            "PollingSpout, partition 'p', row 0, field 'n': expected bigint, got 'x' (str)",
         ),
     ],
 )
@@ -93,5 +93,5 @@ def test_what_a_partition_gives_is_checked(partition: Any, position: Any, said: 
 
 
 def test_what_is_no_mapping_is_refused() -> None:
-    with pytest.raises(TopologyError, match="takes a mapping of partition names to functions or lists"):
+    with pytest.raises(TopologyError, match="expected a mapping of partition names to functions or lists"):
         PollingSpout("n long", [1, 2])  # type: ignore[arg-type]

@@ -68,14 +68,14 @@ def test_other_names_are_fine(topology: TridentTopology, name: str) -> None:
 
 def test_a_spout_and_its_class_are_told_apart(topology: TridentTopology) -> None:
     assert (
-        "s/0:newStream: 5 is no spout; give one such as FileSpout(path)"
+        "s/0:newStream: 5 is not a spout; give one such as FileSpout(path)"
         in fails(
             lambda: topology.newStream("s", 5)  # type: ignore[arg-type]
         )[1]
     )
     swapped = fails(lambda: topology.newStream(DeclaredSpout(SpoutKind.OPAQUE), "s"))[1]  # type: ignore[arg-type]
     assert "newStream: the name 's' comes first; write newStream(name, spout) [called at test_topology.py:" in swapped
-    assert "is no spout" in fails(lambda: topology.newStream("s", DeclaredSpout))[1]  # type: ignore[arg-type]
+    assert "is not a spout" in fails(lambda: topology.newStream("s", DeclaredSpout))[1]  # type: ignore[arg-type]
 
 
 def test_a_request_has_its_declared_arguments(topology: TridentTopology) -> None:

@@ -196,7 +196,9 @@ def test_marks_that_meet_happen_in_their_order(tmp_path: Path) -> None:
 def test_what_cannot_be_a_script_is_refused() -> None:
     with pytest.raises(SpoutContractError, match=r"TestSource takes a list of batches and marks, not one str"):
         TestSource("word string", "cow")
-    with pytest.raises(SpoutContractError, match=r"TestSource, batch 1, row 0, field 'word': 5 \(int\) is no string"):
+    with pytest.raises(
+        SpoutContractError, match=r"TestSource, batch 1, row 0, field 'word': expected string, got 5 \(int\)"
+    ):
         TestSource("word string", [["a"], FAIL, [5]])
     with pytest.raises(SpoutContractError, match=r"a FAIL at the end; it makes an attempt at the batch behind it fail"):
         TestSource("word string", [["a"], FAIL])

@@ -6,7 +6,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import FailedException, SpoutContractError
+from trident.base.errors import FailedException
 from trident.base.types import ddl
 from trident.testing.crashes import Trap, crash
 from trident.testing.output import rows_of
@@ -14,6 +14,7 @@ from trident.testing.script import CRASH, Mark, Script
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.rows import RowsLike, read_schema
+from trident_spouts.user_calls import foreign_metadata_error
 
 
 class TestSource:
@@ -162,9 +163,7 @@ class _Executor(SpoutExecutor):
     def _read(self, metadata: Metadata) -> tuple[int, int, int | None]:
         """Return the batch, its first row and the number of rows that metadata names."""
         if not isinstance(metadata, dict) or "batch" not in metadata:
-            raise SpoutContractError(
-                f"{self._source!r}: {metadata!r} names none of its batches; the log belongs to another spout"
-            )
+            raise foreign_metadata_error(repr(self._source), metadata)
         return metadata["batch"], metadata.get("row", 0), metadata.get("rows")
 
 

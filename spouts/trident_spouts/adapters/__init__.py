@@ -1,1 +1,1 @@
-"""From the contracts that users implement to the one that the engine asks for."""
+"""Adapters from the contracts that users implement to the executors that the engine calls."""

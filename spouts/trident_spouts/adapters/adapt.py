@@ -1,4 +1,4 @@
-"""Any spout that a user gives, as the engine's Spout."""
+"""The choice of the adapter that makes a user's spout a Spout of the engine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _Opener = Callable[[Any, StructType], SpoutExecutor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UserSpout:
-    """A user's spout behind the engine's protocol; picklable if the user's is."""
+    """A user's spout behind the engine's protocol. It is picklable if the user's spout is."""
 
     spout: Any
     kind: SpoutKind
@@ -27,7 +27,7 @@ class UserSpout:
     opener: _Opener
 
     def open(self) -> SpoutExecutor:
-        """Begin to work for one run, with the user's own object."""
+        """Return the executor of one run, which calls the user's own object."""
         return self.opener(self.spout, self.schema)
 
     def __repr__(self) -> str:
@@ -35,54 +35,55 @@ class UserSpout:
         return f"{type(self.spout).__name__}()" if shown == object.__repr__(self.spout) else shown
 
 
-def _batches(spout: Any, schema: StructType) -> SpoutExecutor:
-    once = _kind(spout) is not SpoutKind.TRANSACTIONAL
-    return BatchExecutor(spout, schema, spout if once else None)
+def _batch_executor(spout: Any, schema: StructType) -> SpoutExecutor:
+    hands_out_once = _kind(spout) is not SpoutKind.TRANSACTIONAL
+    return BatchExecutor(spout, schema, spout if hands_out_once else None)
 
 
 _CONTRACTS: list[tuple[tuple[str, ...], SpoutKind | None, _Opener]] = [
     (("getPartitions", "emitPartitionBatchNew", "emitPartitionBatch"), SpoutKind.TRANSACTIONAL, PartitionedExecutor),
     (("getPartitions", "emitPartitionBatch"), SpoutKind.OPAQUE, OpaqueExecutor),
     (("getCoordinator", "getEmitter"), None, CoordinatedExecutor),
-    (("emitBatch",), None, _batches),
+    (("emitBatch",), None, _batch_executor),
 ]
-"""The methods that tell a contract, the kind that it implies (None: the spout says), and who runs it."""
+"""For each contract: its methods, the kind that it implies (None: the spout declares one), and its executor. The first
+contract whose methods an object has is its contract."""
 
 
-def as_spout(given: Any) -> Spout:
+def as_spout(candidate: Any) -> Spout:
     """Return a spout of this library as it is, and an object of one of the four contracts in a wrapper.
 
-    Raises TopologyError for what is no spout, or a class where an instance is meant.
+    Raises TopologyError for an object that is not a spout, and for a class in place of an instance.
     """
-    if isinstance(given, type):
-        raise TopologyError(f"{brief(given)} is no spout; give an instance: {given.__name__}(...)")
+    if isinstance(candidate, type):
+        raise TopologyError(f"{brief(candidate)} is not a spout; give an instance: {candidate.__name__}(...)")
     for methods, implied, opener in _CONTRACTS:
-        if all(callable(getattr(given, method, None)) for method in methods):
-            return UserSpout(given, implied or _kind(given), _schema(given), opener)
-    if all(hasattr(given, name) for name in ("kind", "schema", "open")):
-        spout: Spout = given
+        if all(callable(getattr(candidate, method, None)) for method in methods):
+            return UserSpout(candidate, implied or _kind(candidate), _schema(candidate), opener)
+    if all(hasattr(candidate, name) for name in ("kind", "schema", "open")):
+        spout: Spout = candidate
         return spout
     raise TopologyError(
-        f"{brief(given)} is no spout; give one such as FileSpout(path) or FixedBatchSpout(fields, batches), or an "
-        f"object of your own that extends BatchSpout, TridentSpout, PartitionedSpout or OpaquePartitionedSpout"
+        f"{brief(candidate)} is not a spout; give one such as FileSpout(path) or FixedBatchSpout(fields, batches), or "
+        f"an object of your own that extends BatchSpout, TridentSpout, PartitionedSpout or OpaquePartitionedSpout"
     )
 
 
-def _kind(given: Any) -> SpoutKind:
-    told = getattr(given, "kind", SpoutKind.NON_TRANSACTIONAL)
+def _kind(spout: Any) -> SpoutKind:
+    declared = getattr(spout, "kind", SpoutKind.NON_TRANSACTIONAL)
     try:
-        return SpoutKind(told)
+        return SpoutKind(declared)
     except ValueError:
         raise TopologyError(
-            f"{type(given).__name__}.kind is {told!r}; it must be one of {', '.join(map(str, SpoutKind))}"
+            f"{type(spout).__name__}.kind is {declared!r}: expected one of {', '.join(map(str, SpoutKind))}"
         ) from None
 
 
-def _schema(given: Any) -> StructType:
-    fields = getattr(given, "outputFields", None)
+def _schema(spout: Any) -> StructType:
+    fields = getattr(spout, "outputFields", None)
     if not isinstance(fields, str | StructType):
         raise TypeDeclarationError(
-            f"{type(given).__name__} does not say what it emits; write in its class: "
+            f"{type(spout).__name__} does not declare the fields that it emits; write in its class: "
             f'outputFields = "word string, n long"'
         )
     return read_schema(fields)

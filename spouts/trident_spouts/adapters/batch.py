@@ -1,8 +1,8 @@
-"""A BatchSpout at work.
+"""The executor of a BatchSpout.
 
-Its batches have numbers of their own, 1, 2, 3 and so on: the last one is its stream's position. The txids of a batch
-group count batches of other streams too, and a stream may move to a group that stands elsewhere. (In version 0.1 the
-position was the last txid in which there was a batch; numbers go on from there.)
+Its batches have numbers of their own, 1, 2, 3 and so on, and the last number is its stream's position. Txids would not
+do: those of a batch group count the batches of other streams too, and a stream may move to a group with other txids.
+(In version 0.1 the position was the last txid with a batch of the stream; the numbers go on from there.)
 """
 
 from typing import Any
@@ -10,17 +10,16 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.attempt import TransactionAttempt
-from trident.base.errors import SpoutContractError
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
 from trident_spouts.single_reader import claim, release
-from trident_spouts.user_calls import call, emission_of
+from trident_spouts.user_calls import call, emission_of, foreign_metadata_error
 
 
 class BatchExecutor(SpoutExecutor):
-    """Executor that asks for a batch when it is planned, so that an idle source costs nothing. It keeps the batch until
-    it is committed.
+    """Executor that calls ``emitBatch`` while it plans, so that an idle source makes no batch.
 
-    `source` is what hands out each row once; None where readers do not take rows from each other.
+    It keeps the rows until their batch is committed. `source` is the object that hands out each row only once, and is
+    claimed while this is open; None if several readers each get all rows.
     """
 
     plans_ahead = True
@@ -41,7 +40,7 @@ class BatchExecutor(SpoutExecutor):
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         number = _number(previous) + 1
-        if number not in self._kept:  # a batch that is planned anew has the rows that it had
+        if number not in self._kept:  # a batch that is planned anew keeps its rows
             emitted = call(self._spout, "emitBatch", number)
             emission = emission_of(emitted, self._schema, f"{self._name}, batch {number}")
             if emission is None or emission.rows == 0:
@@ -54,7 +53,7 @@ class BatchExecutor(SpoutExecutor):
 
     def success(self, txid: int, metadata: Metadata) -> None:
         number = _number(metadata)
-        for done in sorted({number, *(kept for kept in self._kept if kept < number)}):
+        for done in sorted({number, *(earlier for earlier in self._kept if earlier < number)}):
             self._kept.pop(done, None)
             call(self._spout, "ack", done)
 
@@ -65,9 +64,9 @@ class BatchExecutor(SpoutExecutor):
 
 
 def _number(metadata: Metadata) -> int:
-    """Return the number of the batch that metadata names; 0 before the first one."""
+    """Return the number of the batch that metadata names; 0 before the first batch."""
     if metadata is None:
         return 0
     if not isinstance(metadata, int):
-        raise SpoutContractError(f"{metadata!r} names no batch of a BatchSpout; the log belongs to another spout")
+        raise foreign_metadata_error("BatchSpout", metadata)
     return metadata

@@ -1,4 +1,4 @@
-"""A TridentSpout at work."""
+"""The executor of a TridentSpout."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.types import arrow_schema
 from trident_spouts.emission import ArrowEmission
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor
-from trident_spouts.user_calls import call, emission_of, foreign, json_of
+from trident_spouts.user_calls import call, emission_of, foreign_metadata_error, json_of
 
 
 class CoordinatedExecutor(SpoutExecutor):
-    """Executor whose coordinator names a batch, and whose emitter emits it."""
+    """Executor that lets the user's coordinator name a batch and the user's emitter emit it."""
 
     plans_ahead = True
 
@@ -28,14 +28,14 @@ class CoordinatedExecutor(SpoutExecutor):
         txid = attempt.txid
         if not call(self._coordinator, "isReady", txid):
             return None
-        before = None if previous is None else self._own(previous)
-        given = call(self._coordinator, "initializeTransaction", txid, before, self._planned.get(txid))
-        self._planned[txid] = json_of(given, f"{self._name}: the metadata of txid {txid}")
+        before = None if previous is None else self._users_metadata(previous)
+        metadata = call(self._coordinator, "initializeTransaction", txid, before, self._planned.get(txid))
+        self._planned[txid] = json_of(metadata, f"{self._name}: the metadata of txid {txid}")
         return {"metadata": self._planned[txid]}
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         self._attempts[attempt.txid] = attempt
-        rows = call(self._emitter, "emitBatch", attempt, self._own(metadata))
+        rows = call(self._emitter, "emitBatch", attempt, self._users_metadata(metadata))
         emission = emission_of(rows, self._schema, f"{self._name}, batch {attempt}")
         return emission or ArrowEmission(arrow_schema(self._schema).empty_table())
 
@@ -43,15 +43,16 @@ class CoordinatedExecutor(SpoutExecutor):
         attempt = self._attempts.get(txid, TransactionAttempt(txid, 0))
         call(self._emitter, "success", attempt)
         call(self._coordinator, "success", txid)
-        self._planned = {later: kept for later, kept in self._planned.items() if later > txid}
-        self._attempts = {later: kept for later, kept in self._attempts.items() if later > txid}
+        self._planned = {later: planned for later, planned in self._planned.items() if later > txid}
+        self._attempts = {later: emitted for later, emitted in self._attempts.items() if later > txid}
 
     def close(self) -> None:
         call(self._emitter, "close")
         call(self._coordinator, "close")
 
-    def _own(self, metadata: Metadata) -> Metadata:
+    def _users_metadata(self, metadata: Metadata) -> Metadata:
+        """Return the coordinator's own metadata. It is wrapped because None, which it may return, means no batch."""
         if not isinstance(metadata, dict) or "metadata" not in metadata:
-            raise foreign(self._name, metadata)
+            raise foreign_metadata_error(self._name, metadata)
         inner: Metadata = metadata["metadata"]
         return inner

@@ -1,4 +1,4 @@
-"""PartitionedSpouts and OpaquePartitionedSpouts at work: each partition has a position of its own."""
+"""The executors of PartitionedSpout and OpaquePartitionedSpout, whose partitions have positions of their own."""
 
 from time import monotonic
 from typing import Any, ClassVar
@@ -9,17 +9,17 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
 from trident_spouts.emission import one_emission
 from trident_spouts.executor import Emission, Metadata
-from trident_spouts.user_calls import call, emission_of, foreign, pair_of
+from trident_spouts.user_calls import call, emission_of, foreign_metadata_error, pair_of
 
 Positions = dict[str, Metadata]
-"""Positions by partition, of every partition ever seen: one that is away or emits nothing keeps its position."""
+"""The position of every partition ever seen: one that is away or emits nothing keeps its position."""
 
 _PAGING_SECONDS = 1.0
-"""Seconds that a plan goes on over pages without rows before it makes an empty batch of them."""
+"""Seconds for which a plan follows pages without rows before it makes an empty batch of them."""
 
 
 class _Batch:
-    """Rows that the partitions have from their positions `start` on, and their positions after these rows."""
+    """The rows of the partitions from their positions `start` on, and their positions `after` these rows."""
 
     def __init__(self, start: Positions) -> None:
         self.start, self.after = dict(start), dict(start)
@@ -37,13 +37,15 @@ class _Batch:
             self.partitions.append(partition)
 
 
-class _Partitions:
-    """Executor that reads while a batch is planned, so that an idle source makes no batch. The first attempt gets what
-    was read.
+class _PartitionsExecutor:
+    """Executor that reads while it plans a batch, so that an idle source makes no batch.
 
-    A partition whose position moves over a page without rows (a compacted stretch, an hour without orders) is asked
-    on, for `_PAGING_SECONDS` in one plan. Then there is an empty batch, so that nobody takes the source for idle
-    between two pages. Positions that moved and came to an end stay in memory until the next batch freezes them.
+    The first attempt emits the rows that the plan read.
+
+    A partition's position may move over a page without rows (a compacted stretch, an hour without orders). The plan
+    then reads on, for at most `_PAGING_SECONDS`. After that it makes an empty batch, so that the source does not count
+    as idle between two pages. When the positions moved and the pages came to their end without rows, there is no batch:
+    the positions stay in memory until the next batch freezes them.
     """
 
     method: ClassVar[str]
@@ -54,7 +56,7 @@ class _Partitions:
         self._schema = schema
         self._read: dict[int, tuple[Metadata, Emission]] = {}
         self._moved: tuple[Positions, Positions] = ({}, {})
-        """The positions that the log has, and those up to which nothing was found since."""
+        """The positions in the log, and those up to which the partitions had no rows since."""
         call(spout, "open")
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
@@ -76,33 +78,35 @@ class _Partitions:
     def _next_rows(
         self, attempt: TransactionAttempt, partition: str, start: Metadata, end: float
     ) -> tuple[Metadata, Metadata, Emission | None]:
-        """Read on to the partition's next rows; return the positions before and after them.
+        """Read on to the partition's next rows; return the positions before and after them, and the rows.
 
-        Without rows, equal positions say that there is nothing now, and others that there may be more behind.
+        Without rows, equal positions mean that there is nothing now, and different ones that more may follow.
 
-        A source whose position follows a clock, or the end of a log that it filters, moves as often as it is asked. Two
-        questions from one position tell it from a source with pages: the second answer is another one.
+        The position of some sources moves at every call: it follows a clock, or the end of a log that they filter. Two
+        calls from one position tell such a source from one with pages: the second call returns another position.
         """
-        after, emission = self._ask(attempt, partition, start)
+        after, emission = self._read_page(attempt, partition, start)
         if emission is None and after != start:
-            again, emission = self._ask(attempt, partition, start)
+            again, emission = self._read_page(attempt, partition, start)
             if emission is None and again != after:
                 return again, again, None
             after = again
         while emission is None and after != start and monotonic() < end:
             start = after
-            after, emission = self._ask(attempt, partition, start)
+            after, emission = self._read_page(attempt, partition, start)
         return start, after, emission
 
-    def _ask(self, attempt: TransactionAttempt, partition: str, start: Metadata) -> tuple[Metadata, Emission | None]:
-        """Read one page; return the position after it, and its rows if there are any."""
+    def _read_page(
+        self, attempt: TransactionAttempt, partition: str, start: Metadata
+    ) -> tuple[Metadata, Emission | None]:
+        """Read one page; return the position after it, and its rows if it has any."""
         where = f"{self._name}, partition {partition!r}"
         emitted, after = pair_of(call(self._spout, self.method, attempt, partition, start), where)
         emission = emission_of(emitted, self._schema, where)
         if emission is None or emission.rows == 0:
             return start if after is None else after, None
         if after is None:
-            raise SpoutContractError(f"{where} returned rows without metadata; they would come again for ever")
+            raise SpoutContractError(f"{where} returned rows without metadata: the same rows would come again for ever")
         return after, emission
 
     def _metadata(self, batch: _Batch) -> tuple[Metadata, Metadata]:
@@ -110,15 +114,15 @@ class _Partitions:
         raise NotImplementedError
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        read = self._read.get(attempt.txid)
-        return read[1] if read is not None and read[0] == metadata else self._again(attempt, metadata)
+        planned, emission = self._read.get(attempt.txid, (None, None))
+        return emission if emission is not None and planned == metadata else self._read_again(attempt, metadata)
 
-    def _again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+    def _read_again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         """Read the batch once more, for another attempt."""
         raise NotImplementedError
 
     def success(self, txid: int, metadata: Metadata) -> None:
-        self._read = {later: read for later, read in self._read.items() if later > txid}
+        self._read = {later: planned for later, planned in self._read.items() if later > txid}
 
     def fail(self, attempt: TransactionAttempt) -> None:
         self._read.pop(attempt.txid, None)
@@ -128,29 +132,32 @@ class _Partitions:
         call(self._spout, "close")
 
     def _partitions(self) -> list[str]:
-        """Return the partitions there are now. Raise for names that are no text or come twice."""
+        """Return the present partitions. Raise SpoutContractError for a name that is not a str or comes twice."""
         partitions = list(call(self._spout, "getPartitions"))
         for at, partition in enumerate(partitions):
             if not isinstance(partition, str):
                 raise SpoutContractError(
-                    f"{self._name}.getPartitions() gave {partition!r}; a partition's name is a str"
+                    f"{self._name}.getPartitions() returned {partition!r}: expected names of type str"
                 )
             if partition in partitions[:at]:
-                raise SpoutContractError(f"{self._name}.getPartitions() gave {partition!r} twice")
+                raise SpoutContractError(f"{self._name}.getPartitions() returned {partition!r} twice")
         return partitions
 
     def _positions(self, metadata: Metadata) -> Positions:
-        """Return the positions that a batch's metadata carries."""
+        """Return the positions in a batch's metadata."""
         if metadata is None:
             return {}
         if not isinstance(metadata, dict) or not isinstance(metadata.get("positions"), dict):
-            raise foreign(self._name, metadata)
+            raise foreign_metadata_error(self._name, metadata)
         return dict(metadata["positions"])
 
 
-class PartitionedExecutor(_Partitions):
-    """Transactional: the metadata of a batch is ``positions`` after it, of every partition ever seen, and ``batch``,
-    the partitions with rows in it, which their positions name."""
+class PartitionedExecutor(_PartitionsExecutor):
+    """Executor of a transactional spout, whose metadata names exactly the rows of a batch.
+
+    The metadata holds ``positions``, of every partition ever seen, after the batch, and ``batch``, the partitions that
+    have rows in it. The position of such a partition names its rows.
+    """
 
     plans_ahead = True
     method = "emitPartitionBatchNew"
@@ -158,7 +165,7 @@ class PartitionedExecutor(_Partitions):
     def _metadata(self, batch: _Batch) -> tuple[Metadata, Metadata]:
         return {"positions": batch.after, "batch": batch.partitions}, None
 
-    def _again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+    def _read_again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         positions = self._positions(metadata)
         parts = []
         for partition in metadata["batch"] if isinstance(metadata, dict) else ():
@@ -168,9 +175,11 @@ class PartitionedExecutor(_Partitions):
         return one_emission([part for part in parts if part is not None], self._schema)
 
 
-class OpaqueExecutor(_Partitions):
-    """Opaque: the metadata of a batch is the positions before it, its ``after`` those behind it; an attempt that
-    follows a failure reads again from where the batch begins."""
+class OpaqueExecutor(_PartitionsExecutor):
+    """Executor of an opaque spout. An attempt after a failure reads again from the positions where the batch begins.
+
+    The metadata of a batch holds the positions before it; the emission's ``after`` holds those behind it.
+    """
 
     plans_ahead = False
     method = "emitPartitionBatch"
@@ -178,9 +187,9 @@ class OpaqueExecutor(_Partitions):
     def _metadata(self, batch: _Batch) -> tuple[Metadata, Metadata]:
         return {"positions": batch.start}, {"positions": batch.after}
 
-    def _again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
+    def _read_again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
         batch = _Batch(self._positions(metadata))
         for partition in self._partitions():
             start = batch.start.get(partition)
-            batch.add(partition, start, *self._ask(attempt, partition, start))
+            batch.add(partition, start, *self._read_page(attempt, partition, start))
         return one_emission(batch.parts, self._schema, self._metadata(batch)[1])

@@ -1,1 +1,1 @@
-"""Files as a transactional source: listing, planning, and reading on the workers."""
+"""Files as a transactional source: their listing, the plans of batches, and the reading on the workers."""

@@ -1,4 +1,4 @@
-"""When a file was made: what tells a renamed file from a new one that got the inode of a deleted one."""
+"""The birth of a file: it tells a renamed file from a new one that got the inode of a deleted one."""
 
 import ctypes
 import os
@@ -8,27 +8,27 @@ from functools import cache
 from typing import Any
 
 _EMPTY_PATH, _BIRTH = 0x1000, 0x800
-_AT = 80
-"""Where seconds and nanoseconds of the birth stand in Linux's ``struct statx``."""
+_BIRTH_OFFSET = 80
+"""The byte of Linux's ``struct statx`` at which seconds and nanoseconds of the birth begin."""
 
 
 def birth_of(descriptor: int) -> int:
-    """Return the time (ms) at which an opened file was made; 0 where system or file system do not tell.
+    """Return the time (ms) at which an opened file was made; 0 if the system or the file system does not know it.
 
-    It stays when the file is renamed. Python's own stat has it on other systems than Linux only.
+    A rename does not change it. Python's own stat gives it on systems other than Linux only.
     """
     if sys.platform != "linux":
         return int(getattr(os.fstat(descriptor), "st_birthtime", 0) * 1000)
-    statx, told = _statx(), ctypes.create_string_buffer(256)
-    if statx is None or statx(descriptor, b"", _EMPTY_PATH, _BIRTH, told) != 0:
+    statx, reply = _statx(), ctypes.create_string_buffer(256)
+    if statx is None or statx(descriptor, b"", _EMPTY_PATH, _BIRTH, reply) != 0:
         return 0
-    (mask,), (seconds, nanoseconds) = struct.unpack_from("=I", told), struct.unpack_from("=qI", told, _AT)
+    (mask,), (seconds, nanoseconds) = struct.unpack_from("=I", reply), struct.unpack_from("=qI", reply, _BIRTH_OFFSET)
     return int(seconds * 1000 + nanoseconds // 1_000_000) if mask & _BIRTH else 0
 
 
 @cache
 def _statx() -> Any:
-    """Return the C library's function; None where it has none."""
+    """Return the C library's function ``statx``; None if it has none."""
     statx = getattr(ctypes.CDLL(None), "statx", None)
     if statx is not None:
         statx.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p

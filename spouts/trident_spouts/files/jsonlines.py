@@ -1,4 +1,4 @@
-"""JSON: one object a line, read into declared fields."""
+"""The JSON format: one object a line, read into declared fields."""
 
 import base64
 import binascii
@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.errors import MalformedInputError
+from trident.base.text import shorten
 from trident.base.types import arrow_schema
 from trident.base.values import exact_type, to_arrow, type_name
 from trident_spouts.files.lines import BOM, EncodingErrors, check_encoding, to_lines
@@ -24,15 +25,18 @@ _BLANK = b" \t\r\n"
 
 
 def with_corrupt_field(schema: StructType) -> StructType:
-    """Return the fields, which are null where a line cannot be read, and behind them the one that takes such a line."""
+    """Return the fields as nullable, followed by the field that takes a line which cannot be read."""
     kept = [StructField(field.name, field.dataType) for field in schema.fields if field.name != CORRUPT]
     return StructType([*kept, StructField(CORRUPT, StringType())])
 
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
-    """Objects by field name: a missing field is null, one that is not declared is passed over, no value is converted
-    except as its type's text (dates and times in ISO 8601, binary in base64, decimals also as strings)."""
+    """Lines of JSON objects, read by field name.
+
+    A missing field is null, and a field that is not declared is ignored. Values are not converted, except from the text
+    of their type: dates and times in ISO 8601, binary in base64, decimals also as strings.
+    """
 
     schema: StructType
     malformed: Malformed
@@ -42,8 +46,8 @@ class JsonFormat:
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
         """Return the tuples of these lines."""
         data = check_encoding(data, path, offset, self.encoding_errors)
-        own = (CORRUPT,) if self.malformed == "keep" else ()
-        fields = StructType([field for field in self.schema.fields if field.name not in own])
+        added = (CORRUPT,) if self.malformed == "keep" else ()
+        fields = StructType([field for field in self.schema.fields if field.name not in added])
         target = arrow_schema(fields)
         table = read_stretch_at_once(data, target)
         corrupt: list[str | None] | None = None
@@ -55,12 +59,12 @@ class JsonFormat:
         return table
 
     def count(self, data: bytes, offset: int) -> int:
-        """Count the lines that are not blank. Each is a tuple, or fails the batch."""
+        """Count the lines that are not blank. Each becomes a tuple, or fails the batch."""
         lines = (data[len(BOM) :] if offset == 0 and data.startswith(BOM) else data).split(b"\n")
         return sum(1 for line in lines if line.strip(_BLANK))
 
     def read_by_line(self, data: bytes, target: pa.Schema, path: str, offset: int) -> tuple[pa.Table, list[str | None]]:
-        """Return the tuples, read line by line, and for each the line itself where it cannot be read."""
+        """Return the tuples, read line by line, and for each tuple the line itself if it cannot be read."""
         rows: list[dict[str, Any]] = []
         corrupt: list[str | None] = []
         for number, line in enumerate(to_lines(data).to_pylist()):
@@ -73,7 +77,7 @@ class JsonFormat:
                 if self.malformed == "fail":
                     raise MalformedInputError(
                         f"{path}:{_lines_before(path, offset) + number + 1}: {error}; "
-                        f'mend the line, or read with malformed="keep" to have such lines in the field {CORRUPT}'
+                        f'correct the line, or read with malformed="keep" to have such lines in the field {CORRUPT}'
                     ) from None
                 rows.append({})
                 corrupt.append(line)
@@ -94,23 +98,24 @@ _DECODER = msgspec.json.Decoder()
 
 
 def read_stretch_at_once(data: bytes, target: pa.Schema) -> pa.Table | None:
-    """Return the objects in `data`; None where a line may be malformed. The lines are then read one by one.
+    """Return the tuples of the objects in `data`; None if a line may be malformed and must be read by itself.
 
-    (Arrow's own reader of JSON is faster, and crashes the process on some malformed lines.)
+    (Arrow's own reader of JSON is faster, but crashes the process on some malformed lines.)
     """
     if not all(field.nullable for field in target):
         return None
     try:
-        found = _DECODER.decode_lines(data)
-        if not {*map(type, found)} <= {dict} or len(found) != sum(map(bool, map(bytes.strip, data.split(b"\n")))):
+        objects = _DECODER.decode_lines(data)
+        lines = sum(map(bool, map(bytes.strip, data.split(b"\n"))))
+        if not {*map(type, objects)} <= {dict} or len(objects) != lines:
             return None
-        return pa.table([_column(found, field) for field in target], schema=target)
+        return pa.table([_column(objects, field) for field in target], schema=target)
     except (msgspec.DecodeError, decimal.InvalidOperation, RecursionError, ValueError):
         return None
 
 
-def _column(found: list[dict[str, Any]], field: pa.Field) -> pa.Array:
-    values = [row.get(field.name) for row in found]
+def _column(objects: list[dict[str, Any]], field: pa.Field) -> pa.Array:
+    values = [row.get(field.name) for row in objects]
     if exact_type(field.type) is None or exact_type(field.type) in (bytes, datetime.date):
         values = [_convert(value, field.type) for value in values]
     return to_arrow(values, field.type)
@@ -120,20 +125,20 @@ def _column(found: list[dict[str, Any]], field: pa.Field) -> pa.Array:
 
 
 def read_object(line: str, target: pa.Schema) -> dict[str, Any]:
-    """Return one line's values by field name. Raise a ValueError that says what is wrong with the line.
+    """Return one line's values by field name. Raise a ValueError with the reason if the line is malformed.
 
     >>> read_object('{"n": 1, "more": [2]}', pa.schema([("n", pa.int64()), ("at", pa.date32())]))
     {'n': 1, 'at': None}
     """
     try:
-        found = json.loads(line, parse_float=_Number, parse_constant=_no_constant)
+        value = json.loads(line, parse_float=_Number, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON object: {error.msg} at column {error.colno}") from None
+        raise ValueError(f"expected a JSON object: {error.msg} at column {error.colno}") from None
     except RecursionError:
-        raise ValueError("no JSON object: nested too deeply") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"no JSON object: {_short(found)}")
-    return {field.name: _read_field(found.get(field.name), field) for field in target}
+        raise ValueError("expected a JSON object: nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a JSON object, got {_brief_json(value)}")
+    return {field.name: _read_field(value.get(field.name), field) for field in target}
 
 
 class _Number(float):
@@ -148,36 +153,35 @@ class _Number(float):
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"no JSON object: {text} is no JSON value")
+    raise ValueError(f"expected a JSON object: {text} is not a JSON value")
 
 
 def _read_field(value: Any, field: pa.Field) -> Any:
     if value is None:
         if not field.nullable:
-            raise ValueError(f"field {field.name!r}: a null where NOT NULL is declared")
+            raise ValueError(f"field {field.name!r}: null, but the field is NOT NULL")
         return None
     try:
-        given = _convert(value, field.type)
-        to_arrow([given], field.type)
+        converted = _convert(value, field.type)
+        to_arrow([converted], field.type)
     except (ValueError, decimal.InvalidOperation):
-        raise ValueError(f"field {field.name!r}: {_short(value)} is no {type_name(field.type)}") from None
-    return given
+        raise ValueError(f"field {field.name!r}: expected {type_name(field.type)}, got {_brief_json(value)}") from None
+    return converted
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _brief_json(value: Any) -> str:
+    return shorten(json.dumps(value, ensure_ascii=False))
 
 
 def _convert(value: Any, kind: pa.DataType) -> Any:
-    """Return a JSON value as the Python value of the declared type. What does not fit is left for the type check."""
+    """Return a JSON value as the Python value of the declared type, or as it is where `to_arrow` must refuse it."""
     if value is None:
         return None
     if pa.types.is_list(kind) and isinstance(value, list):
         return [_convert(item, kind.value_type) for item in value]
     if pa.types.is_struct(kind) and isinstance(value, dict):
-        inner = [kind.field(at) for at in range(kind.num_fields)]
-        return {field.name: _convert(value.get(field.name), field.type) for field in inner}
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        return {field.name: _convert(value.get(field.name), field.type) for field in fields}
     if pa.types.is_map(kind) and isinstance(value, dict):
         return {_convert(key, kind.key_type): _convert(item, kind.item_type) for key, item in value.items()}
     for test, read in _TEXTS:

@@ -1,4 +1,4 @@
-"""Lines of a text file: where they begin, and stretches of bytes as Arrow strings."""
+"""Lines of a text file: their first bytes, and stretches of bytes as Arrow strings."""
 
 from collections.abc import Iterator
 from typing import BinaryIO, Literal
@@ -17,9 +17,9 @@ BOM = b"\xef\xbb\xbf"
 
 
 def line_start(file: BinaryIO, position: int, end: int) -> int:
-    """Return the byte at or after `position` where a line begins; `end` where none begins before it.
+    """Return the byte at or after `position` where a line begins; `end` if none begins before it.
 
-    Only the bytes up to that newline are read.
+    It reads only the bytes up to that newline.
     """
     if position <= 0:
         return 0
@@ -37,7 +37,7 @@ def line_start(file: BinaryIO, position: int, end: int) -> int:
 
 
 def whole_lines_end(file: BinaryIO, start: int, end: int) -> int:
-    """Return the byte behind the last newline between `start` and `end`; `start` where there is none."""
+    """Return the byte behind the last newline between `start` and `end`; `start` if there is none."""
     at = end
     while at > start:
         block_start = max(start, at - _SCAN)
@@ -50,7 +50,7 @@ def whole_lines_end(file: BinaryIO, start: int, end: int) -> int:
 
 
 def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Read the bytes from `start` to `end`, where lines begin, in chunks of whole lines: (offset, bytes)."""
+    """Yield the bytes between two beginnings of lines, in chunks of whole lines: (offset, bytes)."""
     file.seek(start)
     at, rest = start, b""
     while at + len(rest) < end:
@@ -65,9 +65,9 @@ def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int
 
 
 def check_encoding(data: bytes, name: str, offset: int, errors: EncodingErrors) -> bytes:
-    """Return the bytes, once they are proved to be UTF-8, without the mark that some editors begin a file with.
+    """Return the bytes as valid UTF-8, without the byte order mark that some editors put first.
 
-    Raise MalformedInputError with the file and the byte, or put U+FFFD in the place of what is invalid.
+    Invalid bytes raise MalformedInputError with the file and the byte, or become U+FFFD, as `errors` says.
     """
     if offset == 0 and data.startswith(BOM):
         data, offset = data[len(BOM) :], len(BOM)

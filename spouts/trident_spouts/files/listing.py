@@ -1,4 +1,4 @@
-"""Which files there are: the stable order in which a file spout reads them."""
+"""The listing of a file spout's files, in the stable order in which it reads them."""
 
 import glob
 import os
@@ -13,8 +13,8 @@ _GLOB = "*?["
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".snappy", ".zip", ".deflate")
 
 
-class Found(NamedTuple):
-    """A file as it was when it was listed; sorts by modification time (ns), then by name below the root."""
+class ListedFile(NamedTuple):
+    """A file as it was when it was listed. It sorts by modification time (ns), then by name below the root."""
 
     mtime: int
     name: str
@@ -23,21 +23,21 @@ class Found(NamedTuple):
     device: int = 0
 
     @classmethod
-    def of(cls, name: str, status: os.stat_result) -> "Found":
+    def of(cls, name: str, status: os.stat_result) -> "ListedFile":
         """Return the file of this name and status."""
         return cls(status.st_mtime_ns, name, status.st_size, status.st_ino, status.st_dev)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where files come from: names are relative to `root`, so that folder and checkpoint can move together."""
+class FileSource:
+    """The folder and the pattern of a spout's files. Names are relative to `root`, so that the folder can move."""
 
     root: str
     pattern: str
-    """Below the root; empty: every file of the folder `root`."""
+    """A glob below the root. Empty: every file of the folder `root`."""
 
     def path(self, name: str) -> str:
-        """Return the whole path of a file."""
+        """Return the absolute path of a file."""
         return os.path.join(self.root, name)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class Place:
 
 
 def absolute(path: str | PurePath) -> str:
-    """Return the path as an absolute one. Raise for what is not a local or mounted path.
+    """Return the path as an absolute one. Raise TopologyError for a URL of another file system.
 
     >>> absolute("file:///data/*.txt")
     '/data/*.txt'
@@ -55,59 +55,59 @@ def absolute(path: str | PurePath) -> str:
         text = "/" + text.removeprefix("file:").lstrip("/")
     if "://" in text:
         raise TopologyError(
-            f"FileSpout reads paths that the driver and all workers mount, not {text!r}; mount it, or copy it to one"
+            f"FileSpout: expected a path that the driver and all workers mount, got {text!r}; mount or copy it"
         )
     return os.path.abspath(os.path.expanduser(text))
 
 
-def place_of(path: str) -> Place:
-    """Return the place that an absolute path names: a folder, a file or a glob.
+def file_source(path: str) -> FileSource:
+    """Return the source that an absolute path names: a folder, a file or a glob.
 
-    >>> place_of("/data/2024-*/part?.txt")
-    Place(root='/data', pattern='2024-*/part?.txt')
+    >>> file_source("/data/2024-*/part?.txt")
+    FileSource(root='/data', pattern='2024-*/part?.txt')
     """
     if os.path.isdir(path):
-        return Place(path, "")
+        return FileSource(path, "")
     if os.path.exists(path):
-        return Place(os.path.dirname(path), glob.escape(os.path.basename(path)))
+        return FileSource(os.path.dirname(path), glob.escape(os.path.basename(path)))
     parts = PurePath(path).parts
     wild = [at for at, part in enumerate(parts) if any(sign in part for sign in _GLOB)]
     if not wild:
         raise SourceUnreadableError(f"FileSpout: there is no file or folder {path}")
-    return Place(str(PurePath(*parts[: wild[0]])), str(PurePath(*parts[wild[0] :])))
+    return FileSource(str(PurePath(*parts[: wild[0]])), str(PurePath(*parts[wild[0] :])))
 
 
-def find(place: Place) -> list[Found]:
-    """Return the files there are now, in the order in which they are read: each once, however many links lead to it."""
-    files = sorted(_found(place))
+def list_files(source: FileSource) -> list[ListedFile]:
+    """Return the present files in the order in which they are read. A file with several links comes once."""
+    files = sorted(_list(source))
     once = {(file.device, file.inode or file.name): file for file in reversed(files)}
     return files if len(once) == len(files) else sorted(once.values())
 
 
-def hidden_in(place: Place) -> str | None:
-    """Return the name of a file that is left out because it is hidden; None where there is none."""
-    return next((file.name for file in _found(place, hidden=True)), None)
+def hidden_file(source: FileSource) -> str | None:
+    """Return the name of a file that is left out because it is hidden; None if there is none."""
+    return next((file.name for file in _list(source, hidden=True)), None)
 
 
-def _found(place: Place, hidden: bool = False) -> Iterator[Found]:
+def _list(source: FileSource, hidden: bool = False) -> Iterator[ListedFile]:
     try:
-        if not place.pattern:
-            yield from _in_folder(place.root, hidden)
+        if not source.pattern:
+            yield from _list_folder(source.root, hidden)
             return
-        for name in glob.iglob(place.pattern, root_dir=place.root, recursive=True):
-            status = _status(place.path(name)) if _is_hidden(name) == hidden else None
+        for name in glob.iglob(source.pattern, root_dir=source.root, recursive=True):
+            status = _status(source.path(name)) if _is_hidden(name) == hidden else None
             if status is not None:
-                yield Found.of(name, status)
+                yield ListedFile.of(name, status)
     except OSError as error:
-        raise SourceUnreadableError(f"FileSpout: cannot list {place}: {error.strerror or error}") from error
+        raise SourceUnreadableError(f"FileSpout: cannot list {source}: {error.strerror or error}") from error
 
 
-def _in_folder(root: str, hidden: bool) -> Iterator[Found]:
+def _list_folder(root: str, hidden: bool) -> Iterator[ListedFile]:
     with os.scandir(root) as entries:
         for entry in entries:
             try:
                 if _is_hidden(entry.name) == hidden and entry.is_file():
-                    yield Found.of(entry.name, os.stat(entry.path))
+                    yield ListedFile.of(entry.name, os.stat(entry.path))
             except FileNotFoundError:  # deleted since the folder was opened
                 continue
 
@@ -119,19 +119,22 @@ def _status(path: str) -> os.stat_result | None:
         return None
 
 
-def check_compressed(files: list[Found], place: Place) -> None:
-    """Raise for a compressed file: a batch of lines cannot begin in the middle of one."""
-    for found in files:
-        if found.name.lower().endswith(_COMPRESSED):
+def check_uncompressed(files: list[ListedFile], source: FileSource) -> None:
+    """Raise SourceUnreadableError for a compressed file: a batch of lines cannot begin in its middle."""
+    for file in files:
+        if file.name.lower().endswith(_COMPRESSED):
             raise SourceUnreadableError(
-                f"FileSpout: {place.path(found.name)} is compressed, and text and JSON are read by byte ranges, which "
-                "such a file has not; unpack it, or name the others by a glob such as '*.txt'"
+                f"FileSpout: {source.path(file.name)} is compressed, and text and JSON are read by byte ranges, which "
+                "a compressed file does not have; unpack it, or select the other files by a glob such as '*.txt'"
             )
 
 
 def _is_hidden(name: str) -> bool:
-    """Return whether a name of the path is one by which writers hide what is not complete. The rules are Spark's, for
-    all folders below the root too, because a Spark job keeps its unfinished files under ``_temporary``."""
+    """Return whether a part of the name is one by which writers hide unfinished files.
+
+    The rules are Spark's. They hold for all folders below the root too, because a Spark job keeps its unfinished files
+    under ``_temporary``.
+    """
     return any(
         part.startswith(".") or (part.startswith("_") and "=" not in part) or part.endswith("._COPYING_")
         for part in name.split(os.sep)

@@ -1,4 +1,4 @@
-"""Parquet: whole files, read by Spark itself, or by Python operations where they run."""
+"""The Parquet format: whole files, read by Spark itself, or by Python operations in their own workers."""
 
 import datetime
 import os
@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError, TypeDeclarationError
 from trident.base.types import arrow_schema, spark_schema, type_ddl
-from trident_spouts.casting import NotCast, cast_column
+from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import spark_path
 from trident_spouts.executor import Metadata
 from trident_spouts.files.parquet_reader import (
@@ -26,21 +26,24 @@ from trident_spouts.files.parquet_reader import (
     read_groups,
     shares,
 )
-from trident_spouts.files.ranges import PlannedFile
-from trident_spouts.workers import conf, parallelism
+from trident_spouts.files.ranges import PlannedFile, unreadable_error
+from trident_spouts.workers import conf, numbers_frame, parallelism
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_UNCUT = 4 << 20
-"""Up to this Spark cuts no file (spark.sql.files.openCostInBytes)."""
+_UNCUT_BYTES = 4 << 20
+"""The largest file that Spark never cuts (spark.sql.files.openCostInBytes)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilesEmission:
-    """Whole Parquet files, read by the workers. `paths` are local and absolute. `planned` says which files these must
-    be, in the same order; empty where nobody planned them."""
+    """Whole Parquet files, read by the workers.
+
+    `paths` are local and absolute. `planned` holds the files to which the paths must lead, in the same order; it is
+    empty for an emission that a user's spout makes.
+    """
 
     paths: tuple[str, ...]
     schema: StructType
@@ -55,33 +58,35 @@ class FilesEmission:
         return pa.concat_tables([arrow_schema(self.schema).empty_table(), *tables])
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return one scan of exactly these files. Nothing is listed, and no row passes the driver."""
+        """Return one scan of exactly these files. Spark lists no folder, and no row passes through the driver."""
         if not self.paths:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
         return spark.read.schema(self.schema).parquet(*map(spark_path, self.paths))
 
     @property
     def one(self) -> bool:
-        """Return whether Spark's scan is one partition, because a file of this size is not cut."""
+        """Return whether Spark's scan is one partition: there is one file, and Spark does not cut it."""
         if len(self.paths) != 1:
             return False
         try:
-            return os.path.getsize(self.paths[0]) <= _UNCUT
+            return os.path.getsize(self.paths[0]) <= _UNCUT_BYTES
         except OSError as error:
-            raise SourceUnreadableError(f"FileSpout: cannot read {self.paths[0]}: {error.strerror or error}") from error
+            raise unreadable_error(self.paths[0], error) from error
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> "tuple[DataFrame, GroupReader] | None":
-        """Return the partitions and the function that reads these fields, for Python operations that run behind it in
-        the same worker. None where only Spark's own scan reads the files as Spark does."""
+        """Return a frame of shares, and the function that reads these fields of a share in a worker.
+
+        Python operations then run in the same worker. None if only Spark's own scan reads the files as Spark does.
+        """
         footers = [footer(path) for path in self.paths]
         if any(map(only_spark_reads, footers)) or conf(spark, "spark.sql.caseSensitive") == "true":
             return None
-        cut = tuple(
+        checked = tuple(
             tuple(replace(groups, planned=self._planned.get(groups.path)) for groups in share)
             for share in shares(self.paths, footers, parallelism(spark))
         )
         fields = StructType([self.schema[name] for name in names])
-        return spark.range(0, len(cut), 1, len(cut)), GroupReader(cut, fields)
+        return numbers_frame(spark, len(checked)), GroupReader(checked, fields)
 
     @property
     def _planned(self) -> dict[str, PlannedFile]:
@@ -90,39 +95,41 @@ class FilesEmission:
 
 def footer_schema(path: str) -> StructType:
     """Return the fields of a Parquet file."""
-    found = _arrow_fields(footer(path))
+    columns = _arrow_fields(footer(path))
     try:
-        return spark_schema(found)
+        return spark_schema(columns)
     except Exception as error:
         raise TypeDeclarationError(
-            f"FileSpout: {path} has a column that Spark has no type for ({error}); give schema= with the fields to read"
+            f"FileSpout: {path} has a column for which Spark has no type ({error}); give the fields as schema="
         ) from error
 
 
 def count_rows(path: str, schema: StructType) -> int:
-    """Return how many rows the file has, by its footer. Raise for a file whose columns are not of the declared types.
+    """Return the number of rows in the file's footer. Raise SpoutContractError for columns of undeclared types.
 
-    A column that the file lacks is read as null, as Spark does.
+    A column that the file does not have is read as null, as Spark does.
     """
-    found = footer(path)
-    theirs = _arrow_fields(found)
+    metadata = footer(path)
+    columns = _arrow_fields(metadata)
     for field in arrow_schema(schema):
-        name = column_of(field.name, theirs.names)
-        if name is not None and not _readable(theirs.field(name).type, field.type):
+        name = column_of(field.name, columns.names)
+        if name is not None and not _castable(columns.field(name).type, field.type):
             raise SpoutContractError(
-                f"FileSpout: {path} has {name!r} as {theirs.field(name).type}, "
-                f"declared is {type_ddl(schema[field.name].dataType)}"
+                f"FileSpout: {path} has {name!r} as {columns.field(name).type}, "
+                f"expected {type_ddl(schema[field.name].dataType)}"
             )
-    return int(found.num_rows)
+    return int(metadata.num_rows)
 
 
 def read_parquet(path: str, schema: StructType, planned: PlannedFile | None = None) -> pa.Table:
-    """Return the file's tuples as declared, as Spark's own scan would give them. Raises SourceUnreadableError where
-    only Spark knows the calendar of its days."""
-    found = footer(path)
-    groups = RowGroups(path, tuple(range(found.num_row_groups)), planned)
+    """Return the file's tuples as declared, as Spark's own scan would give them.
+
+    Raises SourceUnreadableError for old days or times by a calendar that only Spark knows.
+    """
+    metadata = footer(path)
+    groups = RowGroups(path, tuple(range(metadata.num_row_groups)), planned)
     table = pa.Table.from_batches(read_groups(groups, schema), arrow_schema(schema))
-    if only_spark_reads(found) and any(_has_old_days(chunk) for column in table.columns for chunk in column.chunks):
+    if only_spark_reads(metadata) and any(_has_old_days(chunk) for column in table.columns for chunk in column.chunks):
         raise SourceUnreadableError(
             f"FileSpout: {path} has days before {_NEW_DAYS} or times before {_NEW_TIMES.date()} by the calendar of "
             f"Spark 2: only Spark reads them; start the topology on Spark"
@@ -132,11 +139,11 @@ def read_parquet(path: str, schema: StructType, planned: PlannedFile | None = No
 
 _NEW_DAYS = datetime.date(1582, 10, 15)
 _NEW_TIMES = datetime.datetime(1900, 1, 1, tzinfo=datetime.UTC)
-"""From here on both calendars agree."""
+"""From these on both calendars agree."""
 
 
 def _has_old_days(values: pa.Array) -> bool:
-    """Return whether a day or a time in these values, or within them, is one that the two calendars count otherwise."""
+    """Return whether the values, or values inside them, hold a day or a time on which the two calendars differ."""
     kind = values.type
     if pa.types.is_struct(kind):
         return any(map(_has_old_days, values.flatten()))
@@ -149,25 +156,25 @@ def _has_old_days(values: pa.Array) -> bool:
     return False
 
 
-def _arrow_fields(found: pq.FileMetaData) -> pa.Schema:
-    """Return the columns' Arrow types: of dictionaries those of their values, of 96-bit timestamps instants."""
-    plain = found.schema.to_arrow_schema().remove_metadata()
-    columns = [found.schema.column(at) for at in range(len(found.schema))]
-    old = {column.path for column in columns if column.physical_type == "INT96"}
+def _arrow_fields(metadata: pq.FileMetaData) -> pa.Schema:
+    """Return the columns' Arrow types: a dictionary's is that of its values, a 96-bit timestamp's an instant."""
+    plain = metadata.schema.to_arrow_schema().remove_metadata()
+    columns = [metadata.schema.column(at) for at in range(len(metadata.schema))]
+    int96 = {column.path for column in columns if column.physical_type == "INT96"}
     fields = []
     for field in plain:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         if pa.types.is_timestamp(kind):
-            instant = kind.tz is not None or field.name in old
+            instant = kind.tz is not None or field.name in int96
             kind = pa.timestamp("us", "UTC" if instant else None)
         fields.append(pa.field(field.name, kind, field.nullable))
     return pa.schema(fields)
 
 
-def _readable(theirs: pa.DataType, ours: pa.DataType) -> bool:
-    empty = pa.chunked_array([pa.array([], theirs)])
+def _castable(actual: pa.DataType, declared: pa.DataType) -> bool:
+    empty = pa.chunked_array([pa.array([], actual)])
     try:
-        cast_column(empty, ours)
-    except NotCast:
+        cast_column(empty, declared)
+    except CastError:
         return False
     return True

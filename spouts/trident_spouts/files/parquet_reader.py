@@ -1,7 +1,7 @@
-"""Parquet read by Python where Python runs: row groups, one Spark partition a share.
+"""Reading of Parquet by Python in Spark's workers: row groups in shares, one Spark partition for each share.
 
-Spark's own scan is the quicker way into Spark's own operations. To Python operations it is a detour: the JVM decodes
-the rows, writes them as Arrow and sends them to a worker that could have read the file.
+For Spark's own operations, Spark's own scan is quicker. For Python operations it is a detour: the JVM decodes the rows,
+writes them as Arrow and sends them to a worker that could have read the file itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,13 +14,13 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
 from trident.base.types import arrow_schema
-from trident_spouts.casting import NotCast, cast_column
+from trident_spouts.casting import CastError, cast_column
 from trident_spouts.emission import PART_BYTES
 from trident_spouts.files.ranges import PlannedFile
 from trident_spouts.workers import numbers_of, settle
 
-_ROWS = 10_000
-"""Tuples that a function gets at once, as many as Spark would send."""
+_BATCH_ROWS = 10_000
+"""The tuples that a function gets at once: as many as Spark would send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,34 +30,36 @@ class RowGroups:
     path: str
     numbers: tuple[int, ...]
     planned: PlannedFile | None = None
-    """The file that the path must lead to; None where nobody planned it."""
+    """The file to which the path must lead; None if any file will do."""
 
 
 @contextmanager
-def _readable(path: str) -> Iterator[None]:
-    """Raise SourceUnreadableError for what is no Parquet file."""
+def _reading(path: str) -> Iterator[None]:
+    """Turn errors of the body into SourceUnreadableError: the file cannot be read, or is not a Parquet file."""
     try:
         yield
     except SourceUnreadableError:
         raise
     except (OSError, pa.ArrowException) as error:
-        raise SourceUnreadableError(f"FileSpout: {path} is no readable Parquet file: {error}") from error
+        raise SourceUnreadableError(f"FileSpout: {path} is not a readable Parquet file: {error}") from error
 
 
 def footer(path: str) -> pq.FileMetaData:
-    """Return the file's footer. Raise SourceUnreadableError where there is none."""
-    with _readable(path):
+    """Return the file's footer. Raise SourceUnreadableError if it has none."""
+    with _reading(path):
         return pq.read_metadata(path)
 
 
-def only_spark_reads(found: pq.FileMetaData) -> bool:
-    """Return whether Spark counts the file's days before 1582 and its times before 1900 by the calendar of Spark 2,
-    which Arrow does not know: the file says so, or a version wrote it that knew no other one (96-bit timestamps: before
-    3.1)."""
-    about = found.metadata or {}
+def only_spark_reads(metadata: pq.FileMetaData) -> bool:
+    """Return whether Spark may read the file's days before 1582 and times before 1900 by the calendar of Spark 2.
+
+    Arrow does not know that calendar. Spark uses it if the file is marked so, or if the file was written by a version
+    that had no other calendar (for 96-bit timestamps: before 3.1).
+    """
+    about = metadata.metadata or {}
     version = about.get(b"org.apache.spark.version", b"9").decode()
-    said = any(f"org.apache.spark.legacy{kind}".encode() in about for kind in ("DateTime", "INT96"))
-    return said or version < "3.1.0"  # as text, which is how Spark compares it
+    marked = any(f"org.apache.spark.legacy{kind}".encode() in about for kind in ("DateTime", "INT96"))
+    return marked or version < "3.1.0"  # as text, which is how Spark compares it
 
 
 def shares(
@@ -65,9 +67,9 @@ def shares(
 ) -> tuple[tuple[RowGroups, ...], ...]:
     """Cut the files' row groups, in order, into at most `most` shares of about equal bytes, none far below `least`."""
     groups = [
-        (path, number, found.row_group(number).total_byte_size)
-        for path, found in zip(paths, footers, strict=True)
-        for number in range(found.num_row_groups)
+        (path, number, metadata.row_group(number).total_byte_size)
+        for path, metadata in zip(paths, footers, strict=True)
+        for number in range(metadata.num_row_groups)
     ]
     total = sum(size for _, _, size in groups)
     size = max(1, -(-total // max(1, min(most, total // least))))
@@ -82,22 +84,22 @@ def shares(
 
 
 def _by_file(share: Sequence[tuple[str, int]]) -> tuple[RowGroups, ...]:
-    found: dict[str, list[int]] = {}
+    numbers_by_path: dict[str, list[int]] = {}
     for path, number in share:
-        found.setdefault(path, []).append(number)
-    return tuple(RowGroups(path, tuple(numbers)) for path, numbers in found.items())
+        numbers_by_path.setdefault(path, []).append(number)
+    return tuple(RowGroups(path, tuple(numbers)) for path, numbers in numbers_by_path.items())
 
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    """The function that a worker runs. A row of its input is the number of a share."""
+    """The function that a worker runs. Each row of its input is the number of a share."""
 
     shares: tuple[tuple[RowGroups, ...], ...]
     schema: StructType
     """The fields to read, as declared."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the tuples of the shares whose numbers come."""
+        """Yield the tuples of the shares with these numbers."""
         settle()
         for number in numbers_of(batches):
             for groups in self.shares[number]:
@@ -105,20 +107,22 @@ class GroupReader:
 
 
 def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Read the groups' tuples as declared, as Spark's own scan would give them, some thousands at a time."""
+    """Yield the groups' tuples as declared, as Spark's own scan would give them, some thousands at a time."""
     target = arrow_schema(schema)
-    with _readable(groups.path), pq.ParquetFile(groups.path, coerce_int96_timestamp_unit="us") as file:
+    with _reading(groups.path), pq.ParquetFile(groups.path, coerce_int96_timestamp_unit="us") as file:
         if groups.planned is not None:
-            with open(groups.path, "rb") as opened:  # Arrow does not tell which file it has: behind its opening, this
+            # Arrow does not tell which file it opened. So the path is opened again, after Arrow: if it still leads to
+            # the planned file, Arrow has that file too.
+            with open(groups.path, "rb") as opened:
                 groups.planned.check_opened(opened)
-        theirs = [column_of(name, file.schema_arrow.names) for name in target.names]
-        columns = [name for name in theirs if name is not None]
-        for batch in file.iter_batches(_ROWS, row_groups=groups.numbers, columns=columns, use_threads=False):
-            yield _declared(batch, theirs, target, groups.path)
+        names = [column_of(name, file.schema_arrow.names) for name in target.names]
+        columns = [name for name in names if name is not None]
+        for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups.numbers, columns=columns, use_threads=False):
+            yield _as_declared(batch, names, target, groups.path)
 
 
 def column_of(name: str, columns: Sequence[str]) -> str | None:
-    """Return the file's column for a field: of this name, else the only one that differs in case, as Spark finds it.
+    """Return the file's column for a field, as Spark finds it: by its name, else by its name in another case.
 
     >>> column_of("word", ["n", "Word"])
     'Word'
@@ -129,22 +133,22 @@ def column_of(name: str, columns: Sequence[str]) -> str | None:
     return alike[0] if len(alike) == 1 else None
 
 
-def _declared(batch: pa.RecordBatch, theirs: Sequence[str | None], target: pa.Schema, path: str) -> pa.RecordBatch:
-    """Return a file's columns under the declared names and types; null where the file lacks one."""
+def _as_declared(batch: pa.RecordBatch, names: Sequence[str | None], target: pa.Schema, path: str) -> pa.RecordBatch:
+    """Return a file's columns under the declared names and types. A column without a name is null."""
     columns = []
-    for name, field in zip(theirs, target, strict=True):
+    for name, field in zip(names, target, strict=True):
         if name is None:
             columns.append(pa.nulls(batch.num_rows, field.type))
             continue
         try:
             columns.append(cast_column(_zoned(batch.column(name), field.type), field.type))
-        except NotCast as error:
+        except CastError as error:
             raise SpoutContractError(f"FileSpout: {path}, field {field.name!r}: {error}") from None
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
 def _zoned(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Add UTC to 96-bit timestamps, which come without a zone and mean that one."""
+    """Add UTC to 96-bit timestamps, which come without a zone and mean UTC."""
     if pa.types.is_timestamp(kind) and kind.tz and pa.types.is_timestamp(column.type) and not column.type.tz:
         return column.cast(pa.timestamp(column.type.unit, "UTC"))
     return column

@@ -1,23 +1,23 @@
-"""From a listing to the next batch: which files, and of long text files which bytes."""
+"""The choice of the next batch from a listing: its files, and of long text files the bytes."""
 
 import os
 import shlex
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from trident.base.errors import SourceUnreadableError, SpoutContractError
+from trident.base.errors import SpoutContractError
 from trident_spouts.files.file_births import birth_of
 from trident_spouts.files.lines import line_start, whole_lines_end
-from trident_spouts.files.listing import Found, Place
-from trident_spouts.files.ranges import FileRange, checksum, iso_time
-from trident_spouts.files.read_files import Entry, Seen
+from trident_spouts.files.listing import FileSource, ListedFile
+from trident_spouts.files.ranges import FileRange, checksum, iso_time, unreadable_error
+from trident_spouts.files.read_files import Entry, ReadFiles
 
 MOST_FILES = 1_000
-"""In one batch, where the user set no limit."""
+"""The most files in one batch, unless the user set a limit."""
 
 
 class StaleListingError(Exception):
-    """A file is gone, or is another one, since it was listed."""
+    """A listed file is gone, or another file has its name by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +31,27 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans batches over one place. `by_lines`: files may be cut at line starts and may grow by whole lines."""
+    """Plans batches of one source. `by_lines`: files may be cut where lines begin, and may grow by whole lines."""
 
-    place: Place
+    source: FileSource
     limits: Limits
     by_lines: bool
 
-    # --- which of the files were read -----------------------------------------------------------------------------
+    # --- recognition of files that were read ----------------------------------------------------------------------
 
-    def recognize(self, seen: Seen, listing: list[Found]) -> Seen:
-        """Return what is seen, under the names that the files have now. Raise for a file that was read and is another
-        one now, or was written anew: nobody could say what is left to read of it.
+    def recognize(self, seen: ReadFiles, listing: list[ListedFile]) -> ReadFiles:
+        """Return what was seen, under the names that the files have now.
 
-        A renamed file is recognized by its inode and its content, one that differs from its entry by its content.
+        A renamed file is recognized by its inode and its content. A file that differs from its entry in size or time is
+        recognized by its content. Raise SpoutContractError for a name that was read and now leads to another file, or
+        to one that was written anew: it is not known which part of that file is unread.
         """
-        root = os.path.realpath(self.place.root)
+        root = os.path.realpath(self.source.root)
         moved = seen.root not in (None, root)
         if moved and not listing:
             return seen
         if moved:
-            seen = self._moved(seen, root, listing)
+            seen = self._rebased(seen, root, listing)
         entries = self._renamed(seen.entries, listing)
         for file in listing:
             entry = entries.get(file.name)
@@ -58,81 +59,85 @@ class Planner:
                 entries[file.name] = self._verified(file, entry)
         return replace(seen, entries=entries, root=root)
 
-    def _moved(self, seen: Seen, root: str, listing: list[Found]) -> Seen:
-        """Return what is seen with its names below another root: the path names more folders now, or fewer, or the
-        folder was moved. Raise where it is simply another folder."""
-        stayed = seen.below(root)
-        if self._knows(stayed, listing):
-            self._check_folders(seen, stayed, listing)
-            return stayed
-        if self._knows(seen, listing):
+    def _rebased(self, seen: ReadFiles, root: str, listing: list[ListedFile]) -> ReadFiles:
+        """Return what was seen, with names below another root. Raise SpoutContractError for an unrelated folder.
+
+        Either the path covers more or fewer folders than before, or the folder was moved.
+        """
+        rebased = seen.below(root)
+        if self._any_present(rebased, listing):
+            self._check_folders(seen, rebased, listing)
+            return rebased
+        if self._any_present(seen, listing):
             return seen
         raise SpoutContractError(
             f"FileSpout: this stream has read {seen.root}, and {root} is another folder: it has none of the files that "
-            f"were read last. Where the folder was moved, bring one of these back. To read {root} from its beginning "
-            f"besides, keep this stream as it was and add a second one; in its place, give the stream another name, "
-            f"with newStream(..., anew=True)"
+            f"were read last. If the folder was moved, bring one of these back. To read {root} from its beginning too, "
+            f"keep this stream as it was and add a second one. To read it instead, give the stream another name, with "
+            f"newStream(..., anew=True)"
         )
 
-    def _knows(self, seen: Seen, listing: list[Found]) -> bool:
-        """Return whether a file that was read is there, under its name and with its content."""
-        return any(file.name in seen.entries and self._same(file, seen.entries[file.name]) for file in listing)
+    def _any_present(self, seen: ReadFiles, listing: list[ListedFile]) -> bool:
+        """Return whether a file that was read is listed, under its name and with its content."""
+        return any(file.name in seen.entries and self._same_content(file, seen.entries[file.name]) for file in listing)
 
-    def _check_folders(self, seen: Seen, stayed: Seen, listing: list[Found]) -> None:
-        """Raise where files of folders that were not read before would be taken for those read long ago."""
+    def _check_folders(self, seen: ReadFiles, rebased: ReadFiles, listing: list[ListedFile]) -> None:
+        """Raise SpoutContractError for an old file of an unread folder: the cutoff would count it as read."""
         for file in listing:
-            inside = os.path.relpath(os.path.join(stayed.root or "", file.name), seen.root)
-            if stayed.is_past(file) and inside.startswith(os.pardir + os.sep):
+            from_old_root = os.path.relpath(os.path.join(rebased.root or "", file.name), seen.root)
+            if rebased.is_past(file) and from_old_root.startswith(os.pardir + os.sep):
                 raise SpoutContractError(
                     f"FileSpout: this stream has read {seen.root}, of which only the files that were read last are "
-                    f"remembered by name; {file.name} in {stayed.root} is older than these, and would be taken for "
-                    f"read. Keep this stream as it was, and read the other folders by a second one"
+                    f"remembered by name; {file.name} in {rebased.root} is older than these, and would count as read. "
+                    f"Keep this stream as it was, and read the other folders by a second one"
                 )
 
-    def _renamed(self, entries: dict[str, Entry], listing: list[Found]) -> dict[str, Entry]:
+    def _renamed(self, entries: dict[str, Entry], listing: list[ListedFile]) -> dict[str, Entry]:
+        """Return the entries under the present names of their files."""
         names = {entry.inode: name for name, entry in entries.items() if entry.inode}
-        here = {file.name: file.inode for file in listing if file.name in entries}
+        present = {file.name: file.inode for file in listing if file.name in entries}
         moves: dict[str, str] = {}
         for file in listing:
             name = names.get(file.inode, file.name)
-            if name != file.name and here.get(name) != file.inode:
-                entry = entries[name]  # a new file may have got the inode of one that was deleted
-                unlike = file.size == entry.end and file.mtime != entry.mtime
-                if not unlike and self._born(file, entry) and self._same(file, entry):
+            if name != file.name and present.get(name) != file.inode:
+                # The inode alone proves nothing: a new file may have got that of a deleted one.
+                entry = entries[name]
+                rewritten = file.size == entry.end and file.mtime != entry.mtime
+                if not rewritten and self._same_birth(file, entry) and self._same_content(file, entry):
                     moves[name] = file.name
         kept = {name: entry for name, entry in entries.items() if name not in moves}
         return {**kept, **{new: entries[name] for name, new in moves.items()}}
 
-    def _same(self, file: Found, entry: Entry) -> bool:
-        """Return whether the file begins with what was read by its entry. More may follow only in files of lines."""
+    def _same_content(self, file: ListedFile, entry: Entry) -> bool:
+        """Return whether the file begins with the content of its entry. Only files of lines may be longer."""
         if file.size < entry.end or (file.size > entry.end and not self.by_lines):
             return False
         if entry.check is None:
             return file.size > entry.end or entry.fits(file)
         return self._checksum(file, entry.end) == entry.check
 
-    def _born(self, file: Found, entry: Entry) -> bool:
-        """Return whether the file was made when the one was that was read, as far as the file system tells."""
+    def _same_birth(self, file: ListedFile, entry: Entry) -> bool:
+        """Return whether the file was made when the file of the entry was, as far as both times are known."""
         born = self._birth(file)
         return born == entry.born or not (born and entry.born)
 
-    def _birth(self, file: Found) -> int:
+    def _birth(self, file: ListedFile) -> int:
         with self._open(file) as opened:
             return birth_of(opened.fileno())
 
-    def _checksum(self, file: Found, end: int) -> int:
+    def _checksum(self, file: ListedFile, end: int) -> int:
         with self._open(file) as opened:
             return checksum(opened, end)
 
-    def _verified(self, file: Found, entry: Entry) -> Entry:
-        """Return the entry with the file's present inode, time and checksum. Raise where it is another file."""
-        if not self._same(file, entry):
+    def _verified(self, file: ListedFile, entry: Entry) -> Entry:
+        """Return the entry with the file's present inode, time and checksum. Refuse another file."""
+        if not self._same_content(file, entry):
             raise SpoutContractError(
                 f"FileSpout: {file.name} was read to byte {entry.end} (modified {iso_time(entry.mtime)}) and is "
                 f"another file now, or was written anew ({file.size} bytes, modified {iso_time(file.mtime)}); a file "
                 f"must not change after it was read{', only grow by whole lines' if self.by_lines else ''}. Give the "
-                f"new content another name to have it read, or take it away to leave it out. Logs that are rotated by "
-                f"renaming are followed where the path matches the new names too, such as app.log*"
+                f"new content another name to have it read, or remove it to leave it out. Logs that are rotated by "
+                f"renaming are followed if the path matches the new names too, such as app.log*"
             )
         mtime = file.mtime if file.size == entry.end else entry.mtime
         check = self._checksum(file, entry.end) if entry.check is None else entry.check
@@ -140,9 +145,11 @@ class Planner:
 
     # --- the next batch -------------------------------------------------------------------------------------------
 
-    def next(self, seen: Seen, listing: list[Found], time: float) -> tuple[list[FileRange], Seen]:
-        """Return the ranges of the next batch (none: there is nothing to read), and what is seen after it. `time` is
-        now, in seconds; `seen` comes from `recognize`."""
+    def next(self, seen: ReadFiles, listing: list[ListedFile], time: float) -> tuple[list[FileRange], ReadFiles]:
+        """Return the ranges of the next batch, and what is seen after it. No ranges: there is nothing to read.
+
+        `seen` comes from `recognize`. `time` is the present time in seconds.
+        """
         ranges: list[FileRange] = []
         read: list[tuple[str, Entry]] = []
         waiting: tuple[int, str] | None = None
@@ -152,13 +159,13 @@ class Planner:
             if listed.size <= (0 if entry is None else entry.end) or seen.is_past(listed):
                 continue
             full = bool(ranges) and (left <= 0 or len(ranges) >= (self.limits.files or MOST_FILES))
-            found = None if full else self._range(listed, entry, time, left, first=not ranges)
-            if found is None or found[1].more:
+            planned = None if full else self._range(listed, entry, time, left, first=not ranges)
+            if planned is None or planned[1].more:
                 waiting = waiting or (listed.mtime, listed.name)
-            if found is None:
+            if planned is None:
                 break
-            range_, after = found
-            if entry is not None or range_.end > range_.start:  # also where nothing is read of it: it grows
+            range_, after = planned
+            if entry is not None or range_.end > range_.start:  # a file that grows has a new entry, read or not
                 read.append((range_.name, after))
             if range_.end > range_.start:
                 ranges.append(range_)
@@ -166,12 +173,14 @@ class Planner:
         return ranges, seen.after(read, waiting) if ranges else seen
 
     def _range(
-        self, listed: Found, entry: Entry | None, time: float, left: int, *, first: bool
+        self, listed: ListedFile, entry: Entry | None, time: float, left: int, *, first: bool
     ) -> tuple[FileRange, Entry] | None:
-        """Return the range that this batch reads of a file, which may have grown since it was listed, and the entry
-        after that. The range is empty where the file is not complete yet. None where the batch has no room for it."""
+        """Return the range that this batch reads of a file, and the file's entry after it; None if there is no room.
+
+        The file may have grown since it was listed. The range is empty if the file is not complete yet.
+        """
         with self._open(listed) as file:
-            now = Found.of(listed.name, os.fstat(file.fileno()))
+            now = ListedFile.of(listed.name, os.fstat(file.fileno()))
             if now.inode != listed.inode or now.size < listed.size:
                 raise StaleListingError(listed.name)
             start = 0 if entry is None else self._next_line(file, now, entry.end)
@@ -183,14 +192,17 @@ class Planner:
             after = Entry(stop, now.mtime, stop < now.size, now.inode, check, birth_of(file.fileno()))
             return FileRange(now.name, now.size, now.mtime, start, stop, check, now.inode), after
 
-    def _readable_end(self, file: BinaryIO, now: Found, start: int, time: float) -> int:
+    def _readable_end(self, file: BinaryIO, now: ListedFile, start: int, time: float) -> int:
         if self.limits.complete_after <= 0 or time - now.mtime / 1e9 >= self.limits.complete_after:
             return now.size
         return whole_lines_end(file, start, now.size) if self.by_lines else start
 
-    def _next_line(self, file: BinaryIO, now: Found, end: int) -> int:
-        """Return the byte at which to go on in a file that grew: behind the end of its last line, where that had none
-        when it was read. Raise where the line itself went on: a part of it was read as a whole line."""
+    def _next_line(self, file: BinaryIO, now: ListedFile, end: int) -> int:
+        """Return the byte at which the reading of a grown file goes on: behind the newline that follows, if one does.
+
+        The last line may have had no newline when it was read. Raise SpoutContractError if that line itself went on: a
+        part of it was read as a whole line.
+        """
         file.seek(max(0, end - 1))
         last, more = file.read(1), file.read(2)
         if not end or last == b"\n":
@@ -200,31 +212,31 @@ class Planner:
         if more == b"\r\n" or (more == b"\r" and now.size == end + 1):
             return end + len(more)
         rest = line_start(file, end + 1, now.size)
-        path = self.place.path(now.name)
+        path = self.source.path(now.name)
         old, new = (
             shlex.quote(os.path.join(os.path.dirname(path), mark + os.path.basename(path))) for mark in ("", "_")
         )
         raise SpoutContractError(
             f"FileSpout: {path} grew after byte {end}, in the middle of a line whose beginning was read as a whole "
-            f"line and counts as one; the rest is no line of its own. To read on behind it, take the rest out while "
-            f"nobody writes to the file: {{ head -c {end} {old}; echo; tail -c +{rest + 1} {old}; }} > {new} && "
-            f"mv {new} {old}. So that it does not happen again, let the writer end its lines, or give "
-            f"completeAfterSecs a time longer than it pauses within one"
+            f"line and counts as one; the rest is not a line of its own. To read on behind it, cut the rest out while "
+            f"nothing writes to the file: {{ head -c {end} {old}; echo; tail -c +{rest + 1} {old}; }} > {new} && "
+            f"mv {new} {old}. To prevent it, let the writer write whole lines, or set completeAfterSecs to more than "
+            f"its pauses within a line"
         )
 
     def _cut(self, file: BinaryIO, start: int, end: int, left: int, first: bool) -> int | None:
-        """Return the byte up to which the batch reads a file that is longer than the room left; None: no byte."""
+        """Return the byte up to which the batch reads a file that is longer than its room; None for no byte."""
         if not self.by_lines:
             return end if first else None
         if not first and left < self.limits.bytes // 8:
-            return None  # a sliver is not worth a range
+            return None  # so small a range is not worth a file's opening
         return line_start(file, start + left, end)
 
-    def _open(self, file: Found) -> BinaryIO:
-        path = self.place.path(file.name)
+    def _open(self, file: ListedFile) -> BinaryIO:
+        path = self.source.path(file.name)
         try:
             return open(path, "rb")
         except FileNotFoundError:
             raise StaleListingError(file.name) from None
         except OSError as error:
-            raise SourceUnreadableError(f"FileSpout: cannot read {path}: {error.strerror or error}") from error
+            raise unreadable_error(path, error) from error

@@ -1,4 +1,4 @@
-"""The part of a file that belongs to one batch, and how its content is known again."""
+"""The part of a file that belongs to one batch, and the checks that a file is still the planned one."""
 
 import os
 import platform
@@ -10,24 +10,29 @@ import numpy
 
 from trident.base.errors import SourceUnreadableError, SpoutContractError
 
-_EDGE = 1 << 10
+_CHECKED_BYTES = 1 << 10
 
 
 def checksum(file: BinaryIO, end: int) -> int:
     """Return a checksum of the content before byte `end`: of its first and its last kilobyte.
 
-    By its content a file is recognized on another disk too, where its inode is another one. A kilobyte costs no more
-    to read than the file to open.
+    The content identifies a file on another disk too, where its inode differs. To read a kilobyte costs no more than to
+    open the file.
     """
-    found = 0
-    for start in (0, max(0, end - _EDGE)):
+    crc = 0
+    for start in (0, max(0, end - _CHECKED_BYTES)):
         file.seek(start)
-        found = zlib.crc32(file.read(min(_EDGE, end)), found)
-    return found
+        crc = zlib.crc32(file.read(min(_CHECKED_BYTES, end)), crc)
+    return crc
+
+
+def unreadable_error(path: str, error: OSError) -> SourceUnreadableError:
+    """Return the error for a file that the system does not let us read."""
+    return SourceUnreadableError(f"FileSpout: cannot read {path}: {error.strerror or error}")
 
 
 def iso_time(time_ns: int) -> str:
-    """Return a file's modification time as errors name it.
+    """Return a file's modification time as errors show it.
 
     >>> iso_time(1_700_000_000_000_000_000)
     '2023-11-14T22:13:20.000000Z'
@@ -39,8 +44,8 @@ def iso_time(time_ns: int) -> str:
 class PlannedFile:
     """The file that a batch reads, as it was when the batch was emitted. Picklable: it travels to the workers.
 
-    A path may lead to another file by the time at which its bytes are read: a log that is rotated by renaming leaves
-    its name to a new one. So whoever reads checks the file that it opened.
+    A path may lead to another file when its bytes are read: a log that is rotated by renaming leaves its name to a new
+    file. So every reader checks the file that it opened.
     """
 
     path: str
@@ -54,10 +59,10 @@ class PlannedFile:
     host: str
 
     def check_opened(self, file: BinaryIO) -> None:
-        """Raise SourceUnreadableError unless this opened file is the planned one. The attempt fails then, and the next
-        one looks for the planned file anew.
+        """Raise SourceUnreadableError unless this opened file is the planned one.
 
-        On other machines devices and inodes may be others: there the content alone tells.
+        The attempt fails then, and the next one looks for the planned file anew. Another machine may have other devices
+        and inodes for the same file: there only the content is compared.
         """
         status = os.fstat(file.fileno())
         here = (self.host, self.device) == (platform.node(), status.st_dev)
@@ -67,8 +72,10 @@ class PlannedFile:
             raise self._replaced()
 
     def check_scanned(self) -> None:
-        """Raise SourceUnreadableError unless the path leads to the planned file still, untouched: of what Spark opens
-        itself, nobody sees more."""
+        """Raise SourceUnreadableError unless the path still leads to the planned file, untouched.
+
+        Spark opens its files itself, so that only the path can be checked.
+        """
         try:
             status = os.stat(self.path)
         except OSError as error:
@@ -94,7 +101,7 @@ class FileRange:
     start: int
     end: int
     check: int | None = None
-    """The checksum of what lies before `end`."""
+    """The checksum of the content before `end`; see `checksum`."""
     inode: int = 0
 
     def to_json(self) -> list[Any]:
@@ -103,7 +110,7 @@ class FileRange:
 
 
 def check_unchanged(range_: FileRange, path: str, txid: int, *, grows: bool) -> PlannedFile:
-    """Return the file at `path`. Raise unless it still holds what txid was planned to read."""
+    """Return the file at `path`. Raise SpoutError unless it still holds the bytes that txid was planned to read."""
     planned = f"FileSpout: txid {txid} was planned to read {path} ({range_.size} bytes, modified "
     planned += f"{iso_time(range_.mtime)})"
     way_out = "bring the old file back, or start the topology anew: it then plans the batch anew"

@@ -1,4 +1,4 @@
-"""Text: every line a tuple of one string field."""
+"""The text format: every line is a tuple of one string field."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from trident_spouts.files.lines import EncodingErrors, check_encoding, count_lin
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """Lines as they are, without their ends."""
+    """Lines as strings, without their ends."""
 
     schema: StructType
     encoding_errors: EncodingErrors

@@ -26,7 +26,7 @@ from trident.spouts import FileSpout, SpoutKind, TransactionAttempt
 from trident_spouts.executor import Metadata
 from trident_spouts.files import read_files as seen_module
 from trident_spouts.files import spout as spout_module
-from trident_spouts.files.listing import Found
+from trident_spouts.files.listing import ListedFile
 
 T0 = 1_700_000_000
 """A time, in seconds, that all files are older than."""
@@ -66,7 +66,9 @@ def test_a_compressed_file_is_told_by_name_and_never_taken_for_text(format: Any,
     write(tmp_path / "a.txt", "1\n", 1)
     write(tmp_path / "b.txt.GZ", b"\x1f\x8b\x08", 2)
     spout = FileSpout(tmp_path, format, schema="n string")
-    with pytest.raises(SourceUnreadableError, match=r"b\.txt\.GZ is compressed, .*; unpack it, or name the others by"):
+    with pytest.raises(
+        SourceUnreadableError, match=r"b\.txt\.GZ is compressed, .*; unpack it, or select the other files by"
+    ):
         planned(spout, limit=10)
     assert ranges(planned(FileSpout(tmp_path / "*.txt", format, schema="n string"), limit=10)[0]) == [("a.txt", 0, 2)]
 
@@ -277,8 +279,8 @@ def test_a_file_that_is_touched_since_it_was_listed_is_planned_as_it_is(tmp_path
 
 
 def test_files_that_go_whenever_they_are_listed_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ghost = Found(5, "ghost", 9, 1, 1)
-    monkeypatch.setattr(spout_module, "find", lambda place: [ghost])
+    ghost = ListedFile(5, "ghost", 9, 1, 1)
+    monkeypatch.setattr(spout_module, "list_files", lambda source: [ghost])
     with pytest.raises(SourceUnreadableError, match=f"the files at {tmp_path} come and go faster than they can be"):
         FileSpout(tmp_path).open().plan(TransactionAttempt(1, 0), None, T0)
 
@@ -419,7 +421,9 @@ def test_a_malformed_json_line_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", '{"n": 1}\n{"n": 2}\nnonsense\n')
     spout = FileSpout(tmp_path, format="json", schema="n long", maxBytesPerBatch=9)
     plans = planned(spout)
-    with pytest.raises(MalformedInputError, match=f"^{path}:3: no JSON object: Expecting value at column 1; mend"):
+    with pytest.raises(
+        MalformedInputError, match=f"^{path}:3: expected a JSON object: Expecting value at column 1; correct"
+    ):
         read(spout, plans[-1])
     kept = FileSpout(tmp_path, format="json", schema="n long", malformed="keep")
     assert kept.schema.names == ["n", "_corrupt"]
@@ -457,14 +461,14 @@ def test_parquet_files_are_whole_and_a_batch_holds_one_at_least(tmp_path: Path) 
 def test_a_parquet_file_of_other_types_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": ["1"]}), tmp_path / "a.parquet")
     spout = FileSpout(tmp_path, "parquet", schema="n long, more string")
-    with pytest.raises(SpoutContractError, match="a.parquet has 'n' as string, declared is bigint"):
+    with pytest.raises(SpoutContractError, match="a.parquet has 'n' as string, expected bigint"):
         read(spout, planned(spout)[0])
 
 
 def test_what_is_no_parquet_is_named(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", "no parquet at all\n")
     spout = FileSpout(tmp_path, "parquet", schema="n long")
-    with pytest.raises(SourceUnreadableError, match="a.parquet is no readable Parquet file: "):
+    with pytest.raises(SourceUnreadableError, match="a.parquet is not a readable Parquet file: "):
         read(spout, planned(spout)[0])
 
 
@@ -490,11 +494,15 @@ def test_a_folder_that_went_away_is_named(tmp_path: Path) -> None:
         ({"format": "csv"}, TopologyError, "format='csv' is not one of 'text', 'json', 'parquet'"),
         ({"format": "json"}, TypeDeclarationError, 'format="json" needs the fields: schema='),
         ({"schema": "a string, b string"}, TypeDeclarationError, 'format="text" gives one string a line'),
-        ({"maxBytesPerBatch": 0}, TopologyError, "maxBytesPerBatch=0 is no positive number"),
-        ({"maxFilesPerBatch": -1}, TopologyError, "maxFilesPerBatch=-1 is no positive number"),
+        ({"maxBytesPerBatch": 0}, TopologyError, "maxBytesPerBatch=0: expected a whole number of at least 1"),
+        ({"maxFilesPerBatch": -1}, TopologyError, "maxFilesPerBatch=-1: expected a whole number of at least 1"),
         ({"encodingErrors": "ignore"}, TopologyError, "encodingErrors='ignore' is not one of 'strict', 'replace'"),
         ({"malformed": "skip"}, TopologyError, "malformed='skip' is not one of 'fail', 'keep'"),
-        ({"path": "s3://bucket/x"}, TopologyError, "paths that the driver and all workers mount, not 's3://bucket/x'"),
+        (
+            {"path": "s3://bucket/x"},
+            TopologyError,
+            "expected a path that the driver and all workers mount, got 's3://bucket/x'",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused_where_they_stand(arguments: Any, kind: type[Exception], said: str) -> None:
@@ -504,12 +512,12 @@ def test_wrong_arguments_are_refused_where_they_stand(arguments: Any, kind: type
 
 
 def test_parquet_fields_of_an_empty_folder_are_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(TypeDeclarationError, match="no Parquet file at .* yet whose fields could be read; give them"):
+    with pytest.raises(TypeDeclarationError, match="no Parquet file at .* yet to read the fields from; give them"):
         _ = FileSpout(tmp_path, "parquet").schema
 
 
 def test_metadata_of_another_spout_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpoutContractError, match="the log's metadata is none of its own"):
+    with pytest.raises(SpoutContractError, match="names none of its batches"):
         FileSpout(tmp_path).open().plan(TransactionAttempt(2, 0), 5, T0)
 
 

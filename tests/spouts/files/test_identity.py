@@ -25,7 +25,7 @@ from trident.testing.local import start_local
 from trident_spouts.files import planner
 from trident_spouts.files import read_files as seen_module
 from trident_spouts.files.file_births import birth_of
-from trident_spouts.files.read_files import Entry, Seen
+from trident_spouts.files.read_files import Entry, ReadFiles
 
 
 def lines(word: str, count: int) -> str:
@@ -189,7 +189,9 @@ def test_another_folder_is_read_as_its_refusal_says(tmp_path: Path) -> None:
             return Counter(dict(running.state("counts").items()))
 
     assert counted(one="2024") == once(lines("2024", 3))
-    with pytest.raises(BatchFailedError, match=r"add a second one; in its place, .* newStream\(\.\.\., anew=True\)"):
+    with pytest.raises(
+        BatchFailedError, match=r"add a second one\. To read it instead, .* newStream\(\.\.\., anew=True\)"
+    ):
         counted(one="2025")
     assert counted(one="2024", two="2025") == once(lines("2024", 3), lines("2025", 3))
     (tmp_path / "2026").mkdir()
@@ -379,8 +381,8 @@ def old_metadata(entries: dict[str, tuple[int, int]]) -> dict[str, Any]:
     return {"files": [], "seen": base64.b64encode(zlib.compress(json.dumps([None, files]).encode())).decode()}
 
 
-def seen_in(plan: Any) -> Seen:
-    return Seen.decode(plan["seen"])
+def seen_in(plan: Any) -> ReadFiles:
+    return ReadFiles.decode(plan["seen"])
 
 
 def test_metadata_without_inodes_and_checksums_goes_on_and_gets_them(folder: Path) -> None:

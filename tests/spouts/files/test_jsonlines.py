@@ -108,20 +108,24 @@ def test_types_without_a_json_form_are_read_from_their_text() -> None:
 @pytest.mark.parametrize(
     ("fields", "line", "said"),
     [
-        ("n long", '{"n": 1', "no JSON object: Expecting ',' delimiter at column 8"),
-        ("n long", "\u00a0", "no JSON object: Expecting value at column 1"),
-        ("n long", "[1, 2]", "no JSON object: [1, 2]"),
-        ("n long", '{"n": NaN}', "no JSON object: NaN is no JSON value"),
-        ("n long", '{"n": "5"}', "field 'n': \"5\" is no bigint"),
-        ("n long", '{"n": 1.0}', "field 'n': 1.0 is no bigint"),
-        ("n tinyint", '{"n": 300}', "field 'n': 300 is no tinyint"),
-        ("n long NOT NULL", '{"m": 5}', "field 'n': a null where NOT NULL is declared"),
-        ("s string", '{"s": 5}', "field 's': 5 is no string"),
-        ("day date", '{"day": "2024-02-30"}', "field 'day': \"2024-02-30\" is no date"),
-        ("at timestamp", '{"at": "2024-01-01T00:00:00"}', "field 'at': \"2024-01-01T00:00:00\" is no timestamp"),
-        ("d decimal(3, 1)", '{"d": 1.25}', "field 'd': 1.25 is no decimal(3,1)"),
-        ("raw binary", '{"raw": "?"}', "field 'raw': \"?\" is no binary"),
-        ("o struct<k: long>", '{"o": {"k": "x"}}', 'field \'o\': {"k": "x"} is no struct<k:bigint>'),
+        ("n long", '{"n": 1', "expected a JSON object: Expecting ',' delimiter at column 8"),
+        ("n long", "\u00a0", "expected a JSON object: Expecting value at column 1"),
+        ("n long", "[1, 2]", "expected a JSON object, got [1, 2]"),
+        ("n long", '{"n": NaN}', "expected a JSON object: NaN is not a JSON value"),
+        ("n long", '{"n": "5"}', "field 'n': expected bigint, got \"5\""),
+        ("n long", '{"n": 1.0}', "field 'n': expected bigint, got 1.0"),
+        ("n tinyint", '{"n": 300}', "field 'n': expected tinyint, got 300"),
+        ("n long NOT NULL", '{"m": 5}', "field 'n': null, but the field is NOT NULL"),
+        ("s string", '{"s": 5}', "field 's': expected string, got 5"),
+        ("day date", '{"day": "2024-02-30"}', "field 'day': expected date, got \"2024-02-30\""),
+        (
+            "at timestamp",
+            '{"at": "2024-01-01T00:00:00"}',
+            "field 'at': expected timestamp, got \"2024-01-01T00:00:00\"",
+        ),
+        ("d decimal(3, 1)", '{"d": 1.25}', "field 'd': expected decimal(3,1), got 1.25"),
+        ("raw binary", '{"raw": "?"}', "field 'raw': expected binary, got \"?\""),
+        ("o struct<k: long>", '{"o": {"k": "x"}}', 'field \'o\': expected struct<k:bigint>, got {"k": "x"}'),
     ],
 )
 def test_a_malformed_line_is_named_with_file_line_and_reason(tmp_path: Path, fields: str, line: str, said: str) -> None:
@@ -132,7 +136,7 @@ def test_a_malformed_line_is_named_with_file_line_and_reason(tmp_path: Path, fie
     with pytest.raises(MalformedInputError) as caught:
         JsonFormat(read_schema(fields), "fail", "strict").parse(content[offset:], str(path), offset)
     assert str(caught.value) == (
-        f'{path}:4: {said}; mend the line, or read with malformed="keep" to have such lines in the field _corrupt'
+        f'{path}:4: {said}; correct the line, or read with malformed="keep" to have such lines in the field _corrupt'
     )
 
 

@@ -66,7 +66,7 @@ def test_a_later_file_of_other_types_is_refused(start: Any, tmp_path: Path) -> N
     write(folder / "a.parquet", user=["ann"], page=["/home"])
     topology = counting(FileSpout(folder, "parquet"))
     write(folder / "b.parquet", user=["bob"], page=[7])
-    with pytest.raises(BatchFailedError, match="b.parquet has 'page' as int64, declared is string") as caught:
+    with pytest.raises(BatchFailedError, match="b.parquet has 'page' as int64, expected string") as caught:
         counts(start(topology))
     assert isinstance(caught.value.__cause__, SpoutContractError)
 

@@ -134,5 +134,5 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path: Path) -> None
     with pytest.raises(SpoutContractError, match="a.parquet, field 'n': the column is string"):
         list(read_groups(RowGroups(str(path), (0,)), parse_schema("n bigint")))
     path.write_bytes(path.read_bytes()[:4] + b"\xff" * 40 + path.read_bytes()[44:])
-    with pytest.raises(SourceUnreadableError, match="a.parquet is no readable Parquet file: "):
+    with pytest.raises(SourceUnreadableError, match="a.parquet is not a readable Parquet file: "):
         list(read_groups(RowGroups(str(path), (0,)), parse_schema("n string")))

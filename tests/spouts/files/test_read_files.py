@@ -8,46 +8,48 @@ import zlib
 import pytest
 
 from trident_spouts.files import read_files as module
-from trident_spouts.files.listing import Found
-from trident_spouts.files.read_files import Entry, Seen
+from trident_spouts.files.listing import ListedFile
+from trident_spouts.files.read_files import Entry, ReadFiles
 
 
-def read(*files: Found) -> list[tuple[str, Entry]]:
+def read(*files: ListedFile) -> list[tuple[str, Entry]]:
     return [(file.name, Entry(file.size, file.mtime, inode=file.inode, check=7)) for file in files]
 
 
-def unread(seen: Seen, *files: Found) -> list[str]:
+def unread(seen: ReadFiles, *files: ListedFile) -> list[str]:
     return [file.name for file in files if file.name not in seen.entries and not seen.is_past(file)]
 
 
 def test_a_file_that_was_read_fits_its_entry_until_something_is_done_to_it() -> None:
     entry = Entry(10, 5)
-    assert entry.fits(Found(5, "a", 10))
-    for changed in (Found(6, "a", 10), Found(5, "a", 11), Found(4, "a", 9)):
+    assert entry.fits(ListedFile(5, "a", 10))
+    for changed in (ListedFile(6, "a", 10), ListedFile(5, "a", 11), ListedFile(4, "a", 9)):
         assert not entry.fits(changed)
-    assert Entry(10, 5, more=True).fits(Found(5, "a", 11))
-    assert not Entry(10, 5, more=True).fits(Found(5, "a", 10))
+    assert Entry(10, 5, more=True).fits(ListedFile(5, "a", 11))
+    assert not Entry(10, 5, more=True).fits(ListedFile(5, "a", 10))
 
 
 def test_a_late_file_with_an_older_time_is_still_read() -> None:
-    assert unread(Seen().after(read(Found(5, "b", 1)), None), Found(4, "late", 1)) == ["late"]
+    assert unread(ReadFiles().after(read(ListedFile(5, "b", 1)), None), ListedFile(4, "late", 1)) == ["late"]
 
 
 def test_old_entries_fall_out_and_their_files_stay_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REMEMBERED", 2)
-    files = [Found(at, name, 1) for at, name in [(1, "a"), (2, "b"), (2, "c"), (3, "d")]]
-    seen = Seen().after(read(*files), None)
+    files = [ListedFile(at, name, 1) for at, name in [(1, "a"), (2, "b"), (2, "c"), (3, "d")]]
+    seen = ReadFiles().after(read(*files), None)
     assert sorted(seen.entries) == ["c", "d"]
     assert seen.cutoff == (2, "b")
     assert [seen.is_past(file) for file in files] == [True, True, False, False]
     assert unread(seen, *files) == []
-    assert unread(seen, Found(2, "bb", 1)) == ["bb"]
+    assert unread(seen, ListedFile(2, "bb", 1)) == ["bb"]
 
 
 def test_the_cutoff_never_passes_a_file_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REMEMBERED", 1)
-    late = Found(2, "b", 1)
-    seen = Seen().after(read(Found(1, "a", 1), Found(3, "c", 1), Found(4, "d", 1)), (late.mtime, late.name))
+    late = ListedFile(2, "b", 1)
+    seen = ReadFiles().after(
+        read(ListedFile(1, "a", 1), ListedFile(3, "c", 1), ListedFile(4, "d", 1)), (late.mtime, late.name)
+    )
     assert unread(seen, late) == ["b"]
     assert seen.cutoff == (1, "a")
 
@@ -55,35 +57,37 @@ def test_the_cutoff_never_passes_a_file_that_waits(monkeypatch: pytest.MonkeyPat
 def test_a_file_that_is_cut_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REMEMBERED", 1)
     part = ("a", Entry(4, 1, more=True))
-    seen = Seen().after([part, *read(Found(2, "b", 1), Found(3, "c", 1))], None)
+    seen = ReadFiles().after([part, *read(ListedFile(2, "b", 1), ListedFile(3, "c", 1))], None)
     assert seen.entries["a"].end == 4
 
 
 def test_it_stays_small_over_many_files() -> None:
-    seen, chance = Seen(root="/data/in"), random.Random(5)
+    seen, chance = ReadFiles(root="/data/in"), random.Random(5)
     for at in range(50):
         for i in range(100):
             mtime = at * 10**12 + i
             born = mtime // 10**6 - chance.randint(1, 1000)
             entry = Entry(i, mtime, inode=2**22 + chance.randint(0, 10**6), check=chance.getrandbits(32), born=born)
-            seen = Seen(seen.cutoff, {**seen.entries, f"part-{at:05}-{i:05}.txt": entry}, seen.root)
+            seen = ReadFiles(seen.cutoff, {**seen.entries, f"part-{at:05}-{i:05}.txt": entry}, seen.root)
         seen = seen.after([], None)
     assert len(seen.entries) == module.REMEMBERED
     assert len(seen.encode()) < 25_000
 
 
 def test_it_survives_as_text() -> None:
-    seen = Seen((1, "\u00e9"), {"b": Entry(5, 9, inode=3, check=4), "a b": Entry(7, 8, True, 9, 0, 10**12)}, "/data/in")
-    assert Seen.decode(seen.encode()) == seen
-    assert Seen.decode(Seen().encode()) == Seen()
+    seen = ReadFiles(
+        (1, "\u00e9"), {"b": Entry(5, 9, inode=3, check=4), "a b": Entry(7, 8, True, 9, 0, 10**12)}, "/data/in"
+    )
+    assert ReadFiles.decode(seen.encode()) == seen
+    assert ReadFiles.decode(ReadFiles().encode()) == ReadFiles()
 
 
 def test_what_was_written_before_inodes_and_checksums_is_read() -> None:
     old = base64.b64encode(zlib.compress(json.dumps([[1, "a"], [["b", 5, 9, 0], ["c", 7, 2, 1]]]).encode())).decode()
-    assert Seen.decode(old) == Seen((1, "a"), {"b": Entry(5, 9), "c": Entry(7, 11, True)})
+    assert ReadFiles.decode(old) == ReadFiles((1, "a"), {"b": Entry(5, 9), "c": Entry(7, 11, True)})
 
 
 def test_what_was_written_before_births_is_read() -> None:
     text = json.dumps([None, [["b", 5, 9, 0, 3, 4], ["c", 7, 2, 1, 5, None]], "/in"])
     old = base64.b64encode(zlib.compress(text.encode())).decode()
-    assert Seen.decode(old) == Seen(None, {"b": Entry(5, 9, False, 3, 4), "c": Entry(7, 11, True, 8)}, "/in")
+    assert ReadFiles.decode(old) == ReadFiles(None, {"b": Entry(5, 9, False, 3, 4), "c": Entry(7, 11, True, 8)}, "/in")

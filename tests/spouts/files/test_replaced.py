@@ -131,7 +131,7 @@ def in_the_worker(emission: LinesEmission | FilesEmission) -> list[str]:
     """The lines as a worker's process reads them."""
     reader: ShareReader | GroupReader
     if isinstance(emission, LinesEmission):
-        reader = ShareReader((emission.stretches,), emission.form)
+        reader = ShareReader((emission.stretches,), emission.line_format)
     else:
         groups = (RowGroups(file.path, (0,), file) for file in emission.planned)
         reader = GroupReader((tuple(groups),), parse_schema("line string"))
@@ -161,7 +161,7 @@ def test_on_this_machine_the_inode_tells_and_elsewhere_the_content(tmp_path: Pat
         elsewhere: Any = replace(emission, planned=tuple(replace(file, host="other") for file in emission.planned))
     else:
         [part] = emission.stretches
-        elsewhere = LinesEmission((replace(part, planned=replace(part.planned, host="other")),), emission.form)
+        elsewhere = LinesEmission((replace(part, planned=replace(part.planned, host="other")),), emission.line_format)
     assert in_the_worker(elsewhere) == OLD
     write(tmp_path / name, NEW[:100])
     with pytest.raises(SourceUnreadableError, match=REPLACED):
@@ -172,7 +172,7 @@ def test_a_log_that_is_written_anew_while_it_is_read_is_noticed(tmp_path: Path) 
     write(tmp_path / "app.log", OLD)
     emission = emitted(tmp_path, "app.log")
     [part] = emission.stretches
-    tables = reading.read_stretch(part, emission.form)
+    tables = reading.read_stretch(part, emission.line_format)
     next(tables)
     (tmp_path / "app.log").write_text("".join(f"{line}\n" for line in NEW))
     with pytest.raises(SourceUnreadableError, match=REPLACED):
