@@ -61,7 +61,7 @@ def written(tmp_path: Path, *batches: list[Any], **options: Any) -> TridentTopol
 
 
 def on_its_way(out: Path) -> list[Path]:
-    """The folders of batches that are not published."""
+    """Return the folders of batches that are not published."""
     return [left for left in (out / "_trident" / "staging").rglob("*") if left.parent.name != "staging"]
 
 
@@ -103,7 +103,7 @@ def test_partitions_name_folders_and_stay_in_the_files(tmp_path: Path) -> None:
 
 
 def outlet(path: Path, epoch: int = 1, found: int = 0, log: str = "uuid", name: str = "out", **other: Any) -> Any:
-    """A Parquet output of a run, without the run."""
+    """Return a Parquet output of a run, without the run."""
     site, schema = CallSite("x"), parse_schema(other.pop("fields", "word string"))
     source = SpoutSource("s", DeclaredSpout(SpoutKind.TRANSACTIONAL), step="s/0", site=site, schema=schema)
     sink = WriteParquet(source, name, str(path), (), step="s/1:writeParquet", site=site, schema=schema)
@@ -163,8 +163,8 @@ def test_of_two_drivers_one_publishes_and_the_other_finds_it_done(tmp_path: Path
     """A driver stops in the middle of a batch; a later one writes it; the first wakes up and goes on."""
     out, batch = tmp_path / "out", table("word string", ("a",))
     zombie = outlet(out)
-    staged = parquet_folder.stage(out, "uuid", 1, 1)
-    parts = zombie._written(batch, staged)
+    staged = parquet_folder.make_staged_folder(out, "uuid", 1, 1)
+    parts = zombie._write_files(batch, staged)
     parquet_folder.seal(staged, 1, parts)
     later = outlet(out, epoch=2)
     assert not staged.exists(), "what an earlier epoch has on its way is removed: it is written anew"
@@ -172,8 +172,8 @@ def test_of_two_drivers_one_publishes_and_the_other_finds_it_done(tmp_path: Path
     with pytest.raises(FileNotFoundError):
         parquet_folder.publish(out, staged, 1)
     before = publishedFiles(out)
-    again = parquet_folder.stage(out, "uuid", 1, 1)
-    parquet_folder.seal(again, 1, zombie._written(batch, again))
+    again = parquet_folder.make_staged_folder(out, "uuid", 1, 1)
+    parquet_folder.seal(again, 1, zombie._write_files(batch, again))
     assert parquet_folder.publish(out, again, 1) is False, "the first one to publish a batch has done it for all"
     zombie.take(batch, 1)
     assert publishedFiles(out) == before and rows(out) == [("a",)]
@@ -183,11 +183,11 @@ def test_files_that_nobody_listed_are_never_seen(tmp_path: Path) -> None:
     """A task that was repeated leaves its file in the batch's folder, before or after it is published."""
     out, batch = tmp_path / "out", table("word string", ("a",))
     found = outlet(out)
-    staged = parquet_folder.stage(out, "uuid", 1, 1)
-    parts = found._written(batch, staged)
-    found._written(batch, staged)
+    staged = parquet_folder.make_staged_folder(out, "uuid", 1, 1)
+    parts = found._write_files(batch, staged)
+    found._write_files(batch, staged)
     parquet_folder.seal(staged, 1, parts)
-    found._written(batch, staged)  # one that ends late
+    found._write_files(batch, staged)  # one that ends late
     assert parquet_folder.publish(out, staged, 1)
     assert rows(out) == [("a",)]
     assert dataset.dataset(out, partitioning="hive").count_rows() == 1, "any other reader skips it, too"
@@ -246,15 +246,15 @@ def test_a_folder_that_was_taken_away_or_changed_is_told(tmp_path: Path) -> None
     found.take(batch, 5)
     (file,) = publishedFiles(out)
     Path(file).write_bytes(b"x")
-    with pytest.raises(OutputConflictError, match="has 1 bytes, published were .*: somebody changed the batch"):
+    with pytest.raises(OutputConflictError, match="has 1 bytes, published were .*: the batch was changed"):
         publishedFiles(out)
     Path(file).unlink()
-    with pytest.raises(OutputConflictError, match="is gone: somebody changed the batch after it was published"):
+    with pytest.raises(OutputConflictError, match="is gone: the batch was changed after it was published"):
         publishedFiles(out)
     shutil.rmtree(out)
     with pytest.raises(OutputConflictError, match="is no longer this output's"):
         found.take(batch, 6)
-    with pytest.raises(OutputError, match="is no folder of a writeParquet output"):
+    with pytest.raises(OutputError, match="is not a folder of a writeParquet output"):
         publishedFiles(out)
 
 

@@ -1,7 +1,7 @@
-"""Branches that never hold a batch up: run beside the commits, in a thread of their own, and left where they fail.
+"""Best-effort branches, which never hold a batch up: each runs beside the commits, in a thread of its own.
 
-What enters one is frozen like what enters an output. What becomes of it is nobody's condition: a batch that fails is
-told and forgotten, and where the branch is behind, batches are left out.
+Its input is frozen like that of an output, but no commit depends on its work. A batch that fails there is reported as a
+progress event and dropped. When the branch falls behind, batches are left out.
 """
 
 import shutil
@@ -20,23 +20,23 @@ from trident.compiler.program import Group, Stage
 from trident.compiler.stages import cut_nodes
 from trident.plan.nodes import BestEffort, ForeachBatch, Sink
 
-BEHIND = 2
-"""So many batches wait; the next one takes the oldest one's place."""
+MOST_WAITING = 2
+"""The most batches that wait; a further one takes the place of the oldest."""
 
 _PATIENCE = 5.0
-"""Seconds that the end of a run waits for what is under way."""
+"""Seconds that the end of a run waits for the batches of a branch."""
 
 
-class Serves(Protocol):
-    """The outputs of the branch, opened."""
+class BranchOutputs(Protocol):
+    """The opened outputs of a branch."""
 
     def __call__(self, sink: Sink, result: Result, txid: int) -> None: ...
 
     def close(self) -> None: ...
 
 
-class Tells(Protocol):
-    """Hears how batches went."""
+class BatchListener(Protocol):
+    """The receiver of the outcome of each batch."""
 
     def ran(self, group: str, attempt: TransactionAttempt, result: StageResult, seconds: float) -> None: ...
 
@@ -44,8 +44,15 @@ class Tells(Protocol):
 
 
 class BestEffortOutlet:
-    """One branch at work. `whole` brings a large result to the driver, `serve` opens the branch's own outputs, `group`
-    is the batch group before it."""
+    """One branch of a run.
+
+    Parameters
+    ----------
+    read_whole : brings a large result to the driver.
+    open_outputs : opens the outputs of the branch itself.
+    listener : hears how each batch went.
+    group : the name of the batch group that feeds the branch.
+    """
 
     def __init__(
         self,
@@ -53,13 +60,13 @@ class BestEffortOutlet:
         engine: Engine,
         scratch: Path,
         epoch: int,
-        whole: Callable[[Result], pa.Table],
-        serve: Callable[[Group], Serves],
-        tell: Tells,
+        read_whole: Callable[[Result], pa.Table],
+        open_outputs: Callable[[Group], BranchOutputs],
+        listener: BatchListener,
         group: str,
     ) -> None:
         self._sink, self._engine, self._scratch, self._epoch = sink, engine, scratch, epoch
-        self._whole, self._tell, self._before = whole, tell, group
+        self._read_whole, self._listener, self._feeding_group = read_whole, listener, group
         groups = cut_nodes(sink.branch.roots(), {}).groups
         if not groups or not groups[0].stages:
             raise TopologyError(
@@ -67,7 +74,7 @@ class BestEffortOutlet:
             )
         (self._group,) = groups
         (self._stage,) = self._group.stages
-        self._serve = serve(self._group)
+        self._outputs = open_outputs(self._group)
         self._waiting: deque[tuple[Result, int]] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -77,23 +84,23 @@ class BestEffortOutlet:
         self._thread.start()
 
     def take(self, result: Result, txid: int) -> None:
-        """Have the batch's rows run through the branch, soon or never."""
+        """Queue the batch's rows for the branch. They may be left out later, if it falls behind."""
         with self._changed:
-            left_out = self._waiting.popleft() if len(self._waiting) >= BEHIND else None
+            left_out = self._waiting.popleft() if len(self._waiting) >= MOST_WAITING else None
             self._waiting.append((result, txid))
             self._changed.notify_all()
         if left_out is not None:
             self._failed(left_out[1], OutputError(f"{self._sink.step}: the branch is behind; the batch is left out"))
 
     def close(self) -> None:
-        """Work off what waits, but not for long."""
+        """Wait for the queued batches, but not for long, and end the branch."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting and not self._busy, _PATIENCE)
             self._closed = True
             self._waiting.clear()
             self._changed.notify_all()
         self._thread.join(_PATIENCE)
-        self._serve.close()
+        self._outputs.close()
 
     def _loop(self) -> None:
         while True:
@@ -117,17 +124,17 @@ class BestEffortOutlet:
         if self._slot is None:
             self._slot = self._engine.slot(self._group)
         stage: Stage = self._stage
-        given: Any = dict.fromkeys(stage.inputs, self._whole(result))
-        place = self._scratch / f"{self._sink.name}-{txid}"
+        inputs: Any = dict.fromkeys(stage.inputs, self._read_whole(result))
+        scratch = self._scratch / f"{self._sink.name}-{txid}"
         attempt = TransactionAttempt(txid, 0, self._epoch)
         try:
-            ran = self._slot.run(stage, given, attempt, place)
+            stage_result = self._slot.run(stage, inputs, attempt, scratch)
         finally:
-            shutil.rmtree(place, ignore_errors=True)
-        self._tell.ran(self._group.name, attempt, ran, 0.0)
+            shutil.rmtree(scratch, ignore_errors=True)
+        self._listener.ran(self._group.name, attempt, stage_result, 0.0)
         for output in stage.outputs:
             assert isinstance(output.step, ForeachBatch), "a branch ends in nothing else"
-            self._serve(output.step, ran.results[output.name], txid)
+            self._outputs(output.step, stage_result.results[output.name], txid)
 
     def _failed(self, txid: int, error: BaseException) -> None:
-        self._tell.failed(self._before, TransactionAttempt(txid, 0, self._epoch), "bestEffort", error)
+        self._listener.failed(self._feeding_group, TransactionAttempt(txid, 0, self._epoch), "bestEffort", error)

@@ -1,6 +1,6 @@
-"""Where tuples leave a group: every frozen batch is handed over in the commit turn, after every state holds it.
+"""The outputs of one batch group: each takes every frozen batch in its commit turn, after all states hold the batch.
 
-What comes out here may come again: after a failure, a crash, a commit that was lost. It is then the same rows.
+An output may get a batch again, after a failure, a crash, or a lost commit. It gets the same rows then.
 """
 
 import contextlib
@@ -17,40 +17,40 @@ from trident.compiler.spark.errors import translated
 from trident.compiler.spark.frozen_files import read_whole
 from trident.compiler.spark.frozen_frames import Frames
 from trident.compiler.spark.parquet_files import NEVER_PASSING
-from trident.outputs.best_effort import BestEffortOutlet, Tells
+from trident.outputs.best_effort import BatchListener, BestEffortOutlet
 from trident.outputs.parquet_outlet import ParquetOutlet, RunIdentity
 from trident.plan.nodes import BestEffort, ForeachBatch, Sink, WriteParquet
 
 HandOver = Callable[[Sink, Result, int], None]
-"""Gives a batch's frozen rows to an output; returns when they are there."""
+"""A function that hands a batch's frozen rows to an output, and returns when the output has them."""
 
 
 def no_sinks(sink: Sink, result: Result, txid: int) -> None:
-    """What a group without outputs hands over to."""
+    """Refuse a batch: the `HandOver` of a group without outputs."""
     raise TypeError(f"{sink.step}: this group was started without its outputs")
 
 
 class Outlet(Protocol):
-    """One output at work."""
+    """One opened output."""
 
     def take(self, result: Result, txid: int) -> None:
-        """Take a batch's rows. Raises OutputError."""
+        """Take a batch's rows. Raise OutputError if that fails."""
         ...
 
 
 class Outlets:
     """The outputs of one group, opened for a run.
 
-    Raises MissingSessionError where an output wants DataFrames and the engine makes none, OutputError where a place
+    Raises MissingSessionError for an output of DataFrames where the engine makes none, OutputError for a folder that
     cannot be taken.
     """
 
     def __init__(
-        self, group: Group, engine: Engine, folder: Path, scratch: Path, run: RunIdentity, tell: Tells
+        self, group: Group, engine: Engine, folder: Path, scratch: Path, run: RunIdentity, listener: BatchListener
     ) -> None:
-        self._tell, self._group = tell, group.name
+        self._listener, self._group = listener, group.name
         self._branches: list[BestEffortOutlet] = []
-        self._whole = partial(read_whole, folder)
+        self._read_whole = partial(read_whole, folder)
         self._engine, self._folder, self._scratch, self._run = engine, folder, scratch, run
         self._frames: Frames | None = None
         self._outlets: dict[Sink, Outlet] = {}
@@ -63,16 +63,16 @@ class Outlets:
             raise
 
     def __call__(self, sink: Sink, result: Result, txid: int) -> None:
-        """Hand a batch over; see `HandOver`."""
+        """Hand a batch to its output; see `HandOver`."""
         self._outlets[sink].take(result, txid)
 
     def cancel(self) -> None:
-        """Stop the Spark jobs of a function that has the batch."""
+        """Cancel the Spark jobs of a function that has a batch now."""
         if self._frames is not None:
             self._frames.cancel()
 
     def close(self) -> None:
-        """Let go of what was made for the run."""
+        """Close the branches, and the session that was made for the run."""
         for branch in self._branches:
             branch.close()
         if self._frames is not None:
@@ -82,43 +82,45 @@ class Outlets:
         if isinstance(sink, BestEffort):
             return self._branch(sink)
         if isinstance(sink, WriteParquet):
-            workers = self._made if self._engine.frames else None
+            workers = self._shared_frames if self._engine.frames else None
             return ParquetOutlet(sink, self._run, self._folder, workers)
         if not sink.frame:
-            return _Handing(sink, lambda result: contextlib.nullcontext(self._whole(result)), self._run.found)
+            return _FunctionOutlet(
+                sink, lambda result: contextlib.nullcontext(self._read_whole(result)), self._run.last_frozen
+            )
         if self._engine.frames is None:
             raise MissingSessionError(
                 f"{sink.step} ({sink.site.location}) hands DataFrames over, and there is no Spark session here; "
                 "start the topology with start(spark), or take the batches as Arrow tables with foreachArrow"
             )
-        return _Handing(sink, self._lending(sink, self._made(), self._scratch / "outputs"), self._run.found)
+        lend = self._frame_lender(sink, self._shared_frames(), self._scratch / "outputs")
+        return _FunctionOutlet(sink, lend, self._run.last_frozen)
 
     def _branch(self, sink: BestEffort) -> BestEffortOutlet:
-        def serve(group: Group) -> Outlets:
-            return Outlets(group, self._engine, self._folder, self._scratch / sink.name, self._run, self._tell)
+        def open_outputs(group: Group) -> Outlets:
+            return Outlets(group, self._engine, self._folder, self._scratch / sink.name, self._run, self._listener)
 
-        scratch = self._scratch / "branches"
-        found = BestEffortOutlet(
+        branch = BestEffortOutlet(
             sink,
             self._engine,
-            scratch,
+            self._scratch / "branches",
             self._run.epoch,
-            self._whole,
-            serve,
-            self._tell,
+            self._read_whole,
+            open_outputs,
+            self._listener,
             self._group,
         )
-        self._branches.append(found)
-        return found
+        self._branches.append(branch)
+        return branch
 
-    def _made(self) -> Frames:
-        """The engine's DataFrames of frozen rows, made when the first output asks for them."""
+    def _shared_frames(self) -> Frames:
+        """Return the maker of DataFrames of frozen rows. The first output that needs it makes it."""
         if self._frames is None:
-            assert self._engine.frames is not None, "asked for by outputs that workers write"
+            assert self._engine.frames is not None, "only outputs that an engine with workers writes need it"
             self._frames = self._engine.frames()
         return self._frames
 
-    def _lending(self, sink: Sink, frames: Frames, scratch: Path) -> "Lend":
+    def _frame_lender(self, sink: Sink, frames: Frames, scratch: Path) -> "Lend":
         @contextlib.contextmanager
         def lend(result: Result) -> Iterator[Any]:
             try:
@@ -130,38 +132,39 @@ class Outlets:
 
 
 Lend = Callable[[Result], contextlib.AbstractContextManager[Any]]
+"""Gives a result's rows, as a table or a DataFrame, for the time of a call."""
 
 
-class _Handing:
-    """A user's function, called with every batch."""
+class _FunctionOutlet:
+    """Calls a user's function with every batch. `last_frozen` is the last txid that was frozen before the run."""
 
-    def __init__(self, sink: ForeachBatch, lend: Lend, found: int) -> None:
-        self._sink, self._lend, self._found = sink, lend, found
+    def __init__(self, sink: ForeachBatch, lend: Lend, last_frozen: int) -> None:
+        self._sink, self._lend, self._last_frozen = sink, lend, last_frozen
         self._tried = (0, 0)
-        """The txid that is being handed over, and how often it was."""
+        """The txid that is being handed over, and the number of the next attempt."""
 
     def take(self, result: Result, txid: int) -> None:
         attempt = self._attempt(txid)
         where = f"{self._sink.step}: {self._sink.function_site}"
-        with self._lend(result) as given:
+        with self._lend(result) as rows:
             try:
-                self._sink.function(given, txid, attempt)
+                self._sink.function(rows, txid, attempt)
             except (Exception, SystemExit) as error:
                 cause = translated(error)
                 if isinstance(cause, LogError) or (isinstance(cause, TridentError) and cause.hopeless):
                     raise cause from None
-                passing = isinstance(cause, OSError) and not isinstance(cause, NEVER_PASSING)
-                kind = OutputUnavailableError if passing else OutputError
-                raise _failed(where, cause, txid, attempt, kind) from error
+                may_pass = isinstance(cause, OSError) and not isinstance(cause, NEVER_PASSING)
+                kind = OutputUnavailableError if may_pass else OutputError
+                raise _function_error(kind, where, cause, txid, attempt) from error
 
     def _attempt(self, txid: int) -> int:
-        """0 where nobody can have handed the batch over before."""
-        known, count = self._tried
-        attempt = count if known == txid else int(txid <= self._found)
+        """Return the number of this attempt to hand the batch over; 0 only if no driver can have tried before."""
+        tried, following = self._tried
+        attempt = following if tried == txid else int(txid <= self._last_frozen)
         self._tried = (txid, attempt + 1)
         return attempt
 
 
-def _failed(where: str, cause: BaseException, txid: int, attempt: int, kind: type[OutputError]) -> OutputError:
+def _function_error(kind: type[OutputError], where: str, cause: BaseException, txid: int, attempt: int) -> OutputError:
     what = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
     return kind(f"{where} raised {what}; it was called with batch {txid}, attempt {attempt}")

@@ -1,12 +1,12 @@
-"""What a Parquet output's folder holds, and how a batch becomes visible in it: all at once, by the rename of a folder.
+"""The folder of a Parquet output. A batch becomes visible in it all at once, by the rename of a folder.
 
-    path/_trident/sink.json          whose it is: topology, output, log, fields
-    path/_trident/staging/<uuid>/7-2-<...>  a batch on its way (the log; txid, epoch)
-    path/txid=7/_manifest.json       a batch that is there: its files with rows and bytes
+    path/_trident/sink.json                 the owner: topology, output, log, fields
+    path/_trident/staging/<uuid>/7-2-<...>  a batch that is being written (uuid of the log; txid, epoch)
+    path/txid=7/_manifest.json              a published batch: its files with rows and bytes
     path/txid=7/part-<...>.parquet
 
-The rename onto a name that is there already fails, so the first one who publishes a txid has done it for all. Two
-drivers can only publish the same rows under one txid, because both read what the log froze.
+A rename onto an existing folder fails. So the first driver that publishes a txid has done it for all: two drivers can
+only publish the same rows under one txid, because both read the rows that the log froze.
 """
 
 import errno
@@ -23,17 +23,17 @@ from trident.base.errors import OutputConflictError, OutputError
 from trident.base.files import fsync_folder
 from trident.compiler.spark.parquet_files import Part
 
-HOUSE = "_trident"
+OWN_FOLDER = "_trident"
 MANIFEST = "_manifest.json"
 FIELD = "txid"
-"""The name of the folders' own field."""
+"""The field whose values name the folders of batches."""
 
 _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose a folder is: the topology and the output that write it, the log that orders its batches, its fields."""
+    """The owner of a folder: the topology and the output that write it, the log that orders its batches, its fields."""
 
     topology: str
     output: str
@@ -44,7 +44,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch that is there."""
+    """A published batch."""
 
     txid: int
     folder: Path
@@ -59,37 +59,40 @@ class Batch:
 
 
 def owner_of(path: Path) -> Owner | None:
-    """Whose the folder is; None where nobody's. Raises OutputConflictError where it cannot be read."""
+    """Return the folder's owner; None if it has none. Raise OutputConflictError if the owner cannot be read."""
     try:
-        told = _json(path / HOUSE / "sink.json")
+        record = _read_json(path / OWN_FOLDER / "sink.json")
     except FileNotFoundError:
         return None
-    if told.get("format") != _FORMAT:
-        raise OutputConflictError(f"{path} was written in a format that this version does not know: {told!r:.200}")
-    owner = {key: value for key, value in told.items() if key != "format"}
+    if record.get("format") != _FORMAT:
+        raise OutputConflictError(f"{path} was written in a format that this version does not know: {record!r:.200}")
+    owner = {key: value for key, value in record.items() if key != "format"}
     return Owner(**{**owner, "partitions": tuple(owner.get("partitions", ()))})
 
 
 def txids(path: Path) -> list[int]:
-    """The batches that are there, in order. Of those published while it looks it gives all up to one of them: what a
-    second look finds up to the first one's last was there before the second began."""
-    last = max(_listed(path), default=0)
-    return sorted(txid for txid in _listed(path) if txid <= last)
+    """Return the txids of the published batches in order, all of them up to one batch.
+
+    A listing may show a batch that is published meanwhile, and miss an earlier one. So this lists a second time, up to
+    the last batch of the first listing: everything up to that batch was published before the second listing began.
+    """
+    last = max(_list_txids(path), default=0)
+    return sorted(txid for txid in _list_txids(path) if txid <= last)
 
 
-def _listed(path: Path) -> list[int]:
+def _list_txids(path: Path) -> list[int]:
     names = [name.removeprefix(f"{FIELD}=") for name in os.listdir(path) if name.startswith(f"{FIELD}=")]
     return [int(name) for name in names if name.isdigit()]
 
 
 def batch_of(path: Path, txid: int) -> Batch | None:
-    """A batch, if it is there. Raises OutputConflictError where its folder is not what was published."""
+    """Return a batch; None if it is not published. Raise OutputConflictError if its folder was changed since."""
     folder = path / f"{FIELD}={txid}"
     try:
-        told = _json(folder / MANIFEST)
-        parts = tuple(Part(**part) for part in told["files"])
-        if told["format"] != _FORMAT or told["txid"] != txid:
-            raise ValueError(f"it is of batch {told['txid']}")
+        manifest = _read_json(folder / MANIFEST)
+        parts = tuple(Part(**part) for part in manifest["files"])
+        if manifest["format"] != _FORMAT or manifest["txid"] != txid:
+            raise ValueError(f"it is of batch {manifest['txid']}")
     except FileNotFoundError:
         if not folder.exists():
             return None
@@ -99,106 +102,111 @@ def batch_of(path: Path, txid: int) -> Batch | None:
     return Batch(txid, folder, parts)
 
 
-def check_whole(batch: Batch) -> None:
-    """Raises OutputConflictError where a file of a batch is gone or has another size."""
+def check_files(batch: Batch) -> None:
+    """Raise OutputConflictError if a file of a batch is gone or has another size."""
     for part in batch.parts:
         path = batch.folder / part.name
-        found = path.stat().st_size if path.exists() else None
-        if found != part.bytes:
-            what = "is gone" if found is None else f"has {found} bytes, published were {part.bytes}"
-            raise OutputConflictError(f"{path} {what}: somebody changed the batch after it was published")
+        size = path.stat().st_size if path.exists() else None
+        if size != part.bytes:
+            what = "is gone" if size is None else f"has {size} bytes, published were {part.bytes}"
+            raise OutputConflictError(f"{path} {what}: the batch was changed after it was published")
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except ValueError as error:
         raise OutputConflictError(f"{path} is not what was written there: {error}") from None
-    if not isinstance(told, dict):
-        raise OutputConflictError(f"{path} is not what was written there: {told!r:.100}")
-    return told
+    if not isinstance(content, dict):
+        raise OutputConflictError(f"{path} is not what was written there: {content!r:.100}")
+    return content
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
 
 
-def take_place(path: Path, owner: Owner, frozen: int, epoch: int) -> None:
-    """Make the folder this output's, or make sure that it is. `frozen` is the last txid that the log froze.
+def take_folder(path: Path, owner: Owner, last_frozen: int, epoch: int) -> None:
+    """Make the folder this output's, or check that it is. `last_frozen` is the last txid that the log froze.
 
-    Raises OutputConflictError where it is somebody else's, or ahead of the log.
+    Raises OutputConflictError if the folder has another owner, or is ahead of the log.
     """
-    made = not path.exists()
-    (path / HOUSE).mkdir(parents=True, exist_ok=True)
-    found = owner_of(path)
-    if found is None:
-        others = sorted(name for name in os.listdir(path) if name != HOUSE)
+    is_new = not path.exists()
+    (path / OWN_FOLDER).mkdir(parents=True, exist_ok=True)
+    present = owner_of(path)
+    if present is None:
+        others = sorted(name for name in os.listdir(path) if name != OWN_FOLDER)
         if others:
             raise OutputConflictError(
                 f"the folder {path} of output {owner.output!r} holds other things ({', '.join(others[:5])}): name a "
-                "folder that is empty or not there"
+                "folder that is empty or does not exist"
             )
-        found = _found_house(path, owner, made)
-    _check_owner(path, found, owner)
+        present = _write_owner(path, owner, is_new)
+    _check_owner(path, present, owner)
     last = max(txids(path), default=0)
-    if last > frozen:
+    if last > last_frozen:
         raise OutputConflictError(
-            f"the folder {path} of output {owner.output!r} holds batch {last}, and the log froze only up to {frozen}: "
-            "the log is an old copy. Restore the newest log, or give the output another path"
+            f"the folder {path} of output {owner.output!r} holds batch {last}, and the log froze only up to "
+            f"{last_frozen}: the log is an old copy. Restore the newest log, or give the output another path"
         )
     _staging(path, owner.log).mkdir(parents=True, exist_ok=True)
     _sweep(path, owner.log, epoch)
 
 
-def _found_house(path: Path, owner: Owner, made: bool) -> Owner:
-    """Write whose it is, unless somebody is quicker; gives whose it is then."""
-    house = path / HOUSE
-    new = house / f".sink-{secrets.token_hex(8)}.json"
+def _write_owner(path: Path, owner: Owner, is_new: bool) -> Owner:
+    """Write the folder's owner, unless another driver is quicker. Return the owner that the folder has then."""
+    own_folder = path / OWN_FOLDER
+    new = own_folder / f".sink-{secrets.token_hex(8)}.json"
     _write_json(new, {"format": _FORMAT, **asdict(owner)})
     try:
-        os.link(new, house / "sink.json")
+        os.link(new, own_folder / "sink.json")  # unlike a rename, it fails where the file exists
     except FileExistsError:
         pass
     finally:
         new.unlink()
-    for folder in (house, path, *(path.parents if made else ())):
+    for folder in (own_folder, path, *(path.parents if is_new else ())):
         fsync_folder(folder)
-    found = owner_of(path)
-    assert found is not None
-    return found
+    present = owner_of(path)
+    assert present is not None
+    return present
 
 
-def _check_owner(path: Path, found: Owner, owner: Owner) -> None:
-    if (found.topology, found.output) != (owner.topology, owner.output):
-        renamed = f"; or, where only its stream was renamed, give it name={found.output!r}: then it goes on there"
-        same = renamed if found.topology == owner.topology else ""
+def _check_owner(path: Path, present: Owner, owner: Owner) -> None:
+    if (present.topology, present.output) != (owner.topology, owner.output):
+        renamed = f"; or, if only its stream was renamed, give it name={present.output!r}: then it goes on there"
+        way_out = renamed if present.topology == owner.topology else ""
         raise OutputConflictError(
-            f"the folder {path} belongs to output {found.output!r} of topology {found.topology!r}; give output "
-            f"{owner.output!r} a path of its own{same}"
+            f"the folder {path} belongs to output {present.output!r} of topology {present.topology!r}; give output "
+            f"{owner.output!r} a path of its own{way_out}"
         )
-    if found.log != owner.log:
+    if present.log != owner.log:
         raise OutputConflictError(
-            f"the folder {path} of output {owner.output!r} was written under another log (uuid {found.log}) than this "
-            f"one (uuid {owner.log}): its batches have other txids. Start with the checkpointLocation that belongs to "
-            "it, or give the output another path"
+            f"the folder {path} of output {owner.output!r} was written under another log (uuid {present.log}) than "
+            f"this one (uuid {owner.log}): its batches have other txids. Start with the checkpointLocation that "
+            "belongs to it, or give the output another path"
         )
-    if (found.schema, found.partitions) != (owner.schema, owner.partitions):
-        by = f" by {', '.join(found.partitions)}" if found.partitions else ""
+    if (present.schema, present.partitions) != (owner.schema, owner.partitions):
+        by = f" by {', '.join(present.partitions)}" if present.partitions else ""
         now = f" by {', '.join(owner.partitions)}" if owner.partitions else ""
         raise OutputConflictError(
-            f"the folder {path} of output {owner.output!r} holds ({found.schema}){by}, the topology writes "
+            f"the folder {path} of output {owner.output!r} holds ({present.schema}){by}, the topology writes "
             f"({owner.schema}){now}; give the output another path"
         )
 
 
 def _staging(path: Path, log: str) -> Path:
-    """Return where a log's batches are on their way. Only the start that takes the output makes this folder: a driver
-    that slept while another log got the output finds it gone."""
-    return path / HOUSE / "staging" / log
+    """Return the folder in which a log's batches are written.
+
+    Only the start that takes the output makes this folder. So a driver that slept while another log took the output
+    finds the folder gone, and publishes nothing.
+    """
+    return path / OWN_FOLDER / "staging" / log
 
 
 def _sweep(path: Path, log: str, epoch: int) -> None:
-    """Remove what drivers of earlier epochs left on its way: it is written anew from what is frozen. Version 0.1.0 had
-    no folder of the log's there."""
+    """Remove unpublished batches of earlier epochs: they are written anew from the frozen rows.
+
+    Version 0.1.0 wrote them into the parent, without a folder of the log.
+    """
     staging = _staging(path, log)
     for folder in [*staging.iterdir(), *staging.parent.iterdir()]:
         parts = folder.name.split("-")
@@ -206,8 +214,8 @@ def _sweep(path: Path, log: str, epoch: int) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def stage(path: Path, log: str, txid: int, epoch: int) -> Path:
-    """Make a new folder for a batch on its way. Raises OutputConflictError where the output is no longer this log's."""
+def make_staged_folder(path: Path, log: str, txid: int, epoch: int) -> Path:
+    """Make a new folder to write a batch into. Raise OutputConflictError if the output is no longer this log's."""
     folder = _staging(path, log) / f"{txid}-{epoch}-{secrets.token_hex(8)}"
     try:
         folder.mkdir()
@@ -219,11 +227,14 @@ def stage(path: Path, log: str, txid: int, epoch: int) -> Path:
 
 
 def seal(folder: Path, txid: int, parts: Sequence[Part]) -> None:
-    """Give the files their names, drop what nobody listed, and write the manifest: all durable."""
-    listed = {folder / part.hidden for part in parts}
-    for found in [*folder.rglob(".*")]:
-        if found not in listed:
-            found.unlink(missing_ok=True)
+    """Give the files their names, delete files that are no parts, and write the manifest: all durable.
+
+    A repeated Spark task leaves a file of its first try.
+    """
+    hidden = {folder / part.hidden for part in parts}
+    for file in [*folder.rglob(".*")]:
+        if file not in hidden:
+            file.unlink(missing_ok=True)
     for part in parts:
         os.rename(folder / part.hidden, folder / part.name)
     files = [asdict(part) for part in sorted(parts, key=lambda part: part.name)]
@@ -233,7 +244,7 @@ def seal(folder: Path, txid: int, parts: Sequence[Part]) -> None:
 
 
 def publish(path: Path, folder: Path, txid: int) -> bool:
-    """Make a sealed batch visible, all of it at once; False where it was there already."""
+    """Make a sealed batch visible, all at once. Return False if it was published already."""
     try:
         os.rename(folder, path / f"{FIELD}={txid}")
     except OSError as error:
@@ -244,16 +255,16 @@ def publish(path: Path, folder: Path, txid: int) -> bool:
     return True
 
 
-def _write_json(path: Path, told: dict[str, Any]) -> None:
+def _write_json(path: Path, content: dict[str, Any]) -> None:
     with open(path, "x", encoding="utf-8") as file:
-        json.dump(told, file)
+        json.dump(content, file)
         file.flush()
         os.fsync(file.fileno())
 
 
 def check_output(path: Path) -> Owner:
-    """Whose the folder is, for who reads it."""
+    """Return the owner of a folder that is to be read. Raise OutputError if it is not a Parquet output."""
     owner = owner_of(path) if path.is_dir() else None
     if owner is None:
-        raise OutputError(f"{path} is no folder of a writeParquet output (it has no {HOUSE}/sink.json)")
+        raise OutputError(f"{path} is not a folder of a writeParquet output (it has no {OWN_FOLDER}/sink.json)")
     return owner

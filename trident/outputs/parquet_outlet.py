@@ -1,4 +1,4 @@
-"""A Parquet output at work: every batch is a folder of its own, visible all at once, whatever fails on the way."""
+"""The writer of a Parquet output: every batch is a folder of its own, which becomes visible all at once."""
 
 import shutil
 from collections.abc import Callable
@@ -20,16 +20,16 @@ from trident.plan.nodes import WriteParquet
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """Of the run: its topology's name, the UUID of its log, its epoch, and the last txid frozen before it."""
+    """The run that writes: its topology, the uuid of its log, its epoch, and the last txid frozen before it."""
 
     topology: str
     log: str
     epoch: int
-    found: int
+    last_frozen: int
 
 
 class ParquetOutlet:
-    """Writes every batch once. `workers` gives who writes large ones, where that is not the driver."""
+    """Writes every batch once. `workers` writes large batches; without it the driver writes them too."""
 
     def __init__(
         self, sink: WriteParquet, run: RunIdentity, folder: Path, workers: Callable[[], Frames] | None
@@ -38,14 +38,14 @@ class ParquetOutlet:
         self._path = Path(sink.path)
         self._owner = parquet_folder.Owner(run.topology, sink.name, run.log, ddl(sink.schema), sink.partitions)
         try:
-            parquet_folder.take_place(self._path, self._owner, run.found, run.epoch)
+            parquet_folder.take_folder(self._path, self._owner, run.last_frozen, run.epoch)
         except OSError as error:
             raise os_trouble(error, f"{sink.step}: the folder {self._path} cannot be written") from error
 
     def take(self, result: Result, txid: int) -> None:
-        """Publish the batch, unless it is there. An empty one leaves no folder."""
+        """Publish the batch, unless it is published already. An empty batch makes no folder."""
         try:
-            if self._there(txid, result.num_rows) or not result.num_rows:
+            if self._is_published(txid, result.num_rows) or not result.num_rows:
                 return
             if parquet_folder.owner_of(self._path) != self._owner:
                 raise OutputConflictError(
@@ -55,8 +55,8 @@ class ParquetOutlet:
         except OSError as error:
             raise os_trouble(error, f"{self._sink.step}: batch {txid} was not written to {self._path}") from error
 
-    def _there(self, txid: int, rows: int) -> bool:
-        """Whether the batch was published before. Raises OutputConflictError where it is another one."""
+    def _is_published(self, txid: int, rows: int) -> bool:
+        """Return whether the batch is published. Raise OutputConflictError if the published one has other rows."""
         batch = parquet_folder.batch_of(self._path, txid)
         if batch is not None and batch.rows != rows:
             raise OutputConflictError(
@@ -66,17 +66,17 @@ class ParquetOutlet:
         return batch is not None
 
     def _publish(self, result: Result, txid: int) -> None:
-        staged = parquet_folder.stage(self._path, self._run.log, txid, self._run.epoch)
+        staged = parquet_folder.make_staged_folder(self._path, self._run.log, txid, self._run.epoch)
         try:
-            parquet_folder.seal(staged, txid, self._written(result, staged))
+            parquet_folder.seal(staged, txid, self._write_files(result, staged))
             reach("output.staged")
             if not parquet_folder.publish(self._path, staged, txid):
-                self._there(txid, result.num_rows)
+                self._is_published(txid, result.num_rows)
             reach("output.published")
         finally:
             shutil.rmtree(staged, ignore_errors=True)
 
-    def _written(self, result: Result, staged: Path) -> list[Part]:
+    def _write_files(self, result: Result, staged: Path) -> list[Part]:
         if isinstance(result, pa.Table):
             return list(write_parts([result], staged, self._sink.partitions))
         parts = None

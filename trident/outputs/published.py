@@ -1,4 +1,4 @@
-"""Reading what `writeParquet` wrote: whole batches, and only those that are published."""
+"""Reading of `writeParquet` outputs: whole batches, and only those that are published."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 def publishedFiles(path: str | Path, *, afterTxid: int = 0) -> list[str]:
-    """The files of the batches that a `writeParquet` output has published, in txid order.
+    """Return the files of the batches that a `writeParquet` output has published, in txid order.
 
-    Beside a topology that writes, it gives whole batches, all up to one of them. For readers such as DuckDB or pandas;
-    `readParquet` is for Spark.
+    While a topology writes, it returns whole batches, all up to one of them. It is for readers such as DuckDB or
+    pandas; `readParquet` is for Spark.
 
     Parameters
     ----------
     path : path
-        As `writeParquet` was told it.
+        The path that `writeParquet` got.
     afterTxid : int
         Leave out the batches up to this one: the last path of an earlier answer names its batch (``txid=7``).
 
     Raises
     ------
     OutputError
-        There is no output here; its kind OutputConflictError, where a published file is gone or was changed.
+        There is no output here. Its subclass OutputConflictError: a published file is gone or was changed.
 
     Examples
     --------
@@ -53,10 +53,10 @@ def publishedFiles(path: str | Path, *, afterTxid: int = 0) -> list[str]:
 
 
 def readParquet(spark: "SparkSession", path: str | Path, *, afterTxid: int = 0) -> "DataFrame":
-    """What a `writeParquet` output has published, as a DataFrame of the stream's fields.
+    """Return a DataFrame of the batches that a `writeParquet` output has published.
 
-    It shows the batches that are there when it is called, and keeps showing these. Parameters and errors as
-    `publishedFiles`.
+    It has the fields of the stream. It holds the batches that are published when this is called, and no later ones.
+    Parameters and errors are those of `publishedFiles`.
     """
     root = local_path("path", path)
     owner = parquet_folder.check_output(root)
@@ -69,10 +69,10 @@ def readParquet(spark: "SparkSession", path: str | Path, *, afterTxid: int = 0) 
 
 
 def _files(root: Path, after: int) -> list[str]:
-    found: list[str] = []
+    files: list[str] = []
     for txid in parquet_folder.txids(root):
         batch = parquet_folder.batch_of(root, txid) if txid > after else None
         if batch is not None:
-            parquet_folder.check_whole(batch)
-            found += [str(batch.folder / part.name) for part in batch.parts]
-    return found
+            parquet_folder.check_files(batch)
+            files += [str(batch.folder / part.name) for part in batch.parts]
+    return files
