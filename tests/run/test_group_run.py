@@ -143,7 +143,7 @@ def test_stop_returns_while_a_spout_hangs(monkeypatch: pytest.MonkeyPatch, caplo
     stopper.join(timeout=5)
     spout.release.set()
     assert not stopper.is_alive() and not running.isActive
-    assert "spout 'words', " in caplog.text and "does not come back; it is left behind" in caplog.text
+    assert "spout 'words', " in caplog.text and "does not return; it is left behind" in caplog.text
 
 
 def test_status_can_be_asked_at_any_time() -> None:

@@ -123,7 +123,8 @@ def test_an_output_that_never_comes_back_is_named_and_the_batch_is_kept(
     assert told["call"].startswith("words/") and "send (test_limits.py:" in told["call"] and "batch 1" in told["call"]
     assert told["at"].startswith("test_limits.py:") and "T" in told["since"]
     with pytest.raises(
-        CallHangsError, match=r"send \(test_limits.py:\d+\), for .*now at test_limits.py:\d+; mend it and start"
+        CallHangsError,
+        match=r"send \(test_limits.py:\d+\), has not returned for .*now at test_limits.py:\d+; correct it and start",
     ):
         running.awaitTermination(timeout=SOON)
     assert "ran longer than 0.3 s (messageTimeoutSecs" in caplog.text and hanging.most == 1
@@ -291,7 +292,7 @@ def test_a_store_that_hangs_when_it_is_closed_is_left_behind(
     there, feeder = WaysMap(hanging), FeederBatchSpout("word string")
     running = start_local(on_own_store(there, feeder), name="t", checkpointLocation=tmp_path)
     there.way = "close"
-    assert stopped(running) < SOON and "state 'counts': close does not come back, make (test_limits.py" in caplog.text
+    assert stopped(running) < SOON and "state 'counts': close does not return, make (test_limits.py" in caplog.text
 
 
 # --- spouts ------------------------------------------------------------------------------------------------------

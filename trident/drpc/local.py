@@ -27,7 +27,7 @@ from trident.drpc.result import DRPCResult
 from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.sites import sites_in
 from trident.reads.committed_reads import Commits, Snapshot, consistently
-from trident.user_calls.watched_calls import Subject, place_in
+from trident.user_calls.watched_calls import Subject, current_line
 from trident_state.state_shape import StateKind
 
 Compile = Callable[[RequestPlan], Answer]
@@ -71,7 +71,7 @@ class _Function:
             {
                 "call": str(Subject(f"DRPC {self._plan.function!r}", self._sites)),
                 "since": datetime.fromtimestamp(audience.since, UTC).isoformat(timespec="milliseconds"),
-                "at": place_in(audience.thread, self._sites),
+                "at": current_line(audience.thread, self._sites),
             }
             for audience in self._combining.hanging
         ]
@@ -84,7 +84,7 @@ class _Function:
         try:
             return self._combining.ask(values, timeout)
         except Late as late:
-            at = place_in(late.thread, self._sites)
+            at = current_line(late.thread, self._sites)
             sites = ", ".join(map(str, self._sites))
             where = f": {sites}, now at {at}" if at else ""
             raise DRPCTimeoutError(f"DRPC {self._plan.function!r}: no answer within {timeout:g} s{where}") from None

@@ -1,10 +1,11 @@
-"""Threads that nobody has to wait for.
+"""Pools of daemon threads, which a stop need not wait for.
 
-An interpreter that ends joins the threads of a ``concurrent.futures`` pool, whatever hangs in them, and refuses them
-work in the middle of a batch. These are daemons: what hangs is left behind, and a stop that cannot wait longer goes on.
+An interpreter that ends joins the threads of a ``concurrent.futures`` pool, even if a call in them hangs, and the pool
+refuses work in the middle of a batch. These threads are daemons: a stop that cannot wait longer leaves a hanging thread
+behind and goes on.
 
-What is left behind is waited for once more, and not for long, when the interpreter ends: a daemon that comes back from
-C++ (an Arrow reader on a socket, until its job is cancelled) into an interpreter that is going aborts the process.
+When the interpreter ends, it waits for such threads once more, but not for long. A daemon that returns from C++ (an
+Arrow reader on a socket, until its job is cancelled) into an interpreter that is ending would abort the process.
 """
 
 import threading
@@ -19,21 +20,22 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MakeThreads = Callable[[str, int | None], "Threads"]
-"""Gives the threads of a name, so many at most. A simulator gives its own, in which a seed decides what runs next."""
+"""Makes the pool of a name and a size. The simulator has its own, in which a seed decides which work runs next."""
 
 _left_behind: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
 
 
 def await_left_behind(timeout: float) -> None:
-    """Wait for the threads that a `close` did not wait for, at most `timeout` seconds for all of them."""
+    """Wait for the threads that a `close` left behind, at most `timeout` seconds for all of them."""
     deadline = time.monotonic() + timeout
     for thread in list(_left_behind):
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class Threads:
-    """Works off what is submitted, in order, in `most` threads; None: a new one whenever all others are busy. A thread
-    that has had nothing to do for `idle` seconds ends.
+    """A pool that runs submitted work in order, in at most `most` daemon threads.
+
+    Without `most` there is a new thread whenever all others are busy. A thread without work for `idle` seconds ends.
 
     >>> threads = Threads("example", most=1)
     >>> threads.submit(sum, [1, 2]).result()
@@ -51,8 +53,10 @@ class Threads:
         self._closed = False
 
     def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
-        """Have `work` done. Raises RuntimeError after `close`. Where somebody gave the future an outcome meanwhile, in
-        order not to wait any longer, that one stays."""
+        """Queue `work` and return its future. Raises RuntimeError after `close`.
+
+        A caller that does not wait any longer may give the future an outcome. That outcome stays.
+        """
         future: Future[T] = Future()
 
         def run() -> None:
@@ -67,7 +71,7 @@ class Threads:
 
         with self._changed:
             if self._closed:
-                raise RuntimeError(f"{self._name}: closed, nothing more is done here")
+                raise RuntimeError(f"{self._name}: closed, it takes no more work")
             self._work.append((future, run))
             if self._waiting < len(self._work) and (self._most is None or len(self._threads) < self._most):
                 thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
@@ -77,22 +81,22 @@ class Threads:
         return future
 
     def mine(self) -> bool:
-        """Whether the calling thread is one of these."""
+        """Return whether the calling thread belongs to this pool."""
         return threading.current_thread() in self._threads
 
     def close(self, timeout: float | None = None) -> bool:
-        """Forget what is not begun, and wait for what is; False if that takes longer than `timeout` seconds."""
+        """Drop the work that has not begun, and wait for the rest. Return False if `timeout` seconds do not suffice."""
         with self._changed:
             self._closed = True
             for future, _ in self._work:
                 future.cancel()
             self._work.clear()
             self._changed.notify_all()
-            left = [thread for thread in self._threads if thread is not threading.current_thread()]
+            others = [thread for thread in self._threads if thread is not threading.current_thread()]
         deadline = None if timeout is None else time.monotonic() + timeout
-        for thread in left:
+        for thread in others:
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        hanging = [thread for thread in left if thread.is_alive()]
+        hanging = [thread for thread in others if thread.is_alive()]
         _left_behind.update(hanging)
         return not hanging
 
@@ -107,4 +111,4 @@ class Threads:
                     return
                 future, work = self._work.popleft()
             work()
-            del future, work  # what they hold is not needed while this waits
+            del future, work  # else this thread would hold their objects in memory while it waits

@@ -1,11 +1,11 @@
-"""Calls of users' code, each with a limit: a run waits for one as long as that, names it, and goes on without it.
+"""Calls of users' code, each with a time limit. A run waits for a call up to its limit, names it, and goes on.
 
-The runtime's own threads never run a user's function that writes something or belongs to a spout. They hand it to a
-*lane*, a thread for one piece of user code (a spout, the functions of a commit turn, a store of the user's own), and
-wait. So a function that does not come back holds its lane and nothing else, what it gives when it comes back late
-reaches nobody, and no second call of it begins meanwhile: the next one waits in the lane.
+The threads of a run never run a user's function that writes something or belongs to a spout. They hand it to a *lane*,
+a thread for one piece of user code (a spout, the functions of a commit turn, a store of the user's own), and wait. So a
+function that does not return holds up its lane and nothing else. A result that comes late is dropped. No second call of
+the function begins meanwhile: it waits in the lane.
 
-`WatchedCalls.expire` is the one place where limits are checked; the group's loop calls it at every turn.
+Only `WatchedCalls.expire` checks limits. The group's loop calls it at every turn.
 """
 
 import logging
@@ -28,20 +28,20 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 PATIENCE = 10.0
-"""Seconds that a lane is waited for whose last call overran its limit, and that a stop waits for user code."""
+"""Seconds that a call waits for a lane whose last call overran its limit, and that a stop waits for user code."""
 
 _TICK = 0.1
 
 _MOST_DOUBLINGS = 10
-"""Attempt numbers go on over restarts; a limit of years is none, and a float overflows."""
+"""The most doublings of a limit. Attempt numbers grow over restarts too: a limit would become years, then overflow."""
 
 WORTH_TELLING = 1.0
-"""Seconds after which a call is told as what a batch waits for."""
+"""Seconds after which a call is shown as the reason why a batch waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is called, as messages name it, and the functions of the user that run in it.
+    """The name of a call in messages, and the sites of the user's functions that it runs.
 
     >>> str(Subject("output 'lines'", (CallSite("send", "/home/me/app.py", 7),)))
     "output 'lines': send (app.py:7)"
@@ -56,16 +56,16 @@ class Subject:
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A call that waits for its lane, runs, or was abandoned and runs on."""
+    """A call that waits for its lane, runs, or still runs after it was abandoned."""
 
     subject: Subject
     lane: str | None
     seconds: float
     since: float
-    """When it began; before that, since when it waits for the one call that has its lane."""
+    """The time at which it began or, before that, at which its wait for the present call of its lane began."""
     fail: Callable[[BaseException], None]
     thread: int | None = None
-    """The thread that runs it; None until it begins."""
+    """The ident of the thread that runs it; None until it begins."""
     abandoned: bool = False
 
 
@@ -75,9 +75,9 @@ class WatchedCalls:
     Parameters
     ----------
     group : the group's name, for messages.
-    clock : its monotonic time is that of the limits.
-    seconds : the limit of a first try; it doubles at each further one.
-    threads : makes the threads of lanes.
+    clock : gives the monotonic time for limits.
+    seconds : the limit of a first try; it doubles at each further try.
+    threads : makes the pool of one thread for each lane.
     """
 
     def __init__(self, group: str, clock: Clock, seconds: float, threads: MakeThreads = Threads) -> None:
@@ -87,7 +87,7 @@ class WatchedCalls:
         self._calls: set[_Call] = set()
         self._closed = False
 
-    # --- calling ---------------------------------------------------------------------------------------------
+    # --- calls -----------------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -97,10 +97,10 @@ class WatchedCalls:
         tries: int = 0,
         overrun: Callable[[], None] | None = None,
     ) -> "Future[T]":
-        """Have a user's code run in its lane. `overrun` is called when its time is over, to stop what can be stopped.
+        """Run a user's code in its lane. `overrun` is called at its limit, to stop what can be stopped.
 
-        The outcome is a BatchTimeoutError where it takes longer than its limit, a CallHangsError where it cannot begin,
-        because the lane's last call has not come back.
+        The future raises BatchTimeoutError for a call over its limit, and CallHangsError for a call that cannot begin
+        because the lane's last call has not returned.
         """
         call = _Call(subject, lane, self._limit(tries), self._clock.monotonic(), _nothing)
 
@@ -109,7 +109,7 @@ class WatchedCalls:
                 return work()
 
         def fail(error: BaseException) -> None:
-            with suppress(InvalidStateError):  # it has come back just now
+            with suppress(InvalidStateError):  # the call has returned just now
                 future.set_exception(error)
             if overrun is not None:
                 overrun()
@@ -127,7 +127,7 @@ class WatchedCalls:
         return future
 
     def wait(self, future: "Future[T]") -> T:
-        """Wait for a call before the group's loop, which checks the limits, has begun."""
+        """Wait for a call, and check limits meanwhile: the group's loop, which does so later, may not have begun."""
         while True:
             try:
                 return future.result(_TICK)
@@ -138,8 +138,10 @@ class WatchedCalls:
 
     @contextmanager
     def watch(self, subject: Subject, tries: int, over: Callable[[BaseException], None]) -> Iterator[None]:
-        """Watch what the calling thread does in here, a thread that nobody waits for: `over` is told that its time is
-        over."""
+        """Put a limit on what the calling thread does in the body. `over` gets the error when the time is over.
+
+        The call goes on in its own thread, so the run must be able to leave that thread behind.
+        """
         call = _Call(subject, None, self._limit(tries), self._clock.monotonic(), over)
         with self._running(call):
             yield
@@ -148,7 +150,7 @@ class WatchedCalls:
     def _running(self, call: _Call) -> Iterator[None]:
         with self._lock:
             if call.abandoned:
-                raise AttemptCancelledError(f"{call.subject.what} is not called any more")
+                raise AttemptCancelledError(f"{call.subject.what} is not called: it was given up before it began")
             call.since, call.thread = self._clock.monotonic(), threading.get_ident()
             self._calls.add(call)
         try:
@@ -156,12 +158,12 @@ class WatchedCalls:
         finally:
             with self._lock:
                 self._calls.discard(call)
-                for next_one in self._calls:
-                    if call.lane is not None and next_one.lane == call.lane:
-                        next_one.since = self._clock.monotonic()
+                for waiting in self._calls:  # the time of each that waits for the lane begins again
+                    if call.lane is not None and waiting.lane == call.lane:
+                        waiting.since = self._clock.monotonic()
             if call.abandoned:
                 seconds = self._clock.monotonic() - call.since
-                logger.info("group %r: %s has come back after %.1f s", self._group, call.subject, seconds)
+                logger.info("group %r: %s has returned after %.1f s", self._group, call.subject, seconds)
 
     def _limit(self, tries: int) -> float:
         return self._seconds * float(2 ** min(tries, _MOST_DOUBLINGS))
@@ -169,72 +171,77 @@ class WatchedCalls:
     # --- limits ----------------------------------------------------------------------------------------------
 
     def next(self, otherwise: float) -> float:
-        """When the first limit is reached."""
+        """Return the time at which the first limit is reached; `otherwise` without calls."""
         with self._lock:
             return min([self._deadline(call) for call in self._calls if not call.abandoned], default=otherwise)
 
     def _deadline(self, call: _Call) -> float:
-        """When it is given up. One that waits for its lane has not had its time yet: the call before it has overrun."""
+        """Return the time at which the call is given up.
+
+        A call that waits for its lane gets more time than its limit: the call before it may use up its own limit first.
+        """
         if call.thread is not None:
             return call.since + call.seconds
-        before, patience = self._before(call), max(call.seconds, PATIENCE)
-        return max(call.since + patience, before.since + before.seconds + PATIENCE if before else 0)
+        running, patience = self._running_in_lane(call), max(call.seconds, PATIENCE)
+        return max(call.since + patience, running.since + running.seconds + PATIENCE if running else 0)
 
-    def _before(self, call: _Call) -> _Call | None:
-        """The call that has its lane."""
-        return next((c for c in self._calls if c.lane == call.lane and c.thread is not None), None)
+    def _running_in_lane(self, call: _Call) -> _Call | None:
+        """Return the call that runs in the same lane now."""
+        return next((other for other in self._calls if other.lane == call.lane and other.thread is not None), None)
 
     def expire(self, now: float) -> None:
-        """Give up the calls whose time is over."""
+        """Give up the calls that are over their limits."""
         with self._lock:
-            over = [call for call in self._calls if not call.abandoned and now >= self._deadline(call)]
-            for call in over:
+            overdue = [call for call in self._calls if not call.abandoned and now >= self._deadline(call)]
+            for call in overdue:
                 self._give_up(call)
-        for call in over:
-            error = self._overrun(call)
+        for call in overdue:  # without the lock: what `fail` calls may submit
+            error = self._limit_error(call)
             logger.warning("group %r: %s", self._group, error)
             call.fail(error)
 
     def abandon(self) -> None:
-        """The run ends: wait for none of them any longer, and begin none."""
+        """Give up all calls, and begin no more: the run ends."""
         with self._lock:
             self._closed = True
-            over = [call for call in self._calls if not call.abandoned]
-            for call in over:
+            calls = [call for call in self._calls if not call.abandoned]
+            for call in calls:
                 self._give_up(call)
-        for call in over:
+        for call in calls:
             call.fail(AttemptCancelledError(f"{call.subject}: the run has ended"))
 
     def _give_up(self, call: _Call) -> None:
-        """An abandoned call stays known as long as it runs; one that has not begun never will."""
+        """Mark a call as abandoned. It stays known while it runs; a call that has not begun never will."""
         call.abandoned = True
         if call.thread is None:
             self._calls.discard(call)
 
-    def _overrun(self, call: _Call) -> BatchTimeoutError:
+    def _limit_error(self, call: _Call) -> BatchTimeoutError:
         what, sites = call.subject.what, ", ".join(map(str, call.subject.sites))
         if call.thread is not None:
-            at = self._place(call)
-            told = ", ".join([*([sites] if sites else []), *([f"now at {at}"] if at else [])])
+            line = self._current_line(call)
+            where = ", ".join([*([sites] if sites else []), *([f"now at {line}"] if line else [])])
             limit = f"{call.seconds:g} s (messageTimeoutSecs, doubled at each retry)"
-            return BatchTimeoutError(f"{what} ran longer than {limit}{f': {told}' if told else ''}")
+            return BatchTimeoutError(f"{what} ran longer than {limit}{f': {where}' if where else ''}")
         with self._lock:
-            before = self._before(call)
-        if before is None:
-            return BatchTimeoutError(f"{what} was not begun within {call.seconds:g} s")
-        at = self._place(before)
+            running = self._running_in_lane(call)
+        if running is None:
+            return BatchTimeoutError(f"{what} did not begin within {call.seconds:g} s")
+        line = self._current_line(running)
         return CallHangsError(
-            f"{what} cannot be called: the call before it does not come back, {before.subject}, for "
-            f"{self._clock.monotonic() - before.since:.1f} s{f', now at {at}' if at else ''}; mend it and start again: "
-            f"what is frozen is kept, and committed then"
+            f"{what} cannot be called: the call before it, {running.subject}, has not returned for "
+            f"{self._clock.monotonic() - running.since:.1f} s{f', now at {line}' if line else ''}; correct it and "
+            f"start again: frozen batches are kept, and committed then"
         )
 
-    # --- how it stands -----------------------------------------------------------------------------------------
+    # --- status --------------------------------------------------------------------------------------------------
 
     @property
     def hanging(self) -> list[dict[str, Any]]:
-        """The calls that overran their limit and have not come back: `call`, `since` (ISO 8601, UTC) and `at`, the line
-        of the user's that runs."""
+        """The calls over their limits that have not returned.
+
+        Each has `call`, `since` (ISO 8601, UTC) and `at`, the line of the user's code that runs.
+        """
         with self._lock:
             calls = sorted((call for call in self._calls if call.abandoned), key=lambda call: call.since)
         now, time = self._clock.monotonic(), self._clock.time()
@@ -242,54 +249,56 @@ class WatchedCalls:
             {
                 "call": str(call.subject),
                 "since": datetime.fromtimestamp(time - (now - call.since), UTC).isoformat(timespec="milliseconds"),
-                "at": self._place(call),
+                "at": self._current_line(call),
             }
             for call in calls
         ]
 
     @property
     def longest(self) -> str | None:
-        """The call that has run longest, if for more than a second."""
+        """The call that has run longest, if that is more than a second."""
         now = self._clock.monotonic()
         with self._lock:
-            calls = [c for c in self._calls if c.thread is not None and now - c.since > WORTH_TELLING]
+            calls = [call for call in self._calls if call.thread is not None and now - call.since > WORTH_TELLING]
         if not calls:
             return None
         call = min(calls, key=lambda call: call.since)
-        at = self._place(call)
-        return f"{call.subject}, for {now - call.since:.1f} s{f', now at {at}' if at else ''}"
+        line = self._current_line(call)
+        return f"{call.subject}, for {now - call.since:.1f} s{f', now at {line}' if line else ''}"
 
-    def _place(self, call: _Call) -> str | None:
-        return place_in(call.thread, call.subject.sites)
+    def _current_line(self, call: _Call) -> str | None:
+        return current_line(call.thread, call.subject.sites)
 
     def mine(self) -> bool:
-        """Whether the calling thread is a lane's."""
+        """Return whether the calling thread is that of a lane."""
         with self._lock:
             return any(threads.mine() for threads in self._lanes.values())
 
     # --- end ---------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float) -> list[str]:
-        """End the lanes, at most `timeout` seconds long, and return those whose call does not come back. It is left
-        behind, and what it gives reaches nobody."""
+        """End the lanes within `timeout` seconds. Return the lanes with a call that does not return.
+
+        Such a call is left behind, and its result is dropped.
+        """
         self.abandon()
         deadline = self._clock.monotonic() + timeout
-        behind = [
+        hanging_lanes = [
             lane
             for lane, threads in self._lanes.items()
             if not threads.close(max(0.0, deadline - self._clock.monotonic()))
         ]
         with self._lock:
-            left = [call.subject for call in self._calls if call.lane in behind]
-        for subject in left:
-            logger.warning("group %r: %s does not come back; it is left behind", self._group, subject)
-        return behind
+            subjects = [call.subject for call in self._calls if call.lane in hanging_lanes]
+        for subject in subjects:
+            logger.warning("group %r: %s does not return; it is left behind", self._group, subject)
+        return hanging_lanes
 
 
-def place_in(thread: int | None, sites: Iterable[CallSite]) -> str | None:
-    """The innermost line of these functions' files that a thread is at."""
+def current_line(thread: int | None, sites: Iterable[CallSite]) -> str | None:
+    """Return the innermost line that a thread runs now in the files of these functions; None if it runs none there."""
     files = {site.file for site in sites if site.file}
-    frame = sys._current_frames().get(thread) if thread is not None else None
+    frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001  there is no other way
     while frame is not None and frame.f_code.co_filename not in files:
         frame = frame.f_back
     return None if frame is None else CallSite("", frame.f_code.co_filename, frame.f_lineno).location

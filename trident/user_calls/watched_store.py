@@ -1,7 +1,7 @@
-"""A store over a map of the user's own, as a run calls it: every call of it runs in the state's lane, with a limit.
+"""A store over a map of the user's own, as a run calls it: every call runs in the state's lane, with a limit.
 
-Whoever asks waits, wherever that is (a start, a commit turn, a heal, a trim, the watch). Reads that answer threads of
-the user's go to the store itself: they must not wait behind a write.
+Every caller waits for the lane: a start, a commit turn, a heal, a trim, the watch. Reads from a user's own threads go
+to the store itself, because they must not wait behind a write.
 """
 
 import logging
@@ -23,14 +23,14 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 STATE_LANE = "state "
-"""What the lanes of stores begin with."""
+"""The prefix of the names of stores' lanes."""
 
 _CLOSING = 2.0
-"""Seconds that a store has to close."""
+"""The seconds that a store has to close."""
 
 
 class WatchedStore:
-    """The store of one state. `calls` are those of the start; `join` names those of the run."""
+    """The store of one state. `calls` serve the start; `join` replaces them by those of the run."""
 
     def __init__(self, store: Store, state: str, make: Callable[..., object], calls: WatchedCalls) -> None:
         self.unwatched = store
@@ -39,7 +39,7 @@ class WatchedStore:
         self._tries: Callable[[], int] = _none
 
     def join(self, calls: WatchedCalls, tries: Callable[[], int]) -> None:
-        """Be called among a run's calls from here on; limits grow with `tries`."""
+        """Run all further calls among those of a run. Limits grow with `tries`."""
         self._calls.close(0)
         self._calls, self._tries = calls, tries
 
@@ -80,12 +80,12 @@ class WatchedStore:
         self._call("drop", lambda: self.unwatched.drop(lease))
 
     def leave(self) -> None:
-        """Let no further put begin, where one that is under way does not come back."""
+        """Let no further put begin. One that is under way may not return."""
         getattr(self.unwatched, "leave", _nothing)()
         self._calls.close(0)
 
     def close(self) -> None:
-        """Close it, also after the run's calls have ended; leave it behind where that does not come back."""
+        """Close the store, also after the run's calls have ended. Leave it behind if that does not return."""
         self._calls.close(0)
         threads = Threads(f"trident-close-{self._state}", 1)
         closing = threads.submit(self.unwatched.close)
@@ -94,17 +94,17 @@ class WatchedStore:
         if closing.done():
             closing.result()
         else:
-            logger.warning("state %r: close does not come back, %s; it is left behind", self._state, self._site)
+            logger.warning("state %r: close does not return, %s; it is left behind", self._state, self._site)
 
 
 def watched(store: Store, state: str, factory: StateFactory, calls: WatchedCalls) -> Store:
-    """A store as a run calls it: watched where code of the user's is in it."""
+    """Return a store as a run calls it: watched if it calls code of the user."""
     make = getattr(factory, "makeMap", None)
     return store if make is None else WatchedStore(store, state, make, calls)
 
 
 def unwatched(stores: Mapping[str, Store]) -> dict[str, Store]:
-    """The stores as readers of the user's ask them."""
+    """Return the stores as a user's readers call them: without lanes and limits."""
     return {name: store.unwatched if isinstance(store, WatchedStore) else store for name, store in stores.items()}
 
 
