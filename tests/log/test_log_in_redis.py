@@ -92,7 +92,7 @@ def test_reset_gives_up_log_and_states_together_and_fences_who_still_runs(redis_
     assert redis_server.client.dbsize() > 1
     topology.reset("wc", log=log)
     assert redis_server.client.dbsize() == 0
-    with pytest.raises(TopologyError, match="reset needs the place of the log: say checkpointLocation= or log="):
+    with pytest.raises(TopologyError, match="reset needs the place of the log: give checkpointLocation= or log="):
         topology.reset("wc")
 
 

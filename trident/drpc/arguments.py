@@ -64,7 +64,7 @@ class Arguments:
             ) from None
 
     def columns(self, requests: Sequence[Sequence[Any]]) -> list[pa.Array]:
-        """The arguments of several requests as columns, one row a request."""
+        """Return the arguments of several requests as columns, with one row for each request."""
         return [
             to_arrow(list(values), field.type)
             for field, values in zip(self.schema, zip(*requests, strict=True), strict=True)

@@ -109,9 +109,9 @@ class Combining(Generic[Q, A]):
             return sorted((each for each in self._at_work if not each.size), key=lambda each: each.since)
 
     def ask(self, question: Q, timeout: float | None = None) -> A:
-        """The answer to one question; raises the exception that is its outcome, or Late after `timeout` seconds.
+        """Return the answer to one question. Raise its error, or Late after `timeout` seconds.
 
-        With a timeout another thread does the work where there is nobody to do it: the caller must be able to leave.
+        With a timeout the caller never works itself, because it must be able to leave: another thread does.
         """
         call: _Call[Q, A] = _Call(question)
         with self._lock:

@@ -132,7 +132,7 @@ class _Function:
 
 
 def _apart(found: pa.Table, requests: int) -> list[pa.Table]:
-    """The rows of each request, without the number."""
+    """Return the rows of each request, without the request's number."""
     rows = found.select(list(range(1, found.num_columns)))
     if requests == 1:
         return [rows]

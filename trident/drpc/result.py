@@ -35,11 +35,11 @@ class DRPCResult(list[Row]):
         )
 
     def toArrow(self) -> pa.Table:
-        """The rows as an Arrow table, with the declared types."""
+        """Return the rows as an Arrow table, with the declared types."""
         return self._table
 
     def toPandas(self) -> "pd.DataFrame":
-        """The rows as a pandas DataFrame."""
+        """Return the rows as a pandas DataFrame."""
         frame: pd.DataFrame = self._table.to_pandas()
         frame.attrs["asOfTxid"] = self.asOfTxid
         return frame

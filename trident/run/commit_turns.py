@@ -67,8 +67,10 @@ class CommitTurns:
             self._under_way = None
 
     def heal(self, state: str) -> None:
-        """Bring a rewound store up again. Here and not in the watch's thread: a turn and a heal of one store must not
-        meet."""
+        """Bring a rewound store up to date again.
+
+        It runs in the commit thread, not in the watch's, because a commit turn and a heal of one store must not meet.
+        """
         try:
             self._committer.heal(state, self.committed)
             self.waiting_for = None

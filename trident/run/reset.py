@@ -1,4 +1,4 @@
-"""Giving a topology's past up: its states and its log together, so that neither can contradict the other."""
+"""The reset of a topology: it drops its states and its log together, so that neither can contradict the other."""
 
 import contextlib
 import logging
@@ -50,56 +50,65 @@ def reset(
     """Drop every state that the topology declares, then the log of `name`, under `checkpointLocation` or in Redis.
 
     A driver of another process that still runs on that log is fenced out first: it stops without writing.
-    Raises TopologyActiveError while it runs in this process, LogError where states stand and no log is at that place
-    or not theirs (unless `force`), StateOwnedError where another topology's state stands; nothing is touched then.
+
+    Raises TopologyActiveError while the topology runs in this process. Raises LogError for states without a log at that
+    place, or of another log (unless `force`), and StateOwnedError for a state of another topology in the place of one.
+    After an error nothing was touched.
     """
     if any(running.name == name for running in registry.running_here()):
         raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
     if checkpointLocation is None and log is None:
-        raise TopologyError("reset needs the place of the log: say checkpointLocation= or log= as start was told")
+        raise TopologyError(
+            "reset needs the place of the log: give checkpointLocation= or log= as you gave it to start"
+        )
     folder = None if checkpointLocation is None else options.folder(checkpointLocation) / name
     program = cut(topology)
-    at = f"in {folder}" if log is None else f"at {log!r}"
+    log_at = f"in {folder}" if log is None else f"at {log!r}"
     with contextlib.ExitStack() as opened:
         server = None if log is None else log.open_to_drop(name)
         if server is not None:
             opened.callback(server.close)
-        there = server is not None or (folder is not None and (folder / LOG_FILE).exists())
         uuid = _uuid_in(folder, name) if server is None else server.uuid
-        standing = _standing(program, name, folder, uuid)
+        present = _present_states(program, name, folder, uuid)
         if folder is not None:
             _warn_if_unknown(folder)
-        if standing and not force and not there:
-            raise LogError(
-                f"no log of topology {name!r} is {at}, and states of it stand where the program "
-                f"declares them: {', '.join(standing)}. Say where their log is, or force=True if it is gone. "
-                f"Nothing was touched"
-            )
-        theirs = {state: other for state, other in standing.items() if "" not in (uuid, other) and other != uuid}
+        if not force and server is None and not (folder is not None and (folder / LOG_FILE).exists()):
+            _check_no_states(present, name, log_at)
+        foreign = {state: other for state, other in present.items() if "" not in (uuid, other) and other != uuid}
         if not force:
-            _check_this_logs(theirs, f"{at} (uuid {uuid})")
+            _check_this_logs(foreign, f"{log_at} (uuid {uuid})")
         in_file = None if folder is None else _log_in_file(folder / LOG_FILE, name, opened)
-        taken = [(each, each.take()) for each in (in_file, server) if each is not None]
-        others = {state for each, _ in taken for state in _known(each)}
-        ours = next(((each, lease) for each, lease in taken if each.uuid == uuid), None)
-        stores = _open(program, name, folder, dict.fromkeys(theirs, ""), uuid, opened)
-        for state, store in stores.items():
-            if ours is None or state in theirs:
-                store.drop()
-            else:
-                drop_store(store, *ours)
-        for each, lease in taken:
-            each.sync(lease)  # who has the log by now may have begun anew in the folder
+        taken = [(old, old.take()) for old in (in_file, server) if old is not None]
+        undeclared = {state for old, _ in taken for state in _states_of(old)}
+        ours = next(((old, lease) for old, lease in taken if old.uuid == uuid), None)
+        stores = _open(program, name, folder, dict.fromkeys(foreign, ""), uuid, opened)
+        _drop_states(stores, foreign, ours)
+        for old, lease in taken:
+            old.sync(lease)  # refuses if another driver took the log: it may have begun anew in the folder
         if folder is not None and folder.exists():
             _remove(folder)
         if server is not None:
             server.drop(taken[-1][1])
-    _warn_of(name, others - stores.keys())
+    _warn_of(name, undeclared - stores.keys())
+
+
+def _drop_states(
+    stores: Mapping[str, Store], foreign: Mapping[str, str], ours: tuple[TransactionLog, Lease] | None
+) -> None:
+    """Drop all states. `foreign` are those of another log, `ours` is the log of the others."""
+    for state, store in stores.items():
+        if ours is None or state in foreign:
+            store.drop()
+        else:
+            drop_store(store, *ours)
 
 
 def drop_store(store: Store, log: TransactionLog, lease: Lease) -> None:
-    """Drop a state of this log, unless somebody took the log after this lease was given out. One that a later driver
-    held goes too where nobody took this log: that one had another copy of it."""
+    """Drop a state of this log, unless another driver took the log after this lease was given out.
+
+    The state may be held by a later driver although none took this log: that driver had another copy of the log. Then
+    the state is dropped too.
+    """
     try:
         store.drop(lease)
     except FencedError:
@@ -108,7 +117,7 @@ def drop_store(store: Store, log: TransactionLog, lease: Lease) -> None:
 
 
 def _log_in_file(path: Path, name: str, until: contextlib.ExitStack) -> SqliteLog | None:
-    """Return the log in a file. One that cannot be read is given up as it is."""
+    """Return the log in a file; None if there is none, or if it cannot be read. It is deleted all the same."""
     if not path.exists():
         return None
     try:
@@ -121,38 +130,39 @@ def _log_in_file(path: Path, name: str, until: contextlib.ExitStack) -> SqliteLo
 
 
 def _uuid_in(folder: Path | None, name: str) -> str:
-    """Return the uuid of the log in a file; empty where none is, or one that cannot be read."""
+    """Return the uuid of the log in a file; empty if there is none. If it cannot be read, the folder's owner has it."""
     if folder is None or not (folder / LOG_FILE).exists():
         return ""
-    with contextlib.suppress(LogError):
-        with contextlib.closing(SqliteLog(folder / LOG_FILE, name, reading=True)) as log:
-            return log.uuid
+    with contextlib.suppress(LogError), contextlib.closing(SqliteLog(folder / LOG_FILE, name, reading=True)) as log:
+        return log.uuid
     return owner_of(folder) or ""
 
 
-def _standing(program: Program, name: str, folder: Path | None, uuid: str) -> dict[str, str]:
-    """Return the states that are there, and of each the uuid of its log; empty where that is not known."""
+def _present_states(program: Program, name: str, folder: Path | None, uuid: str) -> dict[str, str]:
+    """Return the declared states that exist, each with the uuid of its log; empty if that is not known."""
     with contextlib.ExitStack() as opened:
         stores = _open(program, name, folder, {}, uuid, opened)
-        found = {state: _log_of(name, state, store) for state, store in stores.items()}
-    return {state: uuid for state, uuid in found.items() if uuid is not None}
+        uuids = {state: _log_of(name, state, store) for state, store in stores.items()}
+    return {state: uuid for state, uuid in uuids.items() if uuid is not None}
 
 
 def _open(
     program: Program,
     name: str,
     folder: Path | None,
-    others: Mapping[str, str],
+    uuids: Mapping[str, str],
     uuid: str,
     until: contextlib.ExitStack,
 ) -> dict[str, Store]:
-    """Open the stores of all states that the program declares, as states of the log `uuid` (empty: of any), but for
-    `others`, of which it says the same."""
+    """Open the stores of all states that the program declares, as states of the log `uuid` (empty: of any log).
+
+    `uuids` holds the logs of states that belong to another one.
+    """
     stores = {}
     for group in program.groups:
         for step in group.states:
             state = step.state.name
-            identity = StateIdentity(name, state, others.get(state, uuid))
+            identity = StateIdentity(name, state, uuids.get(state, uuid))
             home = NoHome(None if folder is None else folder / "states" / state)
             stores[state] = step.state.factory.open(identity, program.shapes[state], home)
             until.callback(stores[state].close)
@@ -160,22 +170,34 @@ def _open(
 
 
 def _log_of(name: str, state: str, store: Store) -> str | None:
-    """Return the uuid of the log under which the state stands; None where no state is there. Raises StateOwnedError
-    where another one is in its place."""
+    """Return the uuid of the log to which the state belongs; None if the state does not exist.
+
+    Raises StateOwnedError for another state in its place.
+    """
     try:
-        found = store.report().identity
+        identity = store.report().identity
     except StateShapeError:  # it is ours, and was declared otherwise when it was created
         return ""
-    if found is not None and (found.topology, found.name) != (name, state):
+    if identity is not None and (identity.topology, identity.name) != (name, state):
         raise StateOwnedError(
-            f"the place of state {state!r} holds the state {found.name!r} of topology {found.topology!r}; "
+            f"the place of state {state!r} holds the state {identity.name!r} of topology {identity.topology!r}; "
             f"nothing was touched"
         )
-    return None if found is None else found.log
+    return None if identity is None else identity.log
 
 
-def _check_this_logs(theirs: Mapping[str, str], log_at: str) -> None:
-    for state, uuid in theirs.items():
+def _check_no_states(present: Mapping[str, str], name: str, log_at: str) -> None:
+    """Refuse states without a log."""
+    if present:
+        raise LogError(
+            f"no log of topology {name!r} is {log_at}, and states of it stand where the program "
+            f"declares them: {', '.join(present)}. Say where their log is, or force=True if it is gone. "
+            f"Nothing was touched"
+        )
+
+
+def _check_this_logs(foreign: Mapping[str, str], log_at: str) -> None:
+    for state, uuid in foreign.items():
         raise LogMismatchError(
             f"state {state!r} stands under another log (uuid {uuid}) than the one {log_at}, and a driver may be at "
             f"work on it: reset with the checkpointLocation= (or log=) of that log, or say force=True if it is gone. "
@@ -184,16 +206,18 @@ def _check_this_logs(theirs: Mapping[str, str], log_at: str) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a topology's folder. It gets another name first: a start may found the next log at its place before all of
-    it is gone."""
-    left = folder.parent / f".{folder.name}.reset-{secrets.token_hex(8)}"
-    folder.rename(left)
-    (left / LOG_FILE).unlink(missing_ok=True)
-    shutil.rmtree(left)
+    """Remove a topology's folder.
+
+    It gets another name first, because a start may make the next log in its place before the deletion ends.
+    """
+    renamed = folder.parent / f".{folder.name}.reset-{secrets.token_hex(8)}"
+    folder.rename(renamed)
+    (renamed / LOG_FILE).unlink(missing_ok=True)
+    shutil.rmtree(renamed)
 
 
 def _warn_if_unknown(folder: Path) -> None:
-    """A name that was never started may be a slip; where nothing is at all, there is nothing to slip beside."""
+    """Warn of a name without a log beside logs of other names: it may be a typing error."""
     others = sorted(path.parent.name for path in folder.parent.glob(f"*/{LOG_FILE}"))
     if others and folder.name not in others:
         warnings.warn(
@@ -204,8 +228,8 @@ def _warn_if_unknown(folder: Path) -> None:
         )
 
 
-def _known(log: TransactionLog) -> set[str]:
-    """Return the states that the log knows, and that do not go with it."""
+def _states_of(log: TransactionLog) -> set[str]:
+    """Return the states that the log knows, without those in memory, whose files lie in its folder."""
     try:
         return {state for state in log.births() if not log.manifest(state)}
     except LogError as error:
