@@ -15,7 +15,7 @@ from trident.base.attempt import Lease
 from trident.base.errors import FencedError, SnapshotMovedError, StateRecoveringError
 from trident.reads import committed_reads
 from trident.reads.commit_gate import CommitGate
-from trident.reads.committed_reads import Snapshot, consistently, read_committed
+from trident.reads.committed_reads import Snapshot, read_committed, read_consistently
 from trident.state import RedisMapState
 from trident_state.messages import Found, Update
 from trident_state.state_shape import StateKind
@@ -68,7 +68,7 @@ def test_a_store_that_has_gone_on_is_read_again_as_of_a_newer_txid(states: State
         outs = snapshot.read("outs", key_table(states.shapes["outs"], ["cat"])).values[0].as_py()
         return int(ins + outs)
 
-    assert consistently(states, ["ins", "outs"], body) == 0
+    assert read_consistently(states, ["ins", "outs"], body) == 0
     assert seen == [1, 3]
 
 
@@ -81,7 +81,7 @@ def test_one_batch_that_is_committed_meanwhile_disturbs_nobody(states: States) -
             snapshot.read(name, key_table(states.shapes[name], ["cat"])).values[0].as_py() for name in ("ins", "outs")
         ]
 
-    assert consistently(states, ["ins", "outs"], body) == [1, -1]
+    assert read_consistently(states, ["ins", "outs"], body) == [1, -1]
     assert states.txids["g"] == 2
 
 
@@ -107,7 +107,7 @@ def test_where_commits_are_too_fast_they_are_held_back(states: States) -> None:
             assert states.txids["g"] == before + 1
         return snapshot.read("ins", key_table(states.shapes["ins"], ["cat"])).values[0].as_py()
 
-    assert consistently(states, ["ins"], body) == tries[-1] == 9
+    assert read_consistently(states, ["ins"], body) == tries[-1] == 9
     assert held == [False, False, False, False, True]
     committing[-1].join(5)
     assert states.txids["g"] == 11

@@ -21,7 +21,7 @@ from tests.support.server import RedisServer
 from trident import MapGet, Sum, TridentTopology
 from trident.access.opening import openState
 from trident.base.errors import StateError, StateUnavailableError
-from trident.reads.committed_reads import consistently
+from trident.reads.committed_reads import read_consistently
 from trident.run.running import RunningTopology
 from trident.spouts import FeederBatchSpout
 from trident.state import MemoryMapState, RedisMapState
@@ -207,7 +207,7 @@ def test_a_scan_of_very_many_keys_ends_beside_batches_of_ten_milliseconds(
 
     with writing(batch):
         began, at = time.monotonic(), states.txids["g"]
-        pages = consistently(states, ["ins"], lambda snapshot: list(snapshot.scan("ins")))
+        pages = read_consistently(states, ["ins"], lambda snapshot: list(snapshot.scan("ins")))
         seconds = time.monotonic() - began
         while states.txids["g"] < at + 10:
             assert time.monotonic() < began + 60, "the writer stands still"

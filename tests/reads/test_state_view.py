@@ -15,7 +15,7 @@ from trident.base.errors import (
 )
 from trident.operations.builtin_aggregators import Sum
 from trident.plan.nodes import PersistentAggregate
-from trident.reads.state_view import Described, StateView
+from trident.reads.state_view import StateDescription, StateView
 from trident_state.state_shape import StateKind
 
 
@@ -23,7 +23,7 @@ def view_of(node: PersistentAggregate, *batches: dict[Any, Any], isolation: str 
     states = States({"g": [node]})
     for batch in batches:
         states.commit("g", {node.state.name: batch})
-    return StateView(states, Described.of(node, states.shapes[node.state.name]), isolation)
+    return StateView(states, StateDescription.of(node, states.shapes[node.state.name]), isolation)
 
 
 @pytest.fixture
@@ -144,13 +144,13 @@ def test_a_batch_under_way_is_seen_only_where_it_is_asked_for() -> None:
     states = States({"g": [node]})
     states.commit("g", {"counts": {"dog": 1}})
     states.apply("counts", 2, {"dog": 1, "cat": 1})
-    committed = StateView(states, Described.of(node, states.shapes["counts"]))
-    latest = StateView(states, Described.of(node, states.shapes["counts"]), isolation="latest")
+    committed = StateView(states, StateDescription.of(node, states.shapes["counts"]))
+    latest = StateView(states, StateDescription.of(node, states.shapes["counts"]), isolation="latest")
     assert (committed["dog"], dict(committed.items()), committed.asOfTxid) == (1, {"dog": 1}, 1)
     assert (latest["dog"], dict(latest.items()), latest.asOfTxid) == (2, {"dog": 2, "cat": 1}, None)
     assert "asOfTxid" not in latest.toPandas().attrs
     with pytest.raises(ValueError, match="isolation='dirty': expected 'committed' or 'latest'"):
-        StateView(states, Described.of(node, states.shapes["counts"]), isolation="dirty")
+        StateView(states, StateDescription.of(node, states.shapes["counts"]), isolation="dirty")
 
 
 def test_a_non_transactional_state_has_the_latest_values_only() -> None:
@@ -164,7 +164,7 @@ def test_a_loop_over_the_items_sees_one_txid_and_holds_nothing_back() -> None:
     words = [f"w{n}" for n in range(12_000)]
     states.commit("g", {"counts": dict.fromkeys(words, 1)})
     seen = set()
-    for at, (_, value) in enumerate(StateView(states, Described.of(node, states.shapes["counts"])).items()):
+    for at, (_, value) in enumerate(StateView(states, StateDescription.of(node, states.shapes["counts"])).items()):
         if at % 4000 == 0:
             for _ in range(3):
                 states.commit("g", {"counts": dict.fromkeys(words, 1)})
@@ -190,7 +190,7 @@ def test_a_state_that_cannot_be_read_says_so_in_its_picture() -> None:
     states = States({"g": [node]})
     states.commit("g", {"counts": {"dog": 1}})
     states.stores["counts"] = states.made("counts")
-    view = StateView(states, Described.of(node, states.shapes["counts"]))
+    view = StateView(states, StateDescription.of(node, states.shapes["counts"]))
     with pytest.raises(StateRecoveringError):
         view["dog"]
     assert "<i>" in view._repr_html_() and "has to wait" in view._repr_html_()

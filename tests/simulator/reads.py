@@ -16,7 +16,7 @@ from trident.base.errors import (
     StateRecoveringError,
     StateUnavailableError,
 )
-from trident.reads.committed_reads import consistently, read_committed
+from trident.reads.committed_reads import read_committed, read_consistently
 
 if TYPE_CHECKING:
     from tests.simulator.driver import Driver
@@ -89,7 +89,7 @@ class Reads:
     def _scans(self, driver: "Driver", states: list[str]) -> tuple[set[int], Found]:
         assert driver.commits is not None
         group = self._world.setting.group
-        txid, found = consistently(
+        txid, found = read_consistently(
             driver.commits,
             states,
             lambda snapshot: (snapshot.asOf[group], {s: _scanned(snapshot, s) for s in states}),
@@ -122,7 +122,9 @@ class Reads:
         world, states = self._world, self._world.setting.states
         assert driver.commits is not None
         try:
-            found = consistently(driver.commits, states, lambda snapshot: {s: _scanned(snapshot, s) for s in states})
+            found = read_consistently(
+                driver.commits, states, lambda snapshot: {s: _scanned(snapshot, s) for s in states}
+            )
         except Crashed:
             raise
         except _PASSING as error:

@@ -9,15 +9,15 @@ import pyarrow as pa
 
 from trident.base.errors import SnapshotMovedError, StateClosedError, StateError, StateRecoveringError
 from trident.reads.committed_reads import FREE_ROWS
-from trident.reads.state_view import Described, StateView
-from trident.reads.static_states import Readable
+from trident.reads.state_view import StateDescription, StateView
+from trident.reads.static_states import ReadableStore
 from trident_state.state_shape import StateKind
 from trident_state.store import Store
 
 _T = TypeVar("_T")
 
 
-class Followed(Readable, Protocol):
+class Followed(ReadableStore, Protocol):
     """A state that a driver elsewhere may write while this process reads it."""
 
     def committed(self) -> int:
@@ -80,7 +80,7 @@ class _Commits:
         """Read the committed txid. From outside nothing can hold back the driver's commits."""
         yield self._followed.committed()
 
-    def store(self, state: str) -> Readable:
+    def store(self, state: str) -> ReadableStore:
         return self._followed
 
     def kind(self, state: str) -> StateKind:
@@ -100,7 +100,9 @@ class OpenedState(StateView):
     nothing, and hold back no driver. It is a context manager, and thread-safe except for `close`.
     """
 
-    def __init__(self, topology: str, followed: Followed, state: Described, isolation: str = "committed") -> None:
+    def __init__(
+        self, topology: str, followed: Followed, state: StateDescription, isolation: str = "committed"
+    ) -> None:
         self.topology = topology
         """The name of the topology that writes the state."""
         self._followed = followed
@@ -151,7 +153,7 @@ class OpenedState(StateView):
                 txids.append(txid)
                 yield page
 
-        table = self._as_of_one_txid(lambda: self._collected(pages(), limit))
+        table = self._as_of_one_txid(lambda: self._collect(pages(), limit))
         first, last = min(txids, default=committed), max(txids, default=committed)
         return table, {"asOfTxid": first} if first == last else {"asOfTxid": first, "toTxid": last}
 

@@ -16,7 +16,7 @@ from trident.log.snapshot_home import NoHome
 from trident.operations.averages import Average
 from trident.operations.builtin_aggregators import Count, Max, Min, Sum
 from trident.reads.committed_reads import Isolation
-from trident.reads.state_view import Described
+from trident.reads.state_view import StateDescription
 from trident_state.fingerprint import Fingerprint, read_fingerprint
 from trident_state.redis.discovery import FoundState, find_state
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape, replacing
@@ -185,11 +185,13 @@ def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[Fol
 
 def _described(
     state: str, kind: StateKind, fingerprint: Fingerprint, present: Callable[[Any], Any] | None
-) -> Described:
+) -> StateDescription:
     output = "value"  # a stored state does not know its value field's name
     while output in fingerprint.keys.names:
         output = f"_{output}"
-    return Described(state, kind, StateShape(fingerprint.keys, fingerprint.value, _BUILTIN["put"]), output, present)
+    return StateDescription(
+        state, kind, StateShape(fingerprint.keys, fingerprint.value, _BUILTIN["put"]), output, present
+    )
 
 
 def _combine(fingerprint: Fingerprint, aggregator: Any) -> Combine | None:

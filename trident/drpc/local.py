@@ -26,7 +26,7 @@ from trident.drpc.combining import Audience, Combining, Late
 from trident.drpc.result import DRPCResult
 from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.sites import sites_in
-from trident.reads.committed_reads import Commits, Snapshot, consistently
+from trident.reads.committed_reads import Commits, Snapshot, read_consistently
 from trident.user_calls.watched_calls import Subject, current_line
 from trident_state.state_shape import StateKind
 
@@ -121,7 +121,7 @@ class _Function:
 
             return evaluate(table, Reads(read, scan)), snapshot.asOf
 
-        found, asOf = consistently(self._commits, self._states, body, reads=len(self._plan.queries))
+        found, asOf = read_consistently(self._commits, self._states, body, reads=len(self._plan.queries))
         committed = {
             self._commits.group_of(state)
             for state in self._states

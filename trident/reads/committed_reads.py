@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from trident.base.errors import SnapshotMovedError
 from trident.reads import commit_gate
-from trident.reads.static_states import Readable
+from trident.reads.static_states import ReadableStore
 from trident_state.messages import Found
 from trident_state.state_shape import StateKind
 
@@ -56,7 +56,7 @@ class Commits(Protocol):
         """
         ...
 
-    def store(self, state: str) -> Readable: ...
+    def store(self, state: str) -> ReadableStore: ...
 
     def kind(self, state: str) -> StateKind: ...
 
@@ -158,7 +158,7 @@ class _HeldSnapshot(Snapshot):
                 self.release()
 
 
-def consistently(
+def read_consistently(
     commits: Commits,
     states: Sequence[str],
     body: Callable[[Snapshot], _T],
@@ -250,9 +250,9 @@ def read_committed(
     Raises
     ------
     StateRecoveringError, StateUnavailableError, SnapshotMovedError
-        As `consistently` says; also what `commits.check` raises for a run that may no longer answer.
+        As `read_consistently` says; also what `commits.check` raises for a run that may no longer answer.
     """
-    return consistently(
+    return read_consistently(
         commits,
         list(reads),
         lambda snapshot: {state: snapshot.read(state, keys) for state, keys in reads.items()},

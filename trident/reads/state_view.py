@@ -13,7 +13,7 @@ from trident.base.names import quote
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import present_of, value_of
-from trident.reads.committed_reads import Commits, Isolation, Snapshot, consistently
+from trident.reads.committed_reads import Commits, Isolation, Snapshot, read_consistently
 from trident_state.state_shape import StateKind, StateShape
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _SHOWN_ROWS = 10
 
 
 @dataclass(frozen=True)
-class Described:
+class StateDescription:
     """A state as readers need to know it.
 
     `output` is the name of its value field. `present` makes the value that readers see from the stored one; None: they
@@ -38,7 +38,7 @@ class Described:
     present: Callable[[Any], Any] | None = None
 
     @classmethod
-    def of(cls, node: StateWriter, shape: StateShape) -> "Described":
+    def of(cls, node: StateWriter, shape: StateShape) -> "StateDescription":
         """Describe the state that a step of a topology updates."""
         return cls(node.state.name, node.state.factory.kind, shape, value_of(node).name, present_of(node))
 
@@ -65,7 +65,7 @@ class StateView:
     2 0 True [1, None]
     """
 
-    def __init__(self, commits: Commits, state: Described, isolation: str = "committed") -> None:
+    def __init__(self, commits: Commits, state: StateDescription, isolation: str = "committed") -> None:
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: expected {' or '.join(map(repr, get_args(Isolation)))}")
         self._commits = commits
@@ -197,7 +197,7 @@ class StateView:
         return self._values(lambda snapshot: snapshot.read(self.name, table).values) if keys else []
 
     def _values(self, read: Callable[[Snapshot], pa.Array]) -> list[Any]:
-        return self._presented(to_python(consistently(self._commits, [self.name], read, isolation=self.isolation)))
+        return self._presented(to_python(read_consistently(self._commits, [self.name], read, isolation=self.isolation)))
 
     def _presented(self, values: list[Any]) -> list[Any]:
         present = self._present
@@ -209,15 +209,15 @@ class StateView:
 
         def read(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
             txid = snapshot.txid(self.name)
-            return self._collected(snapshot.scan(self.name), limit), {} if txid is None else {"asOfTxid": txid}
+            return self._collect(snapshot.scan(self.name), limit), {} if txid is None else {"asOfTxid": txid}
 
-        return consistently(self._commits, [self.name], read, isolation=self.isolation, large=True)
+        return read_consistently(self._commits, [self.name], read, isolation=self.isolation, large=True)
 
     def _check_limit(self, limit: int | None) -> None:
         if limit is not None and (not isinstance(limit, int) or limit < 0):
             raise ValueError(f"limit={limit!r}: expected a number of rows, or None for all")
 
-    def _collected(self, scan: Iterator[pa.Table], limit: int | None) -> pa.Table:
+    def _collect(self, scan: Iterator[pa.Table], limit: int | None) -> pa.Table:
         """Join the pages of a scan, without keys whose value is null: a stored null is as good as nothing stored."""
         pages, rows = [], 0
         for page in scan:

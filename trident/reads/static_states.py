@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 _TRIES = 20
 
 
-class Readable(Protocol):
+class ReadableStore(Protocol):
     """The part of a store that readers need."""
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found: ...
@@ -30,9 +30,9 @@ class Readable(Protocol):
     def close(self) -> None: ...
 
 
-def open_statics(program: Program) -> dict[str, Readable]:
+def open_statics(program: Program) -> dict[str, ReadableStore]:
     """Open the states that the program only reads. Raises StateError where another topology's state is missing."""
-    opened: dict[str, Readable] = {}
+    opened: dict[str, ReadableStore] = {}
     try:
         for node in program.statics:
             opened[node.state.name] = _open(node)
@@ -42,12 +42,12 @@ def open_statics(program: Program) -> dict[str, Readable]:
     return opened
 
 
-def close_statics(statics: Mapping[str, Readable]) -> None:
+def close_statics(statics: Mapping[str, ReadableStore]) -> None:
     for state in statics.values():
         state.close()
 
 
-def _open(node: StaticState) -> Readable:
+def _open(node: StaticState) -> ReadableStore:
     shape, identity = shape_of(node), StateIdentity(node.writer or "", node.state.name, "")
     store = node.state.factory.open(identity, shape, NoHome())
     if node.writer is None:

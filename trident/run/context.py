@@ -10,7 +10,7 @@ from trident.compiler.program import Group
 from trident.log.history import History
 from trident.log.protocol import TransactionLog
 from trident.plan.topology_plan import TopologyPlan
-from trident.reads.static_states import Readable
+from trident.reads.static_states import ReadableStore
 from trident.recovery.acquisition import Begun
 from trident.recovery.settings import Settings
 from trident.recovery.takeover import explained
@@ -39,7 +39,7 @@ class RunContext:
     """Where stores that run no user code are written."""
     progress: Progress
     trace: Trace
-    statics: Mapping[str, Readable] = field(default_factory=dict)
+    statics: Mapping[str, ReadableStore] = field(default_factory=dict)
     """The states that are only read; they belong to no group."""
     make_threads: MakeThreads = Threads
 

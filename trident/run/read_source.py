@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from trident.base.errors import FencedError, TridentError
-from trident.reads.static_states import Readable
+from trident.reads.static_states import ReadableStore
 from trident.run.group_run import GroupRun
 from trident_state.state_shape import StateKind
 from trident_state.store import Store
@@ -19,13 +19,13 @@ class RunCommits:
         name: str,
         runs: Mapping[str, GroupRun],
         stores: Mapping[str, Store],
-        statics: Mapping[str, Readable] | None = None,
+        statics: Mapping[str, ReadableStore] | None = None,
     ) -> None:
         statics = statics or {}
         writers = [(step.state, group) for group, run in runs.items() for step in run.group.states]
         self._name = name
         self._runs = runs
-        self._stores: Mapping[str, Readable] = {**stores, **statics}
+        self._stores: Mapping[str, ReadableStore] = {**stores, **statics}
         self._kinds = {state.name: state.factory.kind for state, _ in writers}
         self._kinds |= dict.fromkeys(statics, StateKind.NON_TRANSACTIONAL)
         self._groups = {state.name: group for state, group in writers}
@@ -40,7 +40,7 @@ class RunCommits:
     def between(self, group: str) -> AbstractContextManager[int]:
         return self._runs[group].turns.gate.between()
 
-    def store(self, state: str) -> Readable:
+    def store(self, state: str) -> ReadableStore:
         return self._stores[state]
 
     def kind(self, state: str) -> StateKind:

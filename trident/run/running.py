@@ -11,7 +11,7 @@ from typing import Any
 from trident.base.errors import StateError, TridentError
 from trident.drpc.local import LocalDRPC
 from trident.reads.committed_reads import Isolation
-from trident.reads.state_view import Described, StateView
+from trident.reads.state_view import StateDescription, StateView
 from trident.run import events as on
 from trident.run import registry
 from trident.run.context import RunContext
@@ -205,7 +205,7 @@ class RunningTopology:
         if name not in self._shapes:
             raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._shapes))}")
         step = next(s for r in self._runs.values() for s in r.group.states if s.state.name == name)
-        return StateView(self._commits, Described.of(step, self._shapes[name]), isolation)
+        return StateView(self._commits, StateDescription.of(step, self._shapes[name]), isolation)
 
     def replayDeadLetters(
         self, stream: str, where: Callable[[Mapping[str, Any]], bool] | None = None, *, state: str = "deadLetters"

@@ -30,7 +30,7 @@ from trident.outputs.parquet_outlet import RunIdentity
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.nodes import StateQuery, WriteParquet
 from trident.plan.topology_plan import TopologyPlan
-from trident.reads.static_states import Readable, close_statics, open_statics
+from trident.reads.static_states import ReadableStore, close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.folder_owner import check_log_there, check_own_folder
 from trident.recovery.settings import Settings
@@ -224,10 +224,10 @@ def _outlets(group: Group, context: RunContext) -> Outlets:
     return Outlets(group, context.engine, settings.folder, settings.scratch, run, context.trace)
 
 
-def _query_answers(stores: Mapping[str, Store], statics: Mapping[str, Readable]) -> AnswerQuery:
+def _query_answers(stores: Mapping[str, Store], statics: Mapping[str, ReadableStore]) -> AnswerQuery:
     """Return what answers the queries of commit turns. Each query is compiled once, and reads as of the txid given."""
     compiled = functools.cache(compile_query)
-    readable: Mapping[str, Readable] = {**stores, **statics}
+    readable: Mapping[str, ReadableStore] = {**stores, **statics}
 
     def answer(step: StateQuery, table: pa.Table, as_of: int) -> pa.Table:
         reads = Reads(

@@ -8,7 +8,7 @@ from tests.simulator.changing.history import State, Values
 from tests.simulator.oracle import Wrong
 from tests.simulator.scheduler import Crashed, Pool, Process
 from trident.base.errors import LogError, StateError
-from trident.reads.committed_reads import consistently
+from trident.reads.committed_reads import read_consistently
 
 if TYPE_CHECKING:
     from tests.simulator.changing.driver import Driver
@@ -83,7 +83,7 @@ class Readers:
     def inside(self, driver: "Driver", state: str) -> Values:
         """What the run itself tells of a state."""
         assert driver.run is not None
-        found: Values = consistently(driver.run.commits, [state], lambda snapshot: scanned(snapshot.scan(state)))
+        found: Values = read_consistently(driver.run.commits, [state], lambda snapshot: scanned(snapshot.scan(state)))
         return found
 
 
