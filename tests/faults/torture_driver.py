@@ -152,7 +152,7 @@ class Reader:
         while not self._over.wait(0.005):
             words = chance.sample(WORDS, 20)
             try:
-                found = read_committed(self._running._commits, {s: pa.table({"word": words}) for s in STATES})
+                found = read_committed(self._running._read_source, {s: pa.table({"word": words}) for s in STATES})
             except PASSING:
                 self.waits += 1
             except Exception as error:

@@ -77,7 +77,7 @@ def shape_of(node: PersistentAggregate) -> StateShape:
 
 
 class States:
-    """The stores of some batch groups, committed to batch by batch; what reads need of a run (`Commits`)."""
+    """The stores of some batch groups, committed to batch by batch; what reads need of a run (`ReadSource`)."""
 
     def __init__(self, groups: Mapping[str, list[PersistentAggregate]], factory: StateFactory | None = None) -> None:
         """`factory` makes the stores; without one they are memory's."""
@@ -119,7 +119,7 @@ class States:
             LEASE, Update(txid, key_table(shape, list(deltas)), pa.array(deltas.values(), shape.value))
         )
 
-    # --- Commits ---------------------------------------------------------------------------------------------
+    # --- ReadSource ------------------------------------------------------------------------------------------
 
     def group_of(self, state: str) -> str:
         return next(group for group, names in self.groups.items() if state in names)

@@ -20,7 +20,7 @@ from trident.run import start
 from trident.run.context import RunContext
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
-from trident.run.read_source import RunCommits
+from trident.run.read_source import RunReadSource
 from trident.run.sources import Sources
 from trident.user_calls.watched_calls import WatchedCalls
 
@@ -39,7 +39,7 @@ class Driver:
         self.settings: Settings = world.settings
         self.begun: Begun | None = None
         self.run: GroupRun | None = None
-        self.commits: RunCommits | None = None
+        self.read_source: RunReadSource | None = None
         self.watch: Watch | None = None
         self.error: BaseException | None = None
         self.ended = False
@@ -101,7 +101,7 @@ class Driver:
         run.turns.gate = Gate(self)
         run.coordinator._rules = replace(run.coordinator._rules, idleFirst=world.idle)
         self.run = run
-        self.commits = RunCommits("sim", {group.name: run}, self.begun.stores)
+        self.read_source = RunReadSource("sim", {group.name: run}, self.begun.stores)
         self.watch = Watch({group.name: run}, self.begun.stores, log, self.begun.lease)
         self._watching = Pool(world.scheduler, self.process, "watch", 1)
         self._looks = world.scheduler.now + 1.0

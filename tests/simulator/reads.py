@@ -42,7 +42,7 @@ class Reads:
     def begin(self) -> None:
         """Begin a read under some driver."""
         world = self._world
-        able = [d for d in world.drivers if d.process.alive and d.commits is not None and not d.ended]
+        able = [d for d in world.drivers if d.process.alive and d.read_source is not None and not d.ended]
         if able:
             driver = world.chance.choice(able)
             self._submit(driver, "reader", lambda: self._read(driver))
@@ -87,10 +87,10 @@ class Reads:
             world.fail(error)
 
     def _scans(self, driver: "Driver", states: list[str]) -> tuple[set[int], Found]:
-        assert driver.commits is not None
+        assert driver.read_source is not None
         group = self._world.setting.group
         txid, found = read_consistently(
-            driver.commits,
+            driver.read_source,
             states,
             lambda snapshot: (snapshot.asOf[group], {s: _scanned(snapshot, s) for s in states}),
             large=True,
@@ -98,9 +98,9 @@ class Reads:
         return {txid}, found
 
     def _looks_up(self, driver: "Driver", states: list[str]) -> tuple[set[int], Found]:
-        assert driver.commits is not None
+        assert driver.read_source is not None
         asked = {s: flows.key_table(*(("letter", _LETTERS) if s == "totals" else ("word", KEYS))) for s in states}
-        read = read_committed(driver.commits, asked)
+        read = read_committed(driver.read_source, asked)
         found = {state: _found_of(asked[state], answer.values) for state, answer in read.items()}
         return {answer.asOf for answer in read.values()}, found
 
@@ -120,10 +120,10 @@ class Reads:
 
     def _read_all(self, driver: "Driver") -> None:
         world, states = self._world, self._world.setting.states
-        assert driver.commits is not None
+        assert driver.read_source is not None
         try:
             found = read_consistently(
-                driver.commits, states, lambda snapshot: {s: _scanned(snapshot, s) for s in states}
+                driver.read_source, states, lambda snapshot: {s: _scanned(snapshot, s) for s in states}
             )
         except Crashed:
             raise

@@ -209,7 +209,7 @@ class World:
         self._finishing = self.scheduler.now + 0.3
         driver = next((d for d in reversed(self.drivers) if d.holds_log), self.drivers[-1])
         asleep = any(d.process.asleep_until > self.scheduler.now for d in self.drivers if d.process.alive)
-        if driver.commits is None or driver.ended or not self.server.up or asleep or self.network.late:
+        if driver.read_source is None or driver.ended or not self.server.up or asleep or self.network.late:
             return
         if not driver.process.alive or driver.run is None or driver.run.committed < group.committed:
             return

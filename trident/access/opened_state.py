@@ -62,8 +62,8 @@ class FollowedStore:
         return self._store if isinstance(self._store, Paged) else None
 
 
-class _Commits:
-    """The `Commits` of a single state whose driver is another process."""
+class _FollowedSource:
+    """The `ReadSource` of a single state whose driver is another process."""
 
     def __init__(self, followed: Followed, kind: StateKind, name: str) -> None:
         self._followed, self._kind, self._name = followed, kind, name
@@ -106,7 +106,7 @@ class OpenedState(StateView):
         self.topology = topology
         """The name of the topology that writes the state."""
         self._followed = followed
-        self._outside = _Commits(followed, state.kind, state.name)
+        self._outside = _FollowedSource(followed, state.kind, state.name)
         super().__init__(self._outside, state, isolation)
 
     @property

@@ -26,7 +26,7 @@ from trident.drpc.combining import Audience, Combining, Late
 from trident.drpc.result import DRPCResult
 from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.sites import sites_in
-from trident.reads.committed_reads import Commits, Snapshot, read_consistently
+from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
 from trident.user_calls.watched_calls import Subject, current_line
 from trident_state.state_shape import StateKind
 
@@ -50,9 +50,9 @@ REQUEST = pa.field("_request", pa.int64(), nullable=False)
 class _Function:
     """One DRPC function at work: binds, batches and evaluates its requests."""
 
-    def __init__(self, plan: RequestPlan, commits: Commits, compile: Compile, timeout: float | None) -> None:
+    def __init__(self, plan: RequestPlan, source: ReadSource, compile: Compile, timeout: float | None) -> None:
         self._plan = plan
-        self._commits = commits
+        self._source = source
         self._compile = compile
         self._timeout = timeout
         self._evaluate: Answer | None = None
@@ -121,11 +121,11 @@ class _Function:
 
             return evaluate(table, Reads(read, scan)), snapshot.asOf
 
-        found, asOf = read_consistently(self._commits, self._states, body, reads=len(self._plan.queries))
+        found, asOf = read_consistently(self._source, self._states, body, reads=len(self._plan.queries))
         committed = {
-            self._commits.group_of(state)
+            self._source.group_of(state)
             for state in self._states
-            if self._commits.kind(state) is not StateKind.NON_TRANSACTIONAL
+            if self._source.kind(state) is not StateKind.NON_TRANSACTIONAL
         }
         txids = {group: txid for group, txid in asOf.items() if group in committed}
         return [DRPCResult(part, txids) for part in _apart(found, len(requests))]
@@ -172,12 +172,12 @@ class LocalDRPC:
     def __init__(
         self,
         requests: Iterable[RequestPlan],
-        commits: Commits,
+        source: ReadSource,
         compile: Compile = compile_request,
         timeout: float | None = None,
     ) -> None:
         """`compile` is the engine's; a plan is compiled at its first request. `timeout`: of a request that has none."""
-        self._functions = {plan.function: _Function(plan, commits, compile, timeout) for plan in requests}
+        self._functions = {plan.function: _Function(plan, source, compile, timeout) for plan in requests}
 
     @property
     def hanging(self) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ _HELD_SECONDS = 3.0
 second; until then the other driver's commits move every snapshot, and no gate of this driver stops them."""
 
 
-class Commits(Protocol):
+class ReadSource(Protocol):
     """The part of a topology that reads need, whether it runs here or elsewhere."""
 
     def group_of(self, state: str) -> str:
@@ -74,8 +74,8 @@ class Snapshot:
 
     _held = False
 
-    def __init__(self, commits: Commits, asOf: Mapping[str, int], isolation: Isolation) -> None:
-        self._commits = commits
+    def __init__(self, source: ReadSource, asOf: Mapping[str, int], isolation: Isolation) -> None:
+        self._source = source
         self._isolation = isolation
         self._as_of = dict(asOf)
 
@@ -91,13 +91,13 @@ class Snapshot:
 
     def txid(self, state: str) -> int | None:
         """Return the txid as of which reads of a state are made; None where they give the latest values."""
-        if self._isolation == "latest" or self._commits.kind(state) is StateKind.NON_TRANSACTIONAL:
+        if self._isolation == "latest" or self._source.kind(state) is StateKind.NON_TRANSACTIONAL:
             return None
-        return self.asOf[self._commits.group_of(state)]
+        return self.asOf[self._source.group_of(state)]
 
     def read(self, state: str, keys: pa.Table) -> Found:
         """Return the values of these keys, in their order."""
-        store, txid = self._commits.store(state), self.txid(state)
+        store, txid = self._source.store(state), self.txid(state)
         if keys.num_rows <= FREE_ROWS:
             result = store.read(keys, txid)
         elif not self._held:
@@ -115,7 +115,7 @@ class Snapshot:
         return self._scan(state)
 
     def _scan(self, state: str) -> Iterator[pa.Table]:
-        yield from self._commits.store(state).scan(self.txid(state), FREE_ROWS)
+        yield from self._source.store(state).scan(self.txid(state), FREE_ROWS)
         self._end_read()
 
 
@@ -128,8 +128,8 @@ class _HeldSnapshot(Snapshot):
 
     _held = True
 
-    def __init__(self, commits: Commits, groups: Sequence[str], isolation: Isolation, reads: int | None) -> None:
-        super().__init__(commits, {}, isolation)
+    def __init__(self, source: ReadSource, groups: Sequence[str], isolation: Isolation, reads: int | None) -> None:
+        super().__init__(source, {}, isolation)
         self._groups, self._reads = groups, reads
         self._lock = threading.Lock()  # the reading thread takes the holds; another one may release a read that hangs
         self._holds = ExitStack()
@@ -138,7 +138,7 @@ class _HeldSnapshot(Snapshot):
     def asOf(self) -> dict[str, int]:
         with self._lock:
             if not self._as_of:
-                self._as_of = {group: self._holds.enter_context(self._commits.between(group)) for group in self._groups}
+                self._as_of = {group: self._holds.enter_context(self._source.between(group)) for group in self._groups}
             return self._as_of
 
     @property
@@ -159,7 +159,7 @@ class _HeldSnapshot(Snapshot):
 
 
 def read_consistently(
-    commits: Commits,
+    source: ReadSource,
     states: Sequence[str],
     body: Callable[[Snapshot], _T],
     *,
@@ -184,45 +184,45 @@ def read_consistently(
     StateRecoveringError
         A state is behind the log and being healed.
     """
-    groups = sorted({commits.group_of(state) for state in states})
-    commits.check()
+    groups = sorted({source.group_of(state) for state in states})
+    source.check()
     if not large:
         try:
-            return _read_freely(commits, groups, body, isolation)
+            return _read_freely(source, groups, body, isolation)
         except (SnapshotMovedError, _TooLarge):
             pass
-    return _read_held(commits, groups, body, isolation, reads)
+    return _read_held(source, groups, body, isolation, reads)
 
 
-def _read_freely(commits: Commits, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation) -> _T:
+def _read_freely(source: ReadSource, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation) -> _T:
     """Try a few snapshots without holding commits back: a short read nearly always succeeds at once."""
     before: dict[str, int] = {}
     for _ in range(_FREE_TRIES):
-        txids = {group: commits.committed(group) for group in groups}
+        txids = {group: source.committed(group) for group in groups}
         if txids == before:  # no batch was committed since: the same read would fail again
             break
         before = txids
         try:
-            return body(Snapshot(commits, txids, isolation))
+            return body(Snapshot(source, txids, isolation))
         except SnapshotMovedError:
             continue
     raise SnapshotMovedError("the store has moved on")
 
 
 def _read_held(
-    commits: Commits, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation, reads: int | None
+    source: ReadSource, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation, reads: int | None
 ) -> _T:
     """Repeat a read with commits held back, until it succeeds or another writer is certain."""
     until, pause = time.monotonic() + _HELD_SECONDS, 0.001
     while True:
-        began, snapshot = time.monotonic(), _HeldSnapshot(commits, groups, isolation, reads)
+        began, snapshot = time.monotonic(), _HeldSnapshot(source, groups, isolation, reads)
         try:
             return body(snapshot)
         except SnapshotMovedError as error:
             moved = error
         finally:
             snapshot.release()
-        commits.check()  # a driver that was fenced says so, rather than that its snapshot moved
+        source.check()  # a driver that was fenced says so, rather than that its snapshot moved
         if time.monotonic() - began > commit_gate.HOLD_SECONDS:
             raise SnapshotMovedError(
                 f"a read took longer than {commit_gate.HOLD_SECONDS:g} s, the limit for holding commits back: {moved}; "
@@ -238,7 +238,7 @@ def _read_held(
 
 
 def read_committed(
-    commits: Commits, reads: Mapping[str, pa.Table], isolation: Isolation = "committed"
+    source: ReadSource, reads: Mapping[str, pa.Table], isolation: Isolation = "committed"
 ) -> dict[str, Found]:
     """Return the values of these keys, state by state; all states of one batch group are read as of one txid.
 
@@ -250,10 +250,10 @@ def read_committed(
     Raises
     ------
     StateRecoveringError, StateUnavailableError, SnapshotMovedError
-        As `read_consistently` says; also what `commits.check` raises for a run that may no longer answer.
+        As `read_consistently` says; also what `source.check` raises for a run that may no longer answer.
     """
     return read_consistently(
-        commits,
+        source,
         list(reads),
         lambda snapshot: {state: snapshot.read(state, keys) for state, keys in reads.items()},
         isolation=isolation,

@@ -13,7 +13,7 @@ from trident.base.names import quote
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident.plan.nodes import StateWriter
 from trident.plan.state_schema import present_of, value_of
-from trident.reads.committed_reads import Commits, Isolation, Snapshot, read_consistently
+from trident.reads.committed_reads import Isolation, ReadSource, Snapshot, read_consistently
 from trident_state.state_shape import StateKind, StateShape
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ class StateView:
     2 0 True [1, None]
     """
 
-    def __init__(self, commits: Commits, state: StateDescription, isolation: str = "committed") -> None:
+    def __init__(self, source: ReadSource, state: StateDescription, isolation: str = "committed") -> None:
         if isolation not in get_args(Isolation):
             raise ValueError(f"isolation={isolation!r}: expected {' or '.join(map(repr, get_args(Isolation)))}")
-        self._commits = commits
+        self._source = source
         self._shape = state.shape
         self._present = state.present
         self._output = state.output
@@ -159,7 +159,7 @@ class StateView:
         """The last batch that a read would show now; None where reads give the latest values of whatever batch."""
         if self.isolation == "latest":
             return None
-        return self._commits.committed(self._commits.group_of(self.name))
+        return self._source.committed(self._source.group_of(self.name))
 
     # --- display ---------------------------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class StateView:
         return self._values(lambda snapshot: snapshot.read(self.name, table).values) if keys else []
 
     def _values(self, read: Callable[[Snapshot], pa.Array]) -> list[Any]:
-        return self._presented(to_python(read_consistently(self._commits, [self.name], read, isolation=self.isolation)))
+        return self._presented(to_python(read_consistently(self._source, [self.name], read, isolation=self.isolation)))
 
     def _presented(self, values: list[Any]) -> list[Any]:
         present = self._present
@@ -211,7 +211,7 @@ class StateView:
             txid = snapshot.txid(self.name)
             return self._collect(snapshot.scan(self.name), limit), {} if txid is None else {"asOfTxid": txid}
 
-        return read_consistently(self._commits, [self.name], read, isolation=self.isolation, large=True)
+        return read_consistently(self._source, [self.name], read, isolation=self.isolation, large=True)
 
     def _check_limit(self, limit: int | None) -> None:
         if limit is not None and (not isinstance(limit, int) or limit < 0):

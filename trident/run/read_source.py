@@ -11,8 +11,8 @@ from trident_state.state_shape import StateKind
 from trident_state.store import Store
 
 
-class RunCommits:
-    """The `Commits` of a running topology. `statics` are the states that are only read: they belong to no group."""
+class RunReadSource:
+    """The `ReadSource` of a running topology. `statics` are the states that are only read: they belong to no group."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from trident.run.dead_letter_replay import letter_finder, replay_spout
 from trident.run.display import LiveProgress, html_of, status_of
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
-from trident.run.read_source import RunCommits
+from trident.run.read_source import RunReadSource
 from trident.user_calls.watched_store import unwatched
 
 logger = logging.getLogger(__name__)
@@ -51,9 +51,9 @@ class RunningTopology:
         begun, settings = context.begun, context.settings
         self._shapes = begun.program.shapes
         self._watch = Watch(self._runs, begun.stores, context.log, begun.lease)
-        self._commits = RunCommits(self.name, self._runs, unwatched(begun.stores), context.statics)
+        self._read_source = RunReadSource(self.name, self._runs, unwatched(begun.stores), context.statics)
         self.drpc = LocalDRPC(
-            begun.program.requests, self._commits, context.engine.compile_request, settings.messageTimeoutSecs
+            begun.program.requests, self._read_source, context.engine.compile_request, settings.messageTimeoutSecs
         )
         """Ask the topology's DRPC functions: ``running.drpc.execute("words", "cat dog")``."""
         self._lock = threading.Lock()
@@ -205,7 +205,7 @@ class RunningTopology:
         if name not in self._shapes:
             raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._shapes))}")
         step = next(s for r in self._runs.values() for s in r.group.states if s.state.name == name)
-        return StateView(self._commits, StateDescription.of(step, self._shapes[name]), isolation)
+        return StateView(self._read_source, StateDescription.of(step, self._shapes[name]), isolation)
 
     def replayDeadLetters(
         self, stream: str, where: Callable[[Mapping[str, Any]], bool] | None = None, *, state: str = "deadLetters"
@@ -233,7 +233,7 @@ class RunningTopology:
         """
         spout = replay_spout(stream, (node for run in self._runs.values() for node in run.group.spouts))
         view = self.state(state)
-        committed = partial(self._commits.committed, self._commits.group_of(state))
+        committed = partial(self._read_source.committed, self._read_source.group_of(state))
         letters = spout.ask(letter_finder(view, committed, stream, where))
         for run in self._runs.values():
             run.post(on.Woken())  # the group may be asleep, and the spout cannot wake it

@@ -27,7 +27,7 @@ from trident.run import events as on
 from trident.run.context import RunContext
 from trident.run.fence_watch import Watch
 from trident.run.group_run import GroupRun
-from trident.run.read_source import RunCommits
+from trident.run.read_source import RunReadSource
 from trident.run.sources import Sources
 from trident.user_calls.watched_calls import WatchedCalls
 from trident_spouts import emission, rows, user_calls
@@ -65,7 +65,7 @@ class Started:
 
     def __init__(self, driver: "Driver", log: Any, begun: Begun, runs: dict[str, GroupRun]) -> None:
         self.log, self.begun, self.runs = log, begun, runs
-        self.commits = RunCommits("sim", runs, begun.stores)
+        self.read_source = RunReadSource("sim", runs, begun.stores)
         self.watch = Watch(runs, begun.stores, log, begun.lease)
 
     def resting(self) -> bool:

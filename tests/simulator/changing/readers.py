@@ -83,7 +83,9 @@ class Readers:
     def inside(self, driver: "Driver", state: str) -> Values:
         """What the run itself tells of a state."""
         assert driver.run is not None
-        found: Values = read_consistently(driver.run.commits, [state], lambda snapshot: scanned(snapshot.scan(state)))
+        found: Values = read_consistently(
+            driver.run.read_source, [state], lambda snapshot: scanned(snapshot.scan(state))
+        )
         return found
 
 
