@@ -204,7 +204,9 @@ def test_another_topologys_state_is_read_in_whole_batches_while_it_is_written(
             feeding.join()
         assert last > 1
     with start_local(reading(shared_redis.url, groups=2), name="reader") as reader:
-        assert [row["sum"] for row in reader.drpc.execute("ask", "w7")] == [spout._batches.committed], "its writer has stopped"
+        assert [row["sum"] for row in reader.drpc.execute("ask", "w7")] == [spout._batches.committed], (
+            "its writer has stopped"
+        )
 
 
 def test_a_batch_asks_again_where_another_topologys_state_was_written_too_fast(

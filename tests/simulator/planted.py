@@ -167,8 +167,8 @@ FAULTS = [
         "code that hangs",
         "calls of user code have no limit",
         "trident/user_calls/watched_calls.py",
-        "over = [call for call in self._calls if not call.abandoned and now >= self._deadline(call)]",
-        "over = list[_Call]()",
+        "overdue = [call for call in self._calls if not call.abandoned and now >= self._deadline(call)]",
+        "overdue = list[_Call]()",
     ),
     Fault(
         "code that hangs",
@@ -188,8 +188,8 @@ FAULTS = [
         "restart",
         "a batch that was found frozen is handed over as for the first time",
         "trident/outputs/outlets.py",
-        "attempt = count if known == txid else int(txid <= self._found)",
-        "attempt = count if known == txid else 0",
+        "attempt = following if tried == txid else int(txid <= self._last_frozen)",
+        "attempt = following if tried == txid else 0",
     ),
 ]
 
