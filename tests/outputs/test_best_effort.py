@@ -1,4 +1,4 @@
-"""A branch that never holds a batch up: what fails there is told, and the batch is committed all the same."""
+"""A best-effort branch: its failures are reported, and the batch is committed all the same."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Batches handed to a user's function: which, when, how often, and what comes of its errors."""
+"""Batches handed to a user's function: their order and attempts, and the effect of errors of the function."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

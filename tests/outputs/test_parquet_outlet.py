@@ -1,4 +1,4 @@
-"""The Parquet output: what is there, when, whatever fails on the way, and whose folder it is."""
+"""The Parquet output: which batches are visible, when, after which failures, and who owns the folder."""
 
 import datetime
 import json

@@ -1,6 +1,8 @@
-"""The contracts that users implement, behind the one that the engine asks for; and Trident's traps, which must not be
-here: a partition that reports no metadata, a changing list of partitions, a success that is repeated, a batch that is
-planned without the one before it."""
+"""The contracts that users implement, behind the executors that the engine calls.
+
+Trident's own traps must not be here: a partition that reports no metadata, a changing list of partitions, a success
+that is repeated, a batch that is planned without the one before it.
+"""
 
 from collections.abc import Sequence
 from typing import Any

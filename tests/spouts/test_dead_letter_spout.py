@@ -1,4 +1,4 @@
-"""What the spout of dead letters that come back puts into its batches, whatever is planned again meanwhile."""
+"""The spout of dead letters that come back: its batches stay right, whichever of them is planned again."""
 
 from typing import Any
 

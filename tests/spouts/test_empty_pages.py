@@ -1,4 +1,4 @@
-"""Positions that move over pages without rows: what lies behind such a page is read, once, and an idle source ends."""
+"""Positions that move over pages without rows: the rows behind them are read once, and an idle source rests."""
 
 import itertools
 from pathlib import Path

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, functions
 
 from tests.support.plans import planned
@@ -58,7 +59,7 @@ def rows(table: pa.Table) -> list[str]:
 
 
 def check_same(emission: Emission, spark: SparkSession, scratch: Path) -> pa.Table:
-    """What the DataFrame holds is what arrow() holds, under the same schema."""
+    """Check that the DataFrame and arrow() hold the same rows under the same schema, and return them."""
     frame = emission.dataframe(spark, scratch)
     driver, workers = emission.arrow(), frame.toArrow()
     assert workers.schema.names == driver.schema.names
@@ -168,7 +169,7 @@ def test_a_file_that_only_grew_is_read_to_where_it_was_planned(
 def test_a_workers_error_carries_the_typed_one(far: None, spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"cow\n\xffmoon\n")
-    with pytest.raises(Exception) as caught:
+    with pytest.raises(PySparkException) as caught:
         emission_of(FileSpout(tmp_path)).dataframe(spark, tmp_path).toArrow()
     error = decoded(str(caught.value))
     assert isinstance(error, MalformedInputError)
@@ -180,7 +181,7 @@ def test_a_file_that_vanishes_while_it_is_read_is_named(far: None, spark: SparkS
     path.write_text('{"n": 1}\n')
     frame = emission_of(FileSpout(tmp_path, "json", "n long")).dataframe(spark, tmp_path)
     path.unlink()
-    with pytest.raises(Exception) as caught:
+    with pytest.raises(PySparkException) as caught:
         frame.toArrow()
     error = decoded(str(caught.value))
     assert isinstance(error, SourceUnreadableError)

@@ -1,4 +1,4 @@
-"""What counts as rows, and what is said about values that are not of their declared types."""
+"""The forms of rows that are accepted, and the errors for values that are not of their declared types."""
 
 import datetime
 from decimal import Decimal

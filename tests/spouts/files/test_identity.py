@@ -1,5 +1,7 @@
-"""Which file is which: what was read is known again under other names and on other disks, and nothing else is taken
-for it. In whole topologies, with a restart between two looks."""
+"""Identity of files: a read file is recognized under another name and on another disk, and no other file is.
+
+The tests run whole topologies, with a restart between two listings.
+"""
 
 import base64
 import json
@@ -50,7 +52,7 @@ class Reader:
         return Counter({row["line"]: row["count"] for row in rows})
 
     def refused(self, path: Path | str, match: str) -> None:
-        """The next run stops with this error and counts nothing."""
+        """Check that the next run stops with this error and counts nothing."""
         with pytest.raises(BatchFailedError, match=match) as caught:
             self(path)
         assert isinstance(caught.value.__cause__, SpoutContractError)

@@ -55,7 +55,7 @@ LINES = st.one_of(
 
 
 def exactly(data: bytes) -> pa.Table | None:
-    """What the exact reader makes of these lines; None where it refuses one."""
+    """Return the tuples that the exact reader makes of these lines; None if it refuses one."""
     try:
         return JsonFormat(FIELDS, "fail", "strict").read_by_line(data, TARGET, "f.json", 0)[0]
     except MalformedInputError:

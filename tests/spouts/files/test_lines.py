@@ -1,4 +1,4 @@
-"""Where lines begin, and bytes as lines: whatever the cuts, the lines are the file's."""
+"""Beginnings of lines, and bytes as lines: wherever the bytes are cut, the lines are those of the file."""
 
 import io
 
@@ -24,7 +24,7 @@ CONTENT = st.lists(st.sampled_from([b"\n", b"\r\n", b"a", b"bc", "\u00e9".encode
 
 
 def plainly(data: bytes) -> list[str]:
-    """The lines of a file, said as simply as can be."""
+    """Return the lines of a file by the simplest code that there is."""
     parts = data.decode().split("\n")
     if parts[-1] == "":
         parts.pop()

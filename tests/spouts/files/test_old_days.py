@@ -1,5 +1,7 @@
-"""Days before the calendar changed in 1582, and times before 1900: the same ones in every file and on every way through
-Spark, whatever the given session says of such files."""
+"""Days before the calendar changed in 1582, and times before 1900: every file and every reader gives the same ones.
+
+The settings of the user's session for such files change nothing.
+"""
 
 import datetime
 import os
@@ -34,7 +36,7 @@ REBASE = [f"{PARQUET}.{kind}RebaseModeIn{way}" for kind in ("datetime", "int96")
 
 @pytest.fixture(params=["LEGACY", "EXCEPTION"])
 def given(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
-    """A user's session that counts old days as Spark 2 did, or refuses them."""
+    """Return a user's session that counts old days as Spark 2 did, or refuses them."""
     session = spark.newSession()
     for key in REBASE:
         session.conf.set(key, request.param)
@@ -130,8 +132,10 @@ def test_what_an_output_writes_holds_the_same_days(given: SparkSession, tmp_path
 
 
 def by_an_old_version(folder: Path, version: str, table: pa.Table = TABLE) -> None:
-    """Write two files as Spark did before 3.0, or with 96-bit timestamps before 3.1: only the version that they name
-    says which calendar they follow."""
+    """Write two files as Spark did before 3.0, or with 96-bit timestamps before 3.1.
+
+    Only the version that they name tells which calendar they follow.
+    """
     said = table.replace_schema_metadata({"org.apache.spark.version": version})
     by_arrow(folder, said)
     by_arrow(folder, said, use_deprecated_int96_timestamps=True)

@@ -1,4 +1,4 @@
-"""The fields of Parquet files without a schema: those that the topology was built with, met by name."""
+"""The fields of Parquet files without a schema: those that the topology was built with, matched by name."""
 
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ class Given(OpaquePartitionedSpout):
 
 
 def emissions(folder: Path, **columns: list[str]) -> list[Any]:
-    """The same columns in memory and in a file."""
+    """Return emissions of the same columns, in memory and in a file."""
     write(folder / "emitted.parquet", **columns)
     schema = FileSpout(folder / "emitted.parquet", "parquet").schema
     return [ArrowEmission(pa.table(columns)), FilesEmission((str(folder / "emitted.parquet"),), schema)]

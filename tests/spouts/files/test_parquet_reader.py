@@ -1,4 +1,4 @@
-"""Parquet that Python reads where it runs: the same tuples as Spark's own scan, each row group in one share."""
+"""Parquet read by Python in the workers: the same tuples as Spark's own scan, each row group in one share."""
 
 import datetime
 import decimal
@@ -47,7 +47,7 @@ DECLARED = (
 
 
 def by_python(emission: FilesEmission, spark: SparkSession, names: list[str]) -> pa.Table:
-    """What the workers read of these fields."""
+    """Return the tuples of these fields as the workers read them."""
     read = emission.reader(spark, names)
     assert read is not None
     schema = parse_schema(DECLARED) if emission.schema == parse_schema(DECLARED) else emission.schema

@@ -1,4 +1,4 @@
-"""What is remembered of read files: exact for the latest thousand, bounded for the rest."""
+"""The record of read files: exact for the latest thousand, bounded for the rest."""
 
 import base64
 import json

@@ -34,7 +34,7 @@ REPLACED = "was renamed, replaced or changed while the batch was read; nothing o
 
 
 def write(path: Path, lines: list[str]) -> None:
-    """A file in the format that its name says, there at once."""
+    """Write a file in the format of its suffix, and make it appear at once."""
     hidden = path.with_name(f"_{path.name}")
     if ".parquet" in path.name:
         pq.write_table(pa.table({"line": lines}), hidden)
@@ -128,7 +128,7 @@ def emitted(folder: Path, name: str) -> Any:
 
 
 def in_the_worker(emission: LinesEmission | FilesEmission) -> list[str]:
-    """The lines as a worker's process reads them."""
+    """Return the lines as a worker's process reads them."""
     reader: ShareReader | GroupReader
     if isinstance(emission, LinesEmission):
         reader = ShareReader((emission.stretches,), emission.line_format)
