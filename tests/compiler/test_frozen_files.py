@@ -13,7 +13,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import LogCorruptError
 from trident.compiler.engine import FrozenFile, FrozenFiles
 from trident.compiler.spark.engine import SparkEngine
-from trident.compiler.spark.frozen_files import FrozenPlace, reachable, read_frozen, write_frozen
+from trident.compiler.spark.frozen_files import FrozenFolders, reachable, read_frozen, write_frozen
 from trident.compiler.stages import cut
 
 SCHEMA = pa.schema([("word", pa.string()), ("count", pa.int64())])
@@ -85,7 +85,7 @@ def test_a_result_that_was_large_is_written_the_next_time(spark: SparkSession, t
     python.persistentAggregate(STATE, "word", Longest(), "longest", name="python")
     words.persistentAggregate(STATE, Count(), "n", name="one")
     (group,) = cut(topology).groups
-    slot = SparkEngine(spark, FrozenPlace(tmp_path, "uuid"), inlineBytes=20).slot(group)
+    slot = SparkEngine(spark, FrozenFolders(tmp_path, "uuid"), inlineBytes=20).slot(group)
     found = []
     for attempt in (TransactionAttempt(7, 0, 3), TransactionAttempt(8, 1, 3)):
         given = {group.spouts[0]: emission("line string", ("the cow",), ("the moon",))}

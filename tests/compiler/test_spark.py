@@ -30,7 +30,7 @@ from trident.compiler.engine import StageResult
 from trident.compiler.layout import layout, stage_ends
 from trident.compiler.program import Group
 from trident.compiler.spark.engine import SparkEngine
-from trident.compiler.spark.inputs import start_of
+from trident.compiler.spark.inputs import stage_input
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import Profile, released, run_session
 from trident.compiler.stages import cut
@@ -451,7 +451,7 @@ def test_what_is_read_in_one_partition_is_aggregated_there(
     stage, files = cut(topology).groups[0].stages[0], given.paths if how == "two files" else given.paths[:1]
     start, found = stage.inputs[0], layout(stage_ends(stage), stage.inputs, stage.debugs)
     emission = FilesEmission(files, given.schema)
-    starts = {id(start): start_of(start, found.names(start), emission, spark, tmp_path)}
+    starts = {id(start): stage_input(start, found.names(start), emission, spark, tmp_path)}
     frame = Lowering(found, starts, Profile(False, 2), {}).frame(state._node)
     frame.explain()
     assert ("Exchange" in capsys.readouterr().out) == (how != "one file")

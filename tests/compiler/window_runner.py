@@ -14,7 +14,7 @@ from trident.compiler.arrow.engine import ArrowEngine
 from trident.compiler.program import Group
 from trident.compiler.stages import cut
 from trident.compiler.windows.dispatch import compile_late, compile_window
-from trident.compiler.windows.types import WindowTurn
+from trident.compiler.windows.types import WindowBatch
 from trident.plan.nodes import LateTuples, SpoutSource, Watermark, Window
 from trident.spouts import FixedBatchSpout
 from trident_spouts.emission import ArrowEmission
@@ -100,7 +100,7 @@ class Windowed:
         self.txid += 1
         came = self._entered(rows)
         mark = self.states[self._marks[0].state.name] if self._marks else None
-        turn = WindowTurn(self.txid, lambda: time, mark)
+        turn = WindowBatch(self.txid, lambda: time, mark)
         for _ in range(2 if twice else 1):
             made = {
                 node.state.name: run(came[id(node.source)], self.states[node.state.name], turn)

@@ -7,7 +7,7 @@ import pyarrow as pa
 from tests.compiler.window_runner import states_of
 from trident.compiler.program import Group
 from trident.compiler.windows.dispatch import compile_window
-from trident.compiler.windows.types import WindowTurn
+from trident.compiler.windows.types import WindowBatch
 from trident.plan.nodes import Watermark, Window
 
 
@@ -27,7 +27,7 @@ class Windows:
         for node, run in self._run.items():
             name = node.state.name
             mark = self._states.get(name if isinstance(node, Watermark) else f"{name}.watermark")
-            made = run(by_step[id(node.source)], self._states[name], WindowTurn(txid, lambda: 0.0, mark))
+            made = run(by_step[id(node.source)], self._states[name], WindowBatch(txid, lambda: 0.0, mark))
             puts[name] = made.puts
             if isinstance(node, Window):
                 assert made.emitted is not None

@@ -1,6 +1,6 @@
-"""From plan to work: batch groups and stages, and the two engines that run them.
+"""The compiler: it cuts a plan into batch groups and stages, and has two engines that run them.
 
 ``stages`` cuts a topology into a ``program``, whose stages an ``engine`` runs: ``spark``, or ``arrow`` in the driver.
-What both do to tuples is written once: ``columns`` holds tuples in memory and calls of user code, ``aggregates`` what
-makes few of many, ``states`` and ``windows`` what a stage asks of states and makes of them.
+What both engines do to tuples is written once: ``columns`` holds tuples in memory and the calls of user code,
+``aggregates`` combines tuples, and ``states`` and ``windows`` query and update states.
 """

@@ -27,10 +27,10 @@ from pyspark.sql.types import DataType
 from trident.operations.functions import Filter, Function
 
 _ITEMS, _DEPTH = 4000, 40
-"""How much of one value is read: parts in all, and parts within parts. The rest counts by its type."""
+"""The limits of reading one value: its parts in all, and the depth of parts. The rest is digested by its type."""
 
 _VERBS = ("isKeep", "batchRetrieve", "updateState", "init")
-"""Methods that only what a user gives a step has: filters, queries, updaters, and aggregators of every kind."""
+"""Methods that tell a step's operation: of filters, queries, updaters, and aggregators of every kind."""
 
 _PLAIN = (
     type(None),
@@ -56,8 +56,10 @@ _BY_REPR = (
 
 
 def traits(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield what a user's function or object is known by, each with its digest: ("code", ...), ("k, which it closes
-    over", ...), ("the attribute k", ...)."""
+    """Yield the traits that a user's function or object is known by, each with its digest.
+
+    The traits have names such as "code", "k, which it closes over" and "the attribute k".
+    """
     match value:
         case functools.partial():
             yield from traits(value.func)
@@ -80,14 +82,14 @@ def traits(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def digest(value: Any) -> str:
-    """Return the digest of a value, with "?" behind it where a part of it is known by its type only."""
+    """Return the digest of a value, with "?" behind it where a part of it was digested by its type only."""
     reader = _Reader()
     text = json.dumps(reader.read(value))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest() + "?" * reader.partial
 
 
 class _Reader:
-    """Reads one value into JSON."""
+    """A reader of one value into JSON."""
 
     def __init__(self) -> None:
         self.partial = False
@@ -122,8 +124,10 @@ class _Reader:
                 return sorted(map(json.dumps, self._each(value)))
             case dict():
                 return sorted(map(json.dumps, self._each(value.items())))
-            case _ if isinstance(value, _BY_REPR):
-                return repr(value)
+        return repr(value) if isinstance(value, _BY_REPR) else self._read_code(value)
+
+    def _read_code(self, value: Any) -> Any:
+        match value:
             case type():
                 return self._class(value)
             case ModuleType():
@@ -132,10 +136,6 @@ class _Reader:
                 return self._code(value)
             case CellType():
                 return self._cell(value)
-        return self._read_code(value)
-
-    def _read_code(self, value: Any) -> Any:
-        match value:
             case FunctionType():
                 parts = (value.__code__, _cells(value), _defaults(value), vars(value))
                 return [*_module_and_name(value), *map(self.read, parts)]
@@ -143,13 +143,17 @@ class _Reader:
                 return [self.read(value.__func__), _qualified(type(value.__self__)), self._attributes(value.__self__)]
             case functools.partial():
                 return [self.read(value.func), self.read(value.args), self.read(value.keywords)]
+        return self._read_object(value)
+
+    def _read_object(self, value: Any) -> Any:
+        match value:
             case _ if is_dataclass(value):
                 return [self.read(type(value)), self.read({f.name: getattr(value, f.name) for f in fields(value)})]
             case _ if (name := _name(value)) is not None:  # built in, or made by a library: str.split, numpy.add
                 within = getattr(value, "__self__", getattr(value, "__objclass__", None))
                 inside = (within, getattr(value, "__wrapped__", None))
                 return [_module_and_name(value)[0], name, *map(self.read, inside)]
-            case _ if _works(value):
+            case _ if _is_operation(value):
                 return [self.read(type(value)), self._attributes(value)]
             case _ if type(value).__name__ == "Column" and _of_spark(value):
                 self.partial = True  # a function within it is only named
@@ -173,7 +177,7 @@ class _Reader:
         return self.read(_attributes(value))
 
     def _class(self, value: type) -> Any:
-        """A class is known by its name. One that a function made may close over something, so its methods count."""
+        """Return a class by its name, and with its methods if a function made it: these may close over something."""
         own = vars(value).items() if "<locals>" in value.__qualname__ else ()
         return [_qualified(value), {name: self.read(each) for name, each in own if isinstance(each, FunctionType)}]
 
@@ -188,8 +192,11 @@ class _Reader:
             return None
 
 
-def _works(value: Any) -> bool:
-    """Whether this object does a step's work, so that its attributes count as what a function closes over does."""
+def _is_operation(value: Any) -> bool:
+    """Return whether this object is the operation of a step.
+
+    Its attributes are then digested, like the variables that a function closes over.
+    """
     kind = type(value)
     if _of_spark(value):
         return False
@@ -197,7 +204,7 @@ def _works(value: Any) -> bool:
 
 
 def _name(value: Any) -> str | None:
-    """The name of a callable that has one. A class's instance has none, and a proxy is not asked for attributes."""
+    """Return the name of a callable; None for an instance of a class, and for a proxy, whose attributes are remote."""
     if not callable(value) or _of_spark(value):
         return None
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
@@ -205,7 +212,7 @@ def _name(value: Any) -> str | None:
 
 
 def _of_spark(value: Any) -> bool:
-    """Whether this is one of Spark's objects, which say nothing of themselves that stays over a restart."""
+    """Return whether this is an object of Spark's; nothing in such an object is the same after a restart."""
     return type(value).__module__.partition(".")[0] in ("pyspark", "py4j") and not _is_udf(value)
 
 
@@ -221,8 +228,8 @@ def _attributes(value: Any) -> dict[str, Any]:
     if _is_udf(value):  # beside its function it holds what Spark made of it when it was first called
         return {"func": value.func}
     slots = [name for each in type(value).__mro__ for name in _names(vars(each).get("__slots__", ()))]
-    found = {name: getattr(value, name) for name in slots if not name.startswith("__") and hasattr(value, name)}
-    return found | getattr(value, "__dict__", {})
+    slotted = {name: getattr(value, name) for name in slots if not name.startswith("__") and hasattr(value, name)}
+    return slotted | getattr(value, "__dict__", {})
 
 
 def _names(slots: Any) -> Iterable[str]:
@@ -244,7 +251,10 @@ def _qualified(each: type) -> str:
 
 
 def _module_and_name(value: Any) -> tuple[str, str]:
-    """Return the package of what belongs to this library instead of its module, which another version may move."""
+    """Return the module and name of a class or function.
+
+    For one of this library, the package stands for the module: another version may move it to another module.
+    """
     module = str(getattr(value, "__module__", ""))
     package = module.partition(".")[0]
     ours = package in ("trident", "trident_state", "trident_spouts")

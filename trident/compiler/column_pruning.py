@@ -1,4 +1,4 @@
-"""Which fields of each node anybody reads: what nobody reads is not carried through Python."""
+"""The fields of each node that a later node reads. The others are not carried through Python."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,27 +8,30 @@ from trident.plan.traits import traits_of
 
 
 def needs(nodes: Sequence[Node], ends: Mapping[int, Iterable[str]], always: Iterable[str] = ()) -> dict[int, set[str]]:
-    """For each node (by id) the fields that must leave it. `nodes` are in walk order; `ends` says what is read of
-    nodes from outside; `always` are hidden fields that every node passes on."""
+    """Return for each node (by id) the fields that must leave it.
+
+    `nodes` are in walk order. `ends` gives the fields that are read of nodes from outside. `always` are hidden fields
+    that every node passes on.
+    """
     hidden = set(always)
-    found = {id(node): hidden | set(ends.get(id(node), ())) for node in nodes}
+    needed = {id(node): hidden | set(ends.get(id(node), ())) for node in nodes}
     for node in reversed(nodes):
-        if not found[id(node)] - hidden:  # Spark carries no row without a column, so somebody must give it one
-            found[id(node)] |= set(node.schema.names[:1])
-        reads = traits_of(node).reads(node, found[id(node)] - hidden)
+        if not needed[id(node)] - hidden:  # Spark carries no row without a column, so the first field is kept
+            needed[id(node)] |= set(node.schema.names[:1])
+        reads = traits_of(node).reads(node, needed[id(node)] - hidden)
         for source, names in zip(sources_of(node), reads, strict=True):
-            if id(source) in found:
-                found[id(source)] |= names
-    return found
+            if id(source) in needed:
+                needed[id(source)] |= names
+    return needed
 
 
 def with_letters(
     nodes: Sequence[Node], ends: Mapping[Node, Iterable[str]], caught: Mapping[int, Caught]
 ) -> dict[int, set[str]]:
-    """`ends` by id, and all fields of the tuples that may become dead letters."""
-    found = {id(node): set(names) for node, names in ends.items()}
+    """Return `ends` by id, with all fields of the tuples that may become dead letters."""
+    read = {id(node): set(names) for node, names in ends.items()}
     for node in nodes:
         if id(node) in caught and caught[id(node)].dead:
             (source,) = sources_of(node)
-            found.setdefault(id(source), set()).update(source.schema.names)
-    return found
+            read.setdefault(id(source), set()).update(source.schema.names)
+    return read

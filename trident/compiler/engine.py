@@ -1,5 +1,7 @@
-"""What the runtime asks of an engine: run one stage of one attempt. Spark is the engine; the driver-side one answers
-DRPC and runs tests."""
+"""The protocol of an engine, which runs one stage of one attempt at a time.
+
+A run uses the Spark engine. The Arrow engine, in the driver's process, answers DRPC and runs tests.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FrozenFile:
-    """A part of a large result, written on an executor and fsynced: name under the attempt's folder, bytes, CRC32."""
+    """A part of a large result, which an executor wrote and fsynced: its name in the attempt's folder, sizes, CRC32."""
 
     name: str
     bytes: int
@@ -31,7 +33,7 @@ class FrozenFile:
 
 @dataclass(frozen=True, slots=True)
 class FrozenFiles:
-    """A large result by reference: the exact list of its files, in `folder` (relative to the checkpoint)."""
+    """A large result by reference: the exact list of its files in `folder`, which is relative to the checkpoint."""
 
     folder: str
     files: tuple[FrozenFile, ...]
@@ -39,7 +41,7 @@ class FrozenFiles:
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are, as a table tells it."""
+        """The number of rows; `pa.Table` has the same property."""
         return sum(file.rows for file in self.files)
 
 
@@ -48,37 +50,43 @@ Result: TypeAlias = pa.Table | FrozenFiles
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What a stage came to: a result for each of its outputs by name, the rows it read where that is known, and what
-    Debug steps saw (label -> table). Of an optional output without rows there may be none."""
+    """What a stage gave in one attempt."""
 
     results: Mapping[str, Result]
+    """The results by the names of the outputs. An optional output without rows may be missing."""
     rows: int | None = None
+    """The number of tuples that the stage read, where that is known."""
     debug: Mapping[str, pa.Table] = field(default_factory=dict)
+    """The tuples that Debug steps show, by label."""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """How many tuples steps left out because their function failed on them, by step."""
+    """The number of tuples that each step left out because its function failed on them."""
 
 
 class Slot(Protocol):
-    """One place where a batch can run: a Spark session of its own. `run` is called by one thread at a time, `cancel`
-    by another one."""
+    """An engine's place for one attempt at a time; on Spark a session of its own.
+
+    One thread at a time calls `run`; another one may call `cancel` meanwhile.
+    """
 
     def run(
         self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt, scratch: Path
     ) -> StageResult:
-        """Run `stage` over these inputs, a new DataFrame each time. Raises UserFunctionError, SpoutError,
-        FailedException; anything else is an engine's failure (the attempt fails too). `scratch` is a folder of this
-        attempt for temporary files."""
+        """Run `stage` over these inputs.
+
+        `scratch` is a folder of this attempt for temporary files. Raise UserFunctionError, SpoutError or
+        FailedException. Any other error is a failure of the engine, and the attempt fails too.
+        """
         ...
 
     def cancel(self) -> None:
-        """Stop what is running, and nothing else; `run` then raises."""
+        """Stop the attempt that is running in this slot, and no other; its `run` then raises."""
         ...
 
     def close(self) -> None: ...
 
 
 def check_fields(node: Node, names: Sequence[str]) -> list[str]:
-    """Return the node's fields in their order; refuse tuples that have others. Columns meet their fields by name."""
+    """Return the node's fields in their order; refuse tuples with other fields, in whatever order they are."""
     if sorted(names) != sorted(node.schema.names):
         raise SpoutContractError(
             f"{node.step}: the tuples have the fields ({', '.join(names)}), declared are "
@@ -88,7 +96,7 @@ def check_fields(node: Node, names: Sequence[str]) -> list[str]:
 
 
 class Engine(Protocol):
-    """Makes slots; a running topology has one engine. The defaults are those of an engine without a Spark session."""
+    """The maker of slots; a run has one engine. The defaults are those of an engine without a Spark session."""
 
     def slot(self, group: Group) -> Slot:
         """Make a slot for batches of this group."""
@@ -96,11 +104,11 @@ class Engine(Protocol):
 
     @property
     def frames(self) -> "Callable[[], Frames] | None":
-        """Makes DataFrames of frozen rows; None where there is no Spark session."""
+        """The maker of DataFrames of frozen rows; None where there is no Spark session."""
         return None
 
     def compile_request(self, plan: RequestPlan) -> "Answer":
-        """Compile a DRPC function. Raises MissingSessionError at a request where only Spark can run an operation."""
+        """Compile a DRPC function. A request raises MissingSessionError where only Spark can run an operation."""
         from trident.compiler.arrow.requests import compile_request
 
         return compile_request(plan)

@@ -1,8 +1,8 @@
-"""Tuples on which a user's function fails, where the step says what becomes of them.
+"""The tuples on which a user's function fails, where its step has an error policy (`onError`).
 
-A batch runs as if there were no policy. Only where a function with a policy has failed, the attempt runs once more, now
-catching: each such function is called for one tuple after the other where it fails for many, and what it fails on
-leaves the stream. The next batches are run so at once, for a while.
+At first a batch runs as if no step had a policy: that is fast. If a function with a policy fails, the stage runs once
+more and catches: where such a function fails for many tuples, it is called for each of them alone, and the tuples on
+which it fails leave the stream. The following batches are run in this way at once, for a while.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,31 +13,34 @@ import pyarrow as pa
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TopologyError, UserFunctionError
 from trident.base.types import arrow_schema
-from trident.compiler.columns.dead_letters import Caught, Letters, Told
+from trident.compiler.columns.dead_letters import Caught, LetterRecord, Letters
 from trident.compiler.engine import StageResult
 from trident.compiler.program import Output, Stage
 from trident.operations.error_policy import LETTER, DeadLetter, KeepLetters
 from trident.plan.nodes import Each, Filter, LettersOf, Map, Node, PartitionPersist, Peek, SpoutSource, sources_of
 from trident.spouts.dead_letters import ReplaySpout
 
-REMEMBERED = 100
-"""So many batches without a failure are run catching before one is run without again."""
+_CATCHING_RUNS = 100
+"""The number of catching runs without a failure after which a stage runs without catching again."""
 
 # --- which steps catch --------------------------------------------------------------------------------------------
 
 
 def catching_nodes(nodes: Collection[Node], stage: int, attempt: int) -> dict[int, Caught]:
-    """What is caught of these nodes (by id) in an attempt. A later stage is computed in the commit turn, where there
-    are no attempts: it catches at once."""
-    found = {}
+    """Return the nodes (by id) that catch failed tuples in an attempt, with the fate of these tuples.
+
+    A `DeadLetter` policy may ask for attempts that fail before one catches. A stage after the first is computed in the
+    commit turn, where there are no attempts, so it catches at once.
+    """
+    catching = {}
     for node in nodes:
         if isinstance(node, Each | Filter | Map | Peek) and node.onError is not None:
             dead = isinstance(node.onError, DeadLetter)
             if dead and stage == 1 and attempt < node.onError.attempts:  # type: ignore[union-attr]
                 continue
             (source,) = sources_of(node)
-            found[id(node)] = Caught(dead, arrow_schema(source.schema))
-    return found
+            catching[id(node)] = Caught(dead, arrow_schema(source.schema))
+    return catching
 
 
 RunPlain = Callable[[], StageResult]
@@ -45,44 +48,46 @@ RunCatching = Callable[[Mapping[int, Caught], Letters], StageResult]
 
 
 class Catcher:
-    """Runs the stages of one slot, catching where it must. `nodes` are those that each stage runs, by its number."""
+    """The runner of one slot's stages, which catches where it must. `nodes` are those of each stage, by its number."""
 
     def __init__(self, nodes: Mapping[int, Sequence[Node]]) -> None:
         self._nodes = {
-            number: [node for node in those if getattr(node, "onError", None) is not None]
-            for number, those in nodes.items()
+            number: [node for node in stage_nodes if getattr(node, "onError", None) is not None]
+            for number, stage_nodes in nodes.items()
         }
-        self._left = 0
+        self._catching_runs = 0
+        """The number of runs that still catch at once."""
 
     def run(self, stage: Stage, attempt: TransactionAttempt, plain: RunPlain, catch: RunCatching) -> StageResult:
-        """What an attempt's stage comes to."""
+        """Run a stage for an attempt: by `plain`, by `catch`, or by `catch` after `plain` failed."""
         nodes = self._nodes.get(stage.number, [])
-        may = catching_nodes(nodes, stage.number, attempt.attempt) if nodes else {}
-        if not may:
+        catching = catching_nodes(nodes, stage.number, attempt.attempt) if nodes else {}
+        if not catching:
             return plain()
-        if not self._left:
+        if not self._catching_runs:
             try:
                 return plain()
             except UserFunctionError as error:
-                if error.hopeless or not any(str(error).startswith(f"{n.step}: ") for n in nodes if id(n) in may):
+                if error.hopeless or not any(str(error).startswith(f"{n.step}: ") for n in nodes if id(n) in catching):
                     raise
-            self._left = REMEMBERED
+            self._catching_runs = _CATCHING_RUNS
         letters = Letters()
-        result = catch(may, letters)
-        self._left = REMEMBERED if letters.dead or letters.skipped else self._left - 1
-        return _told(result, letters, stage, attempt, [node for node in nodes if id(node) in may])
+        result = catch(catching, letters)
+        self._catching_runs = _CATCHING_RUNS if letters.dead or letters.skipped else self._catching_runs - 1
+        return _with_letters(result, letters, stage, attempt, [node for node in nodes if id(node) in catching])
 
 
-def _told(
+def _with_letters(
     result: StageResult, letters: Letters, stage: Stage, attempt: TransactionAttempt, nodes: Sequence[Node]
 ) -> StageResult:
-    """The result with the tables of dead letters, of those outputs that have any."""
-    by_step: dict[str, list[Told]] = {}
-    for number, told in enumerate(sorted(letters.dead, key=lambda told: (told["step"], told["tuple"]))):
-        told["id"] = f"{attempt.txid:012d}.{stage.number}.{number:05d}"
-        by_step.setdefault(told["step"], []).append(told)
+    """Return the result with a table for each output of dead letters that has any."""
+    by_step: dict[str, list[LetterRecord]] = {}
+    # Sorted, so that the ids do not depend on the order in which partitions report.
+    for number, letter in enumerate(sorted(letters.dead, key=lambda letter: (letter["step"], letter["tuple"]))):
+        letter["id"] = f"{attempt.txid:012d}.{stage.number}.{number:05d}"
+        by_step.setdefault(letter["step"], []).append(letter)
     for node in nodes:
-        _check_few(node, by_step.get(node.step, []))
+        _check_number(node, by_step.get(node.step, []))
     tables = {
         output.name: letter_table(output, by_step[output.step.source.step], attempt)
         for output in stage.updates
@@ -91,7 +96,8 @@ def _told(
     return replace(result, results={**result.results, **tables}, skipped=letters.skipped)
 
 
-def _check_few(node: Node, dead: Sequence[Told]) -> None:
+def _check_number(node: Node, dead: Sequence[LetterRecord]) -> None:
+    """Refuse a batch with more dead letters of a step than its policy takes. Raise UserFunctionError."""
     policy = getattr(node, "onError", None)
     if isinstance(policy, DeadLetter) and len(dead) > policy.most:
         first = dead[0]
@@ -102,17 +108,17 @@ def _check_few(node: Node, dead: Sequence[Told]) -> None:
         )
 
 
-def letter_table(output: Output, dead: Sequence[Told], attempt: TransactionAttempt) -> pa.Table:
-    """Dead letters of one step as a table."""
+def letter_table(output: Output, dead: Sequence[LetterRecord], attempt: TransactionAttempt) -> pa.Table:
+    """Return the dead letters of one step as a table."""
     step = dead[0]["step"]
-    more = {"stream": step.rpartition("/")[0], "txid": attempt.txid, "attempt": attempt.attempt}
-    rows = [{**told, **more} for told in dead]
+    origin = {"stream": step.rpartition("/")[0], "txid": attempt.txid, "attempt": attempt.attempt}
+    rows = [{**letter, **origin} for letter in dead]
     columns = [pa.array([row[name] for row in rows], output.schema.field(name).type) for name in LETTER.names]
     return pa.Table.from_arrays(columns, schema=output.schema)
 
 
 def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
-    """Refuse dead letters that nobody reads, and those that come too late. Raises TopologyError."""
+    """Refuse dead letters that no stream reads, and those that come too late. Raise TopologyError."""
     kept = any(isinstance(node, PartitionPersist) and isinstance(_keeper(node), KeepLetters) for node in nodes)
     for node in nodes:
         if isinstance(node, SpoutSource) and isinstance(node.spout, ReplaySpout) and not kept:
@@ -139,5 +145,5 @@ def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
 
 
 def _keeper(node: PartitionPersist) -> object:
-    """The object whose method updates a state."""
+    """Return the object whose method updates the state."""
     return getattr(node.updating.call, "__self__", None)

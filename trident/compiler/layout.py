@@ -1,11 +1,15 @@
-"""A stage as the Spark engine sees it, worked out once: who reads whom, what is needed, what runs as one function."""
+"""The layout of a stage for the Spark engine: which nodes read which, which fields are read, what runs as one function.
 
-from collections.abc import Iterable, Mapping, Sequence
+A layout is made once for each stage, not for each batch.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from pyspark import cloudpickle
 
+from trident.base.callsite import CallSite
 from trident.base.errors import UserCodeError
 from trident.compiler.column_pruning import needs, with_letters
 from trident.compiler.columns.dead_letters import Caught
@@ -33,40 +37,53 @@ from trident.plan.partitions import Counts, partition_counts
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Nodes of a stage in walk order, how often each is read, and the fields that anybody reads of each (by id)."""
+    """The nodes of a stage in walk order, and what is known of each by its id."""
 
-    starts: frozenset[int]
+    inputs: frozenset[int]
+    """The nodes where tuples enter the stage."""
     nodes: tuple[Node, ...]
     readers: Mapping[int, int]
+    """How often each node is read."""
     needed: Mapping[int, set[str]]
+    """The fields of each node that any reader needs."""
     partitions: Counts
     caught: Mapping[int, Caught] = field(default_factory=dict)
-    """What is caught of nodes (by id)."""
-    tops: tuple[Node, ...] = ()
-    """Nodes behind which the tuples that were caught part from the others: one for each row of Python operations."""
+    """The nodes whose failed tuples are caught."""
+    catch_points: tuple[Node, ...] = ()
+    """The nodes behind which caught tuples are parted from the others: one for each row of Python operations."""
 
     def names(self, node: Node) -> list[str]:
-        """The fields that leave a node, in its order. One at least: Spark carries no row without a column."""
+        """Return the fields that leave a node, in its order.
+
+        There is at least one: Spark carries no row without a column.
+        """
         needed = self.needed[id(node)]
         return [name for name in node.schema.names if name in needed] or node.schema.names[:1]
 
     @property
-    def placed(self) -> bool:
-        """Whether anybody said how many partitions there are, or makes something of each: then these are there,
-        whatever is in them."""
-        each = any(isinstance(node, Aggregate) and node.scope == "partition" for node in self.nodes)
-        return each or any(count is not None for count in self.partitions.values())
+    def partitioned(self) -> bool:
+        """Return whether partitions have to exist even if they are empty.
+
+        That is so where a hint gives their number, or where an aggregation makes something of each.
+        """
+        by_partition = any(isinstance(node, Aggregate) and node.scope == "partition" for node in self.nodes)
+        return by_partition or any(count is not None for count in self.partitions.values())
 
     def shared(self, node: Node) -> bool:
-        """Whether several read what leaves this node. A Debug passes its source's tuples on, so these are shared."""
-        return node in self.tops or self.readers[id(node)] > 1 and not isinstance(node, Debug)
+        """Return whether what leaves this node is read more than once.
+
+        A Debug is not counted: it passes its source's tuples on, so the source is the shared node.
+        """
+        return node in self.catch_points or self.readers[id(node)] > 1 and not isinstance(node, Debug)
 
     def chain(self, node: Node) -> tuple[tuple[Work, ...], Node]:
-        """The longest row of Python operations that ends in this node and that nobody else reads on the way; and the
-        node before it. Empty where none of them calls Python."""
+        """Return the longest row of Python operations that ends in this node, and the node before the row.
+
+        No other node reads a result within the row. The row is empty where none of its operations calls Python.
+        """
         works: list[Work] = []
         below, first = node, True
-        while id(below) not in self.starts and (first or not self.shared(below)):
+        while id(below) not in self.inputs and (first or not self.shared(below)):
             work = work_of(below)
             if work is None or (is_filter_null(below) and not self._after_python(below)):
                 break
@@ -76,61 +93,61 @@ class Layout:
         return (tuple(works), below) if any(work.operation is not None for work in works) else ((), node)
 
     def _after_python(self, node: Node) -> bool:
-        """Whether the source of this node is Python work that nobody else reads."""
+        """Return whether the source of this node is Python work that no other node reads."""
         (source,) = sources_of(node)
-        return id(source) not in self.starts and not self.shared(source) and bool(self.chain(source)[0])
+        return id(source) not in self.inputs and not self.shared(source) and bool(self.chain(source)[0])
 
 
 def is_filter_null(node: Node) -> bool:
-    """Whether this is FilterNull, which Spark knows as well as Python does."""
+    """Return whether this is FilterNull, which runs in Spark as well as in Python."""
     return isinstance(node, Filter) and isinstance(node.predicate.target, FilterNull)
 
 
 def layout(
     ends: Mapping[Node, Iterable[str]],
-    starts: Iterable[Node],
+    inputs: Iterable[Node],
     captured: Iterable[Debug] = (),
     caught: Mapping[int, Caught] = MappingProxyType({}),
 ) -> Layout:
-    """The layout of the nodes between starts and ends. `ends` says which fields are read of nodes from outside;
-    `captured` are the Debug steps whose tuples are brought to the run's log; `caught` says of which nodes (by id)
-    tuples may leave the stream."""
-    start_ids = frozenset(id(node) for node in starts)
-    nodes = walk(*ends, *captured, starts=start_ids)
+    """Return the layout of the nodes between inputs and ends.
+
+    `ends` are the nodes that are read from outside, each with the fields that are read. `captured` are the Debug steps
+    whose tuples are brought to the run's log. `caught` are the nodes (by id) whose failed tuples leave the stream.
+    """
+    input_ids = frozenset(id(node) for node in inputs)
+    nodes = walk(*ends, *captured, starts=input_ids)
     readers = dict.fromkeys(map(id, nodes), 0)
     for node in nodes:
-        for source in () if id(node) in start_ids else sources_of(node):
+        for source in () if id(node) in input_ids else sources_of(node):
             readers[id(source)] += 1
     for end in ends:
         readers[id(end)] += 1
     for debug in captured:
-        above = readers[id(debug)] > 0
-        readers[id(debug.source)] += 1 if above else 0
+        # A captured Debug that is also read has two readers: they share the tuples of its source.
+        readers[id(debug.source)] += 1 if readers[id(debug)] > 0 else 0
     needed = needs(nodes, with_letters(nodes, ends, caught))
-    tops = _tops([node for node in nodes if id(node) not in start_ids], readers, caught) if caught else ()
-    return Layout(start_ids, tuple(nodes), readers, needed, partition_counts(nodes, start_ids), caught, tops)
+    points = _catch_points([node for node in nodes if id(node) not in input_ids], readers, caught) if caught else ()
+    return Layout(input_ids, tuple(nodes), readers, needed, partition_counts(nodes, input_ids), caught, points)
 
 
-def _tops(nodes: Sequence[Node], readers: Mapping[int, int], caught: Mapping[int, Caught]) -> tuple[Node, ...]:
-    """The last node that catches in each row of Python operations that run together."""
+def _catch_points(nodes: Sequence[Node], readers: Mapping[int, int], caught: Mapping[int, Caught]) -> tuple[Node, ...]:
+    """Return the last node that catches in each row of Python operations that run together."""
     reader = {id(source): node for node in nodes for source in sources_of(node)}
-    found = []
-    for node in nodes:
-        if id(node) not in caught:
-            continue
-        above: Node | None = node
-        while above is not None:
-            above = reader.get(id(above)) if readers[id(above)] == 1 else None
-            if above is not None and id(above) in caught:
-                break
-            above = above if above is not None and work_of(above) is not None else None
-        if above is None:
-            found.append(node)
-    return tuple(found)
+
+    def caught_above(node: Node) -> bool:
+        while readers[id(node)] == 1 and (above := reader.get(id(node))) is not None:
+            if id(above) in caught:
+                return True
+            if work_of(above) is None:
+                return False
+            node = above
+        return False
+
+    return tuple(node for node in nodes if id(node) in caught and not caught_above(node))
 
 
 def stage_ends(stage: Stage) -> dict[Node, list[str]]:
-    """What a stage's outputs and effects read from outside: node to fields."""
+    """Return the nodes that a stage's outputs and effects read, each with the fields that are read."""
     ends: dict[Node, list[str]] = {}
     for output in stage.outputs:
         end = end_of(output.step)
@@ -142,29 +159,34 @@ def stage_ends(stage: Stage) -> dict[Node, list[str]]:
 
 
 def end_of(step: Node) -> Node:
-    """The node whose tuples an output holds: a query's and a sink's are those that enter it."""
+    """Return the node whose tuples an output holds: for a query and a sink, the node before it."""
     return step.source if isinstance(step, StateQuery | Sink) else step
 
 
 def check_travels(stage_layout: Layout) -> None:
-    """Refuse a function that cannot be pickled before a batch does: UserCodeError."""
+    """Refuse a function that cannot be pickled, at the start and not at the first batch. Raise UserCodeError."""
     for node in stage_layout.nodes:
-        if id(node) in stage_layout.starts:
-            continue
-        work = work_of(node)
-        if work is not None and work.operation is not None:
-            _check_pickles(work.where, work.operation.target)
-        if isinstance(node, Pick) and isinstance(node.picking, Extreme):
-            _check_pickles(Where(node.step, node.picking.site), node.picking.comparator)
-        if isinstance(node, Aggregate):
-            for member in node.members:
-                _check_pickles(Where(node.step, member.how.site), member.how.aggregator)
-        if isinstance(node, PersistentAggregate):
-            _check_pickles(Where(node.step, node.aggregation.site), node.aggregation.aggregator)
-        if isinstance(node, WindowPanes):
-            _check_pickles(Where(node.step, node.windowing.site), node.windowing.aggregator)
-        if isinstance(node, MultiReduce):
-            _check_pickles(Where(node.step, node.reduction.site), node.reduction.reducer)
+        if id(node) not in stage_layout.inputs:
+            for site, target in _worker_code(node):
+                _check_pickles(Where(node.step, site), target)
+
+
+def _worker_code(node: Node) -> Iterator[tuple[CallSite, object]]:
+    """Yield the user's code that Spark's workers run for a node, each with its site."""
+    work = work_of(node)
+    if work is not None and work.operation is not None:
+        yield work.operation.site, work.operation.target
+    match node:
+        case Pick(picking=Extreme() as extreme):
+            yield extreme.site, extreme.comparator
+        case Aggregate():
+            yield from ((member.how.site, member.how.aggregator) for member in node.members)
+        case PersistentAggregate():
+            yield node.aggregation.site, node.aggregation.aggregator
+        case WindowPanes():
+            yield node.windowing.site, node.windowing.aggregator
+        case MultiReduce():
+            yield node.reduction.site, node.reduction.reducer
 
 
 def _check_pickles(where: Where, target: object) -> None:

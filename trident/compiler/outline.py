@@ -1,9 +1,9 @@
-"""The outline of a batch group: what each frozen output is, by the graph above and below it and not by its name.
+"""The outline of a batch group: each frozen output, described by the graph above and below it and not by its name.
 
-A batch is frozen with the outline of its program. When it is committed by a later run, each of its outputs is handed to
-the output of that program which is the same part of the same graph, however lines were swapped meanwhile. What the
-functions of a user do may change in between: a mended function is why one starts again. Only where the graph alone
-cannot tell two outputs apart, the functions above them do (`trident.compiler.code_digest`).
+A batch is frozen with the outline of its program. When a later run commits it, each of its outputs goes to the output
+of that run's program which is the same part of the same graph, even if lines of the program changed places meanwhile.
+The user's functions may change in between: to mend a function is a reason to start again. They count only where the
+graph alone cannot tell two outputs apart (`trident.compiler.code_digest`).
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _NOT_SHAPE = {
     *("step", "site", "function_site", "source", "sources", "onError"),
     *("path", "partitions", "formerly", "anew"),
 }
-"""Fields of nodes that say nothing of which tuples flow where."""
+"""Fields of nodes that have no part in which tuples flow where."""
 
 _NOT_CODE = {*_NOT_SHAPE, "spout", "state", "branch"}
 """Fields that hold no function of the tuples above an output; `branch` is below one."""
@@ -41,23 +41,24 @@ A name is part of the shape. Under another one, a batch that waits would not fit
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step above an output, for messages. `name`: with its place ("s/1:each(f) at wc.py:3"). `shape`: what of it
-    is part of the graph ("each (inputs v; outputs struct<x:bigint>)")."""
+    """One step above an output, for messages."""
 
     name: str
+    """The step with its site: "s/1:each(f) at wc.py:3"."""
     shape: str
+    """The part of it that belongs to the graph: "each (inputs v; outputs struct<x:bigint>)"."""
 
 
 class Part(msgspec.Struct, frozen=True):
     """One output of one stage.
 
-    `shape` tells the graph above it, `above` names the steps of that graph (by their places in `Outline.steps`, its own
-    step last), `leads` the states and outputs below it ("state counts", "output letters").
+    `shape` is a digest of the graph above it. `above` lists the steps of that graph by their indices in
+    `Outline.steps`, its own step last. `leads` names the states and outputs below it, such as "state counts".
 
-    `traits` are empty where no other part of the stage has this shape and these fields. Else they are digests of what
-    users gave the steps above, by "<place in above>:<field>:<trait>", as far as such twins differ in them. `text` is
-    empty where these tell it from all of its twins, or where nothing of them is unknown. Else it is a digest of the
-    program's source text: only an unchanged program is known to have such twins in the same order.
+    Twins are parts of one stage with the same shape and the same fields. `traits` are digests of the user's functions
+    in the steps above, by "<index in above>:<field>:<trait>", as far as twins differ in them; a part without twins has
+    none. `text` is a digest of the program's source text, for a part that its traits do not tell from each twin and
+    that has a trait which is partly unknown: only an unchanged program is known to have such twins in the same order.
     """
 
     stage: int
@@ -78,12 +79,12 @@ class Outline:
     steps: tuple[Step, ...]
 
     def encode(self) -> str:
-        """Return it as text for the log."""
+        """Return the outline as text for the log."""
         return msgspec.json.encode((self.parts, self.steps)).decode()
 
     @staticmethod
     def decode(text: str) -> "Outline":
-        """Return what `encode` wrote."""
+        """Return the outline of a text that `encode` returned."""
         return Outline(*msgspec.json.decode(text, type=tuple[tuple[Part, ...], tuple[Step, ...]]))
 
     def above(self, part: Part) -> tuple[Step, ...]:
@@ -94,23 +95,23 @@ class Outline:
 def outline_of(outputs: Sequence[tuple[int, str, pa.Schema, Node]], stage_of: Callable[[Node], int]) -> Outline:
     """Return the outline of a group whose stages freeze these outputs: stage, name, schema and step of each.
 
-    `stage_of` tells in which stage a step is run.
+    `stage_of` returns the number of the stage in which a step is run.
     """
     nodes = walk(*(step for *_, step in outputs))
-    places, shapes = {id(node): at for at, node in enumerate(nodes)}, dict[int, str]()
+    indices, shapes = {id(node): at for at, node in enumerate(nodes)}, dict[int, str]()
     for node in nodes:
         sources = [shapes[id(each)] for each in sources_of(node)]
         if isinstance(node, Merge) and not node.labels:
-            sources.sort()  # in whatever order they are merged
+            sources.sort()  # the order of a merge's streams has no meaning
         shapes[id(node)] = _digest([type(node).__name__, *_shape(node), *sources])
     leads, twins = _leads(nodes, stage_of), defaultdict[tuple[int, str, str], list[Node]](list)
     for stage, _, schema, step in outputs:
         twins[stage, _shown(schema), shapes[id(step)]].append(step)
-    told = {at: found for steps in twins.values() for at, found in _told_apart(steps).items()}
+    differences = {at: pair for steps in twins.values() for at, pair in _differences(steps).items()}
     parts = []
     for stage, name, schema, step in outputs:
-        below, above = tuple(sorted(leads[id(step)])), tuple(places[id(node)] for node in walk(step))
-        parts.append(Part(stage, name, _shown(schema), shapes[id(step)], below, above, *told[id(step)]))
+        below, above = tuple(sorted(leads[id(step)])), tuple(indices[id(node)] for node in walk(step))
+        parts.append(Part(stage, name, _shown(schema), shapes[id(step)], below, above, *differences[id(step)]))
     return Outline(tuple(parts), tuple(Step(_named(node), _shape_text(node)) for node in nodes))
 
 
@@ -145,7 +146,7 @@ def _leads(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[in
 
 
 def _shape(node: Node) -> Iterator[Any]:
-    """Yield what tells a node's place in its graph: names, fields and numbers, and no function."""
+    """Yield the names, fields and numbers that describe a node in its graph, and no function."""
     for name, value in _stored_fields(node, _NOT_SHAPE):
         if (plain := _plain(value)) is not None:
             yield name
@@ -160,7 +161,7 @@ def _stored_fields(value: Any, without: Container[str]) -> Iterator[tuple[str, A
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON, or None for one that is a function or nothing."""
+    """Return a value as JSON; None for a function and for None."""
     match value:
         case bool() | int() | str():
             return value
@@ -170,7 +171,7 @@ def _plain(value: Any) -> Any:
             return value.simpleString()
         case StateSpec():
             return value.name
-        case Node():  # a state that is asked, or a window whose late tuples these are
+        case Node():  # of a query: its state; of late tuples: their window
             return _plain(getattr(value, "state", None))
         case tuple():
             return [_plain(each) for each in value]
@@ -180,13 +181,13 @@ def _plain(value: Any) -> Any:
 def _shape_text(node: Node) -> str:
     """Return the shape in words, without the fields that leave."""
     shape = list(_shape(node))
-    told = [
+    described = [
         f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in zip(shape[::2], shape[1::2], strict=True)
         if name != "schema" and value not in ([], "")
     ]
     verb = node.step.partition(":")[2].partition("(")[0] or "stream"
-    return f"{verb} ({'; '.join(told)})" if told else verb
+    return f"{verb} ({'; '.join(described)})" if described else verb
 
 
 def _named(node: Node) -> str:
@@ -196,21 +197,21 @@ def _named(node: Node) -> str:
 # --- what tells twins apart -----------------------------------------------------------------------------------------
 
 _TRAITS: WeakKeyDictionary[Node, dict[str, str]] = WeakKeyDictionary()
-"""By step, as its functions were at the topology's first start: a run may change an object's attributes."""
+"""The traits of each step as its functions were at the topology's first start: a run may change attributes later."""
 
 
-def _told_apart(twins: Sequence[Node]) -> Mapping[int, tuple[dict[str, str], str]]:
+def _differences(twins: Sequence[Node]) -> Mapping[int, tuple[dict[str, str], str]]:
     """Return by id, for outputs of one stage, shape and schema: the traits in which they differ, and the text."""
     if len(twins) == 1:
         return {id(twins[0]): ({}, "")}
     above = {id(step): _traits_above(step) for step in twins}
     keys = sorted({key for traits_of in above.values() for key in traits_of})
     keys = [key for key in keys if len({traits_of.get(key) for traits_of in above.values()}) > 1]
-    told = {at: {key: traits_of[key] for key in keys if key in traits_of} for at, traits_of in above.items()}
-    alike = [at for at in told if sum(told[at] == other for other in told.values()) > 1]
+    differing = {at: {key: traits_of[key] for key in keys if key in traits_of} for at, traits_of in above.items()}
+    alike = [at for at in differing if sum(differing[at] == other for other in differing.values()) > 1]
     unknown = [at for at in alike if any(value.endswith("?") for value in above[at].values())]
     text = _text(twins) if unknown else ""
-    return {at: (told[at], text if at in unknown else "") for at in told}
+    return {at: (differing[at], text if at in unknown else "") for at in differing}
 
 
 def _traits_above(step: Node) -> dict[str, str]:
@@ -223,7 +224,7 @@ def _traits_above(step: Node) -> dict[str, str]:
 
 
 def _code(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield what is known of the user's functions within a step, each under a name."""
+    """Yield the traits of the user's functions within a step, each under a name."""
     if value is None or isinstance(value, CallSite) or (name and isinstance(value, Node)):
         return
     if is_dataclass(value) and type(value).__module__.startswith("trident."):
@@ -233,11 +234,11 @@ def _code(value: Any, name: str) -> Iterator[tuple[str, str]]:
         for at, each in enumerate(value):
             yield from _code(each, f"{name}.{at}")
     else:
-        yield from ((f"{name}:{trait}", found) for trait, found in traits(value))
+        yield from ((f"{name}:{trait}", digest) for trait, digest in traits(value))
 
 
 def _text(twins: Sequence[Node]) -> str:
-    """Return a digest of the files, or cells, that the steps above these are written in."""
+    """Return a digest of the files, or notebook cells, that the steps above these are written in."""
     files = sorted({node.site.file for node in walk(*twins)})
     linecache.checkcache()
     return _digest([linecache.getlines(file) for file in files])

@@ -1,4 +1,4 @@
-"""What a stream would be, before anything is started: the stateless part over the spout's first batch."""
+"""Previews of a stream before a run: its stateless part, over the first batches of its spouts."""
 
 import tempfile
 import time
@@ -17,7 +17,7 @@ from trident.compiler.arrow.engine import columns_of
 from trident.compiler.arrow.evaluation import Evaluation, Run
 from trident.compiler.layout import layout
 from trident.compiler.spark.errors import translated
-from trident.compiler.spark.inputs import start_of
+from trident.compiler.spark.inputs import stage_input
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.sessions import Confs, Profile, active_session_kept, local_session, released, run_session
 from trident.compiler.spark.sql_names import all_quoted
@@ -27,10 +27,10 @@ from trident_spouts.executor import Emission, SpoutExecutor
 
 
 def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
-    """The first `n` tuples that leave this node, of its spouts' first batches.
+    """Return the first `n` tuples that leave this node, of its spouts' first batches.
 
-    No txid is used, nothing is committed, no position moves. Spark runs it where a session is given or active, or
-    where an operation has no Python form; else it runs in this process.
+    It uses no txid, commits nothing and moves no position. Spark runs it where a session is given or active, or where
+    an operation has no Python form; else it runs in this process.
     """
     session = spark or SparkSession.getActiveSession()
     if session is None and not all(map(has_python_form, walk(node))):
@@ -54,7 +54,7 @@ def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
 
 @contextmanager
 def _first_batches(node: Node) -> Iterator[Mapping[SpoutSource, Emission | None]]:
-    """The first batch of each spout below the node; None where it is idle."""
+    """Open the spouts below the node; give the first batch of each, None for an idle one."""
     nodes = walk(node)
     for below in nodes:
         if isinstance(below, StateStep | RequestSource):
@@ -68,44 +68,44 @@ def _first_batches(node: Node) -> Iterator[Mapping[SpoutSource, Emission | None]
 
 
 def _first(executor: SpoutExecutor) -> Emission | None:
-    """The first batch; None where the source is idle."""
+    """Return the first batch of a spout; None where it is idle."""
     attempt = TransactionAttempt(1, 0)
     metadata = executor.plan(attempt, None, time.time())
     return None if metadata is None else executor.emit(attempt, metadata)
 
 
 def _in_python(node: Node, emissions: Mapping[SpoutSource, Emission | None], n: int) -> pa.Table:
-    inputs = {id(source): columns_of(source, _given(source, emission)) for source, emission in emissions.items()}
-    found = Evaluation({node: node.schema.names}, list(emissions)).run(Run(inputs))[id(node)]
-    return found.table(arrow_schema(node.schema)).slice(0, n)
+    inputs = {id(source): columns_of(source, _rows(source, emission)) for source, emission in emissions.items()}
+    columns = Evaluation({node: node.schema.names}, list(emissions)).run(Run(inputs))[id(node)]
+    return columns.table(arrow_schema(node.schema)).slice(0, n)
 
 
 @contextmanager
 def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], spark: SparkSession) -> Iterator[DataFrame]:
-    """What leaves the node, as a DataFrame in a session of its own."""
+    """Give the tuples that leave the node, as a DataFrame in a session of its own."""
     session = run_session(spark)
     try:
         with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept():
-            found = layout({node: node.schema.names}, list(emissions))
-            profile = Profile(small=True, partitions=1, placed=found.placed)
+            plan = layout({node: node.schema.names}, list(emissions))
+            profile = Profile(small=True, partitions=1, partitioned=plan.partitioned)
             Confs(session).apply(profile)
-            starts = {
-                id(source): start_of(source, found.names(source), _given(source, emission), session, Path(scratch))
+            inputs = {
+                id(source): stage_input(source, plan.names(source), _rows(source, emission), session, Path(scratch))
                 for source, emission in emissions.items()
             }
-            lowering = Lowering(found, starts, profile, {})
+            lowering = Lowering(plan, inputs, profile, {})
             try:
                 yield lowering.frame(node).select(*all_quoted(node.schema.names))
             finally:
                 lowering.release()
     except Exception as error:
-        better = translated(error)
-        if better is error:
+        meant = translated(error)
+        if meant is error:
             raise
-        raise better from None
+        raise meant from None
     finally:
         released(session)
 
 
-def _given(source: SpoutSource, emission: Emission | None) -> Emission | pa.Table:
+def _rows(source: SpoutSource, emission: Emission | None) -> Emission | pa.Table:
     return arrow_schema(source.schema).empty_table() if emission is None else emission

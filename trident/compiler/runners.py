@@ -1,6 +1,6 @@
-"""Who runs each step of a topology: Spark itself, Python in its workers, or the driver; and what each stage makes."""
+"""Descriptions for explain and pictures: the runner of each step, and the outputs of each stage."""
 
-from trident.compiler.program import Program, RequestPlan, Stage
+from trident.compiler.program import Program, Stage
 from trident.plan.nodes import Emitted, LateTuples, Node, RequestSource, walk
 from trident.plan.traits import DRIVER, has_python_form, traits_of
 
@@ -8,42 +8,36 @@ JOB = "a Spark job"
 
 
 def whereabouts(program: Program) -> dict[int, str]:
-    """By the id of each step: "Spark" (Catalyst), "Python" (in Spark's workers), "driver"; in a DRPC function that the
-    driver answers "a Spark job" for a step that needs one."""
-    found: dict[int, str] = {}
-    for group in program.groups:
-        for stage in group.stages:
-            for node in _nodes(stage):
-                found.setdefault(id(node), traits_of(node).runner(node))
+    """Return the runner of each step, by the step's id: "Spark" (Catalyst), "Python" (in Spark's workers) or "driver".
+
+    In a DRPC function, which the driver answers, a step that has no Python form has the runner "a Spark job".
+    """
+    nodes = [node for group in program.groups for stage in group.stages for node in stage.nodes]
+    runners = {id(node): traits_of(node).runner(node) for node in nodes}
     for request in program.requests:
-        found.update((id(node), _answerer(node, request)) for node in walk(request.leaf))
-    return {at: runner for at, runner in found.items() if runner}
+        runners.update((id(node), _request_runner(node)) for node in walk(request.leaf))
+    return {at: runner for at, runner in runners.items() if runner}
 
 
-def _nodes(stage: Stage) -> list[Node]:
-    ends = [output.step for output in stage.frozen] + [*stage.debugs, *stage.effects]
-    return walk(*ends, starts={id(node) for node in stage.inputs})
-
-
-def _answerer(node: Node, request: RequestPlan) -> str:
+def _request_runner(node: Node) -> str:
     if isinstance(node, RequestSource):
         return ""
     return DRIVER if has_python_form(node) else JOB
 
 
 def stage_lines(program: Program) -> list[str]:
-    """The batch groups, and what each stage of them starts from and makes."""
+    """Return lines that name the batch groups, and the inputs and outputs of each of their stages."""
     lines = []
     for group in program.groups:
         lines.append(f"batch group {group.name}")
         for stage in group.stages:
-            starts = ", ".join(node.step.partition(":")[0] for node in stage.reads)
-            lines.append(f"  stage {stage.number}: {starts} -> {_ends(stage)}")
+            inputs = ", ".join(node.step.partition(":")[0] for node in stage.reads)
+            lines.append(f"  stage {stage.number}: {inputs} -> {_outputs(stage)}")
     return lines
 
 
-def _ends(stage: Stage) -> str:
-    """What a stage makes; what an updater or a window emits goes without saying."""
+def _outputs(stage: Stage) -> str:
+    """Return the outputs of a stage, without those that follow from another: what updaters and windows emit."""
     named = [
         frozen_in_words(output.name) for output in stage.frozen if not isinstance(output.step, Emitted | LateTuples)
     ]
@@ -51,7 +45,7 @@ def _ends(stage: Stage) -> str:
 
 
 def frozen_in_words(name: str) -> str:
-    """What a stage freezes, in words for the marks that its name ends in.
+    """Return an output's name with words for the mark that it ends in.
 
     >>> [frozen_in_words(name) for name in ("counts", "counts|", "lines/1:each(f)|", "hours>late|", "out!")]
     ['counts', 'what enters counts', 'tuples of lines/1', 'what may be late for hours', 'output out']

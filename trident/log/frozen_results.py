@@ -54,7 +54,7 @@ def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
     if isinstance(result, pa.Table) and beside is not None and result.nbytes > MOST_IN_LOG:
         file = write_frozen(iter(result.to_batches(max_chunksize=_PART_ROWS)), beside.path, "driver", result.schema)
         beside.sync()
-        result = FrozenFiles(beside.place, () if file is None else (file,), result.schema)
+        result = FrozenFiles(beside.folder, () if file is None else (file,), result.schema)
     if isinstance(result, FrozenFiles):
         body = msgspec.json.encode(_Files(result.folder, list(result.files), result.schema.serialize().to_pybytes()))
         return FrozenOutput(body, True, result.num_rows, zlib.crc32(body))

@@ -13,7 +13,7 @@ from trident.base.step import Step
 from trident.base.text import brief
 from trident.operations.annotations import Returns, read_returns, type_of
 from trident.operations.builtin_functions import Expression, expr
-from trident.operations.context import has_life
+from trident.operations.context import has_lifecycle
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import shown
 
@@ -92,7 +92,7 @@ def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) ->
         bind(target.isKeep, 1, "isKeep is called with one TridentTuple", step)
     elif call is Call.FUNCTION:
         bind(target.execute, 2, "execute is called with a TridentTuple and a collector", step)
-    if has_life(target) and not call.native:
+    if has_lifecycle(target) and not call.native:
         bind(getattr(target, "prepare", _absent), 1, "prepare is called with one OperationContext", step)
         bind(getattr(target, "cleanup", _absent), 0, "cleanup is called without arguments", step)
     if call in (Call.FILTER, Call.FUNCTION):

@@ -20,6 +20,6 @@ class OperationContext:
     """The number of partitions; None where no `parallelismHint` sets it."""
 
 
-def has_life(target: Any) -> bool:
+def has_lifecycle(target: Any) -> bool:
     """Return whether an operation has a `prepare` or a `cleanup`."""
     return any(callable(getattr(target, name, None)) for name in ("prepare", "cleanup"))

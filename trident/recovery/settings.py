@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trident.base.clock import Clock, SystemClock
-from trident.compiler.spark.frozen_files import FrozenPlace
+from trident.compiler.spark.frozen_files import FrozenFolders
 
 if TYPE_CHECKING:
     from trident.log import RedisLog
@@ -36,9 +36,9 @@ class Settings:
     """The log's uuid, once it is open."""
 
     @property
-    def files(self) -> FrozenPlace | None:
+    def files(self) -> FrozenFolders | None:
         """The place for large frozen results; None where no folder lasts as long as the log."""
-        return FrozenPlace(self.folder, self.uuid) if self.lasting or self.log is None else None
+        return FrozenFolders(self.folder, self.uuid) if self.lasting or self.log is None else None
 
     @property
     def scratch(self) -> Path:

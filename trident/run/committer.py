@@ -25,10 +25,10 @@ from trident.base.errors import (
 from trident.base.values import conform
 from trident.compiler.engine import Result
 from trident.compiler.program import Group, Output, Stage
-from trident.compiler.spark.frozen_files import FrozenPlace
+from trident.compiler.spark.frozen_files import FrozenFolders
 from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.dispatch import compile_late, compile_window
-from trident.compiler.windows.types import WindowTurn
+from trident.compiler.windows.types import WindowBatch
 from trident.log.frozen_batches import FrozenBatches, missed
 from trident.log.frozen_results import FrozenOutput, freeze, with_life, with_skipped, without_skipped
 from trident.log.protocol import Birth, TransactionLog
@@ -100,7 +100,7 @@ class Committer:
     folder: Path
     code: UserCode
     waiting: Mapping[int, Names] = field(default_factory=dict)
-    files: FrozenPlace | None = None
+    files: FrozenFolders | None = None
     """Where large results go; None where no folder lives as long as the log."""
     healed: list[tuple[str, int, int]] = field(default_factory=list)
     writing: set[str] = field(default_factory=set)
@@ -263,17 +263,17 @@ class Committer:
     def _update_of(self, step: StateUpdate, table: pa.Table, txid: int) -> Updated:
         stored = self._stored(step.state.name, txid)
         if isinstance(step, WindowUpdate):
-            return self._window(step)(table, stored, self._window_turn(step, txid))
+            return self._window(step)(table, stored, self._window_batch(step, txid))
         return self._update(step)(table, stored, txid)
 
     def _late_tuples(self, step: LateTuples, table: pa.Table, txid: int) -> pa.Table:
-        return self._late(step)(table, self._window_turn(step.window, txid))
+        return self._late(step)(table, self._window_batch(step.window, txid))
 
-    def _window_turn(self, step: WindowUpdate, txid: int) -> WindowTurn:
-        """Return what a window asks beside its state: the batch's time, and its watermark before this batch."""
+    def _window_batch(self, step: WindowUpdate, txid: int) -> WindowBatch:
+        """Return the batch as a window's step sees it: its time, and the window's watermark before it."""
         watermark = step.watermark if isinstance(step, Window) else None
         stored = None if watermark is None else self._stored(watermark.state.name, txid)
-        return WindowTurn(txid, partial(self._frozen.time, txid), stored)
+        return WindowBatch(txid, partial(self._frozen.time, txid), stored)
 
     def _stored(self, state: str, txid: int) -> AsOf:
         """Return a state as the batch before left it."""
@@ -411,7 +411,7 @@ class Committer:
     def sweep(self) -> None:
         """Delete the files of attempts of this log's earlier drivers that never froze."""
         named = self.log.folders(self.group.name)
-        for folder in FrozenPlace(self.folder, self.log.uuid).folders(self.group.name):
+        for folder in FrozenFolders(self.folder, self.log.uuid).folders(self.group.name):
             epoch = folder.name.partition("-")[0]
             # Not a later epoch's: another driver may have taken the log meanwhile, and be writing there.
             if epoch.isdigit() and int(epoch) < self.lease.epoch and str(folder.relative_to(self.folder)) not in named:

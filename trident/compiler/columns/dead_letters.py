@@ -24,7 +24,7 @@ class Caught:
     fields: pa.Schema
 
 
-Told = dict[str, Any]
+LetterRecord = dict[str, Any]
 """A dead letter, or how many tuples a step skipped, as it travels from a worker."""
 
 
@@ -32,7 +32,7 @@ Told = dict[str, Any]
 class Letters:
     """The dead letters and the counts of skipped tuples: of a batch on the driver, of a partition on a worker."""
 
-    dead: list[Told] = field(default_factory=list)
+    dead: list[LetterRecord] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
 
     def add(self, where: Where, caught: Caught, row: Columns, error: UserFunctionError) -> None:
@@ -53,7 +53,7 @@ class Letters:
 
     def take_lines(self) -> list[str]:
         """Return everything as lines of JSON, and begin anew."""
-        records: list[Told] = [*self.dead, *({"step": step, "skipped": n} for step, n in self.skipped.items())]
+        records: list[LetterRecord] = [*self.dead, *({"step": step, "skipped": n} for step, n in self.skipped.items())]
         self.dead, self.skipped = [], {}
         return [json.dumps(record) for record in records]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from trident.compiler.columns.failures import Where
 from trident.compiler.columns.kernels import Work
-from trident.operations.context import OperationContext, has_life
+from trident.operations.context import OperationContext, has_lifecycle
 
 
 def needs_lifecycle(works: Sequence[Work]) -> bool:
     """Return whether any of these operations has a prepare or a cleanup."""
-    return any(work.operation is not None and has_life(work.operation.target) for work in works)
+    return any(work.operation is not None and has_lifecycle(work.operation.target) for work in works)
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def prepared(works: Sequence[Work], context: OperationContext) -> Iterator[tuple
     try:
         for work in works:
             operation = work.operation
-            if operation is not None and has_life(operation.target):
+            if operation is not None and has_lifecycle(operation.target):
                 target = copy.deepcopy(operation.target)
                 open_copies.append((work.where, target))
                 _call(work.where, target, "prepare", context)

@@ -23,7 +23,7 @@ from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.expressions import Learned
 from trident.compiler.spark.failure_signal import signal_of
-from trident.compiler.spark.frozen_files import FROZEN, FileFolder, FrozenPlace, reachable
+from trident.compiler.spark.frozen_files import FROZEN, FileFolder, FrozenFolders, reachable
 from trident.compiler.spark.frozen_frames import SparkFrames
 from trident.compiler.spark.request_steps import SparkSteps
 from trident.compiler.spark.sessions import Confs, Profile, Sizes, active_session_kept, released, run_session
@@ -41,13 +41,15 @@ _INTERRUPT_AGAIN = 0.05
 class SparkEngine:
     """An engine that runs stages as Spark jobs.
 
-    `spark` is never changed: each slot works in a session of its own beside it. `place` is the folder where the
-    executors write large results, if they reach it; else every result comes to the driver.
+    `spark` is never changed: each slot works in a session of its own beside it. `folders` are where the
+    executors write large results, if they reach them; else every result comes to the driver.
     """
 
-    def __init__(self, spark: SparkSession, place: FrozenPlace | None = None, inlineBytes: int = INLINE_BYTES) -> None:
+    def __init__(
+        self, spark: SparkSession, folders: FrozenFolders | None = None, inlineBytes: int = INLINE_BYTES
+    ) -> None:
         self._spark = spark
-        self._place = None if place is None else FrozenPlace(place.checkpoint.absolute(), place.log)
+        self._folders = None if folders is None else FrozenFolders(folders.checkpoint.absolute(), folders.log)
         self._reached: bool | None = None
         self._lock = threading.Lock()
         self._sizes = Sizes(spark, inlineBytes)
@@ -61,12 +63,12 @@ class SparkEngine:
         self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession
     ) -> FileFolder | None:
         """Return the folder for this attempt's large results; None where the executors reach no folder of ours."""
-        if self._place is None:
+        if self._folders is None:
             return None
         with self._lock:
             if self._reached is None:
-                self._reached = reachable(session, self._place.checkpoint / FROZEN)
-        return self._place.folder(group.name, attempt, stage.number) if self._reached else None
+                self._reached = reachable(session, self._folders.checkpoint / FROZEN)
+        return self._folders.folder(group.name, attempt, stage.number) if self._reached else None
 
     def compile_request(self, plan: RequestPlan) -> Answer:
         """Return a DRPC function; each step of it that has no Python form is a Spark job."""
@@ -74,7 +76,7 @@ class SparkEngine:
 
     def frames(self) -> SparkFrames:
         """Return the maker of DataFrames of frozen rows, in a session of its own."""
-        return SparkFrames(self._spark, None if self._place is None else self._place.checkpoint)
+        return SparkFrames(self._spark, None if self._folders is None else self._folders.checkpoint)
 
     def close(self) -> None:
         """Give back the sessions of ours; the user's session stays open."""
@@ -212,7 +214,7 @@ class SparkSlot:
 
     def _profile(self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table]) -> Profile:
         profile = self._sizes.profile(self._group.name, stage, _rows(inputs))
-        return replace(profile, placed=self._layouts[stage.number].placed)
+        return replace(profile, partitioned=self._layouts[stage.number].partitioned)
 
     def _check(self) -> None:
         if self._cancelled.is_set():

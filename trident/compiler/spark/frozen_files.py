@@ -29,7 +29,7 @@ FROZEN = "frozen"
 
 
 @dataclass(frozen=True, slots=True)
-class FrozenPlace:
+class FrozenFolders:
     """The folders for a run's large results, below a checkpoint.
 
     Each log has its own: epochs and txids, which name the folders, mean nothing across logs.
@@ -57,14 +57,14 @@ class FrozenPlace:
 
 @dataclass(frozen=True, slots=True)
 class FileFolder:
-    """The folder for an attempt's large results, relative to the checkpoint."""
+    """The folder for an attempt's large results; `folder` is relative to the checkpoint."""
 
     checkpoint: Path
-    place: str
+    folder: str
 
     @property
     def path(self) -> Path:
-        return self.checkpoint / self.place
+        return self.checkpoint / self.folder
 
     def sync(self) -> None:
         """Make the folder's own name durable.

@@ -51,7 +51,7 @@ class StageInput:
         return cls(reader.frame, lambda: reader, True)
 
 
-def start_of(
+def stage_input(
     node: Node, names: Sequence[str], source: Emission | pa.Table, session: SparkSession, scratch: Path
 ) -> StageInput:
     """Return what enters the stage at this node, with these fields."""

@@ -101,7 +101,7 @@ class Lowering:
         if frame is None:
             if id(node) in self._inputs:
                 frame = self._input(node)
-            elif node in self.layout.tops:
+            elif node in self.layout.catch_points:
                 frame = self._without_caught(node)
             elif self.layout.shared(node):
                 pending = self.pending(node) if self._keeps_partitions(node) else None

@@ -43,13 +43,14 @@ RELEASE_SECONDS = 5.0
 class Profile:
     """The best way to run a batch of some size.
 
-    `one_process`: all tasks run in the driver's own process. `placed`: partitions have to exist even if they are empty.
+    `one_process`: all tasks run in the driver's own process. `partitioned`: partitions have to exist even if
+    they are empty.
     """
 
     small: bool
     partitions: int
     one_process: bool = True
-    placed: bool = False
+    partitioned: bool = False
 
     @property
     def confs(self) -> dict[str, str | None]:
@@ -66,7 +67,7 @@ class Profile:
 
         These rules turn a plan over no rows into a plan without partitions.
         """
-        return {conf: rules if self.placed else () for conf, rules in _PRUNING.items()}
+        return {conf: rules if self.partitioned else () for conf, rules in _PRUNING.items()}
 
 
 _PRUNING = {

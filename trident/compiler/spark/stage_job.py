@@ -18,7 +18,7 @@ from trident.compiler.program import Output, Stage
 from trident.compiler.spark.expressions import Learned, analysed
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, FreezeWriter, manifest_of
-from trident.compiler.spark.inputs import StageInput, check_scanned, count_branches, is_cheap, start_of
+from trident.compiler.spark.inputs import StageInput, check_scanned, count_branches, is_cheap, stage_input
 from trident.compiler.spark.joins import union
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.pending_function import PendingFunction
@@ -71,7 +71,7 @@ class StageJob:
         names = self._layout.names
         self._inputs = list(inputs.values())
         self._stage_inputs = {
-            id(node): start_of(node, names(node), emission, session, scratch) for node, emission in inputs.items()
+            id(node): stage_input(node, names(node), emission, session, scratch) for node, emission in inputs.items()
         }
         self._counts = [
             branch for emission in inputs.values() for branch in count_branches(emission, session, self._signal)
@@ -92,7 +92,7 @@ class StageJob:
         branches = [self._output(output) for output in stage.outputs]
         branches += [self._shown(debug) for debug in stage.debugs]
         branches += [self._effect(effect) for effect in stage.effects]
-        if branches and self._layout.tops:
+        if branches and self._layout.catch_points:
             branches.append(self._caught())
         if self._lower.failures:
             branches.append(Branch.of_failures(self._lower.failures))
@@ -165,14 +165,14 @@ class StageJob:
             pending = pending.then(writer, MANIFEST)
 
         def finish(table: pa.Table) -> None:
-            self._results[output.name] = manifest_of(table, files.place, output.schema)
+            self._results[output.name] = manifest_of(table, files.folder, output.schema)
 
         return Branch.of_function(pending, finish, self._signal)
 
     def _caught(self) -> Branch:
         """Return the branch of the tuples that were caught in all the others."""
         lower = self._lower
-        for node in self._layout.tops:
+        for node in self._layout.catch_points:
             lower.frame(node)
         lines = union(lower.caught)
 

@@ -16,7 +16,7 @@ from trident.compiler.windows.calls import presenting, where_of
 from trident.compiler.windows.open_windows import OpenWindows, is_unique, removals, values_now
 from trident.compiler.windows.time import Clock, Lattice, clock_of, latest_of
 from trident.compiler.windows.tuple_lists import microseconds, one, timestamps
-from trident.compiler.windows.types import RunWindow, WindowTurn
+from trident.compiler.windows.types import RunWindow, WindowBatch
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
 from trident.plan.window_schema import END, LATEST, START
@@ -47,10 +47,10 @@ class _Combined:
         self._group = arrow_schema(select(node.schema, node.group))
         self._open = OpenWindows(shape.keys)
 
-    def __call__(self, table: pa.Table, stored: Stored, turn: WindowTurn) -> Updated:
+    def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         latest = latest_of(table, LATEST) if self._config.timestampField is not None else None
-        clock = clock_of(self._config, latest, turn)
-        self._open.stand_at(turn.txid - 1, stored)
+        clock = clock_of(self._config, latest, batch)
+        self._open.stand_at(batch.txid - 1, stored)
         self._open.void()
         deltas = self._deltas(table, clock)
         keys = deltas.select(self._keys.names)
@@ -61,7 +61,7 @@ class _Combined:
         touched = keys.append_column(self._puts.field(len(self._keys)), values)
         results = self._results(touched, stored, clock)
         puts = self._puts_of(touched, stored, clock)
-        self._open.stands_at(turn.txid)
+        self._open.stands_at(batch.txid)
         return Updated(puts, results)
 
     def _deltas(self, table: pa.Table, clock: Clock) -> pa.Table:

@@ -20,7 +20,7 @@ from trident.compiler.states.shapes import nullable, shape_of
 from trident.compiler.states.updates import Updated, entering
 from trident.compiler.windows.calls import Results, where_of
 from trident.compiler.windows.tuple_lists import TupleLists, flattened
-from trident.compiler.windows.types import RunWindow, WindowTurn
+from trident.compiler.windows.types import RunWindow, WindowBatch
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import CountWindow
 from trident.plan.nodes import Window
@@ -72,26 +72,26 @@ def count_update(node: Window) -> RunWindow:
     puts_schema = shape.keys.append(pa.field(node.schema.names[-1], shape.value))
     leaving, maker = nullable(arrow_schema(node.outputs)), tuple_type(node.inputs)
 
-    def update(table: pa.Table, stored: Stored, turn: WindowTurn) -> Updated:
+    def update(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         tuples = entering(table, fields)
         if not tuples.rows:
             return Updated(puts_schema.empty_table(), leaving.empty_table())
         index = KeyIndex(group.types)
         groups = index.numbers([tuples[name] for name in node.group], tuples.rows)
         keys = index.named(node.group)
-        batch = _Batch(numbering, held, keys, shape.keys, stored)
-        batch.take_in(tuples, groups)
+        waiting = _GroupTuples(numbering, held, keys, shape.keys, stored)
+        waiting.take_in(tuples, groups)
         results = Results(node.windowing, where)
-        batch.fire(results, maker)
+        waiting.fire(results, maker)
         outputs = results.columns()
         emitted = keys.take(results.origins).plus({name: outputs[name] for name in outputs.names})
-        return Updated(batch.puts(puts_schema), emitted.table(leaving))
+        return Updated(waiting.puts(puts_schema), emitted.table(leaving))
 
     return update
 
 
-class _Batch:
-    """The groups of one batch.
+class _GroupTuples:
+    """The tuples that wait in the groups of one batch.
 
     All tuples of all groups are in one array; each group's are given by their positions in it.
     """

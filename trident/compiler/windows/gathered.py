@@ -19,7 +19,7 @@ from trident.compiler.windows.calls import Results, where_of
 from trident.compiler.windows.open_windows import OpenWindows, removals, runs, values_now
 from trident.compiler.windows.time import Clock, Lattice, clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
-from trident.compiler.windows.types import RunWindow, WindowTurn
+from trident.compiler.windows.types import RunWindow, WindowBatch
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import TimeWindow
 from trident.plan.nodes import Window
@@ -49,15 +49,15 @@ class _Gathered:
         self._make = tuple_type(node.inputs)
         self._open = OpenWindows(shape.keys)
 
-    def __call__(self, table: pa.Table, stored: Stored, turn: WindowTurn) -> Updated:
-        clock = clock_of(self._config, latest_of(table, self._config.timestampField), turn)
-        self._open.stand_at(turn.txid - 1, stored)
+    def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
+        clock = clock_of(self._config, latest_of(table, self._config.timestampField), batch)
+        self._open.stand_at(batch.txid - 1, stored)
         self._open.void()
-        added = self._added(table, clock, turn.txid)
+        added = self._added(table, clock, batch.txid)
         self._open.add(added.select(self._keys.names))
         results = self._results(added, stored, clock)
-        puts = self._puts_of(added, clock, turn.txid)
-        self._open.stands_at(turn.txid)
+        puts = self._puts_of(added, clock, batch.txid)
+        self._open.stands_at(batch.txid)
         return Updated(puts, results)
 
     def _added(self, table: pa.Table, clock: Clock, txid: int) -> pa.Table:

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from trident.compiler.windows.time import Lattice, held_by_any, watermark
 from trident.compiler.windows.tuple_lists import Ids, microseconds, one
-from trident.compiler.windows.types import RunLate, WindowTurn
+from trident.compiler.windows.types import RunLate, WindowBatch
 from trident.operations.windows import SessionWindow, TimeWindow
 from trident.plan.nodes import LateTuples
 
@@ -17,13 +17,13 @@ def late_tuples(node: LateTuples) -> RunLate:
     assert config.timestampField is not None
     field = config.timestampField
 
-    def late(table: pa.Table, turn: WindowTurn) -> pa.Table:
-        assert turn.watermark is not None
+    def late(table: pa.Table, batch: WindowBatch) -> pa.Table:
+        assert batch.watermark is not None
         if not table.num_rows:
             return table
         times = one(table.column(field))
         micros = microseconds(times.fill_null(0))
-        too_late = (last_end(config, micros) <= watermark(turn.watermark)) | ~held_by_any(config, micros)
+        too_late = (last_end(config, micros) <= watermark(batch.watermark)) | ~held_by_any(config, micros)
         return table.filter(pc.or_(times.is_null(), pa.array(too_late)))
 
     return late

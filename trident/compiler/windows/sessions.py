@@ -25,7 +25,7 @@ from trident.compiler.states.updates import Updated
 from trident.compiler.windows.calls import Results, presenting, where_of
 from trident.compiler.windows.time import LAST, clock_of, held_by_any, latest_of
 from trident.compiler.windows.tuple_lists import Ids, TupleLists, flattened, microseconds, one, timestamps
-from trident.compiler.windows.types import RunWindow, WindowTurn
+from trident.compiler.windows.types import RunWindow, WindowBatch
 from trident.operations.tuples import tuple_type
 from trident.operations.windows import SessionWindow
 from trident.plan.nodes import Window
@@ -82,10 +82,10 @@ class _Sessions:
         self._leaving = nullable(arrow_schema(node.outputs))
         self._due = Due(shape.keys)
 
-    def __call__(self, table: pa.Table, stored: Stored, turn: WindowTurn) -> Updated:
+    def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         field = self._config.timestampField
-        clock = clock_of(self._config, latest_of(table, field), turn)
-        self._due.stand_at(turn.txid - 1, stored)
+        clock = clock_of(self._config, latest_of(table, field), batch)
+        self._due.stand_at(batch.txid - 1, stored)
         self._due.void()
         table = table.filter(table.column(field).is_valid()) if table.num_rows else table
         times = microseconds(table.column(field))
@@ -102,7 +102,7 @@ class _Sessions:
         results = self._results(changed, closed)
         puts = self._puts_of(changed, still_open)
         self._due.set(changed, [min((session.end for session in own), default=None) for own in still_open])
-        self._due.stands_at(turn.txid)
+        self._due.stands_at(batch.txid)
         return Updated(puts, results)
 
     def _with_due(self, touched: pa.Table, due: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import shape_of
 from trident.compiler.states.updates import Updated
 from trident.compiler.windows.tuple_lists import Ids, microseconds, timestamps
-from trident.compiler.windows.types import RunWindow, WindowTurn
+from trident.compiler.windows.types import RunWindow, WindowBatch
 from trident.operations.windows import CountWindow, SessionWindow, TimeWindow, WindowConfig
 from trident.plan.nodes import Watermark, WindowPanes
 from trident.plan.window_schema import LATEST
@@ -86,14 +86,14 @@ class Clock:
     after: int
 
 
-def clock_of(config: WindowConfig, latest: int | None, turn: WindowTurn) -> Clock:
+def clock_of(config: WindowConfig, latest: int | None, batch: WindowBatch) -> Clock:
     """Return the clock of a batch in which `latest` is the latest event time.
 
     None: the batch has no event time, or windows go by batch time.
     """
-    assert turn.watermark is not None
-    before = watermark(turn.watermark)
-    return Clock(before, _after(config, before, latest, turn))
+    assert batch.watermark is not None
+    before = watermark(batch.watermark)
+    return Clock(before, _after(config, before, latest, batch))
 
 
 def watermark(stored: Stored) -> int:
@@ -102,11 +102,11 @@ def watermark(stored: Stored) -> int:
     return NEVER if micros is None else int(micros)
 
 
-def _after(config: WindowConfig, before: int, latest: int | None, turn: WindowTurn) -> int:
+def _after(config: WindowConfig, before: int, latest: int | None, batch: WindowBatch) -> int:
     """Return the watermark after the batch: time never goes back, though a clock may, and a late tuple does."""
     assert not isinstance(config, CountWindow)
     if config.timestampField is None:
-        return max(before, round(turn.time() * 1_000_000))
+        return max(before, round(batch.time() * 1_000_000))
     return before if latest is None else max(before, min(max(latest - config.lateness, FIRST), LAST))
 
 
@@ -126,9 +126,9 @@ def watermark_update(node: Watermark) -> RunWindow:
     field = (LATEST if isinstance(node.source, WindowPanes) else config.timestampField) if timed else None
     schema = pa.schema([pa.field(node.schema.names[-1], shape.value)])
 
-    def update(table: pa.Table, stored: Stored, turn: WindowTurn) -> Updated:
+    def update(table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         before = watermark(stored)
-        after = _after(config, before, latest_of(table, field), turn)
+        after = _after(config, before, latest_of(table, field), batch)
         if after == before:
             return Updated(schema.empty_table(), None)
         return Updated(pa.Table.from_arrays([timestamps([after], shape.value)], schema=schema), None)

@@ -10,11 +10,11 @@ from trident.compiler.states.updates import Updated
 
 
 @dataclass(frozen=True, slots=True)
-class WindowTurn:
-    """One batch.
+class WindowBatch:
+    """One batch as the step of a window sees it.
 
-    `time` says when it was planned, in seconds since 1970, the same at every replay. `watermark` is the window's, as
-    the batch before left it (None where it has none).
+    `time` returns when the batch was planned, in seconds since 1970, the same at every replay. `watermark` is the
+    window's, as the batch before left it; None where the window has none.
     """
 
     txid: int
@@ -22,8 +22,8 @@ class WindowTurn:
     watermark: Stored | None
 
 
-RunWindow = Callable[[pa.Table, Stored, WindowTurn], Updated]
+RunWindow = Callable[[pa.Table, Stored, WindowBatch], Updated]
 """A function from the tuples that enter, the state before the batch, and the batch to the update."""
 
-RunLate = Callable[[pa.Table, WindowTurn], pa.Table]
+RunLate = Callable[[pa.Table, WindowBatch], pa.Table]
 """A function from all tuples of the batch to the late ones."""
