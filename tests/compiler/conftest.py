@@ -1,4 +1,4 @@
-"""Every test that takes `engine` runs on both engines: what a plan means must not depend on who runs it."""
+"""The engines for tests. A test that takes `engine` runs on both: a plan must mean the same on each."""
 
 from collections.abc import Iterator
 
@@ -11,15 +11,15 @@ from trident.compiler.spark.sessions import released
 
 @pytest.fixture(scope="session")
 def on_spark(spark: SparkSession) -> Iterator[OnSpark]:
-    """The Spark engine, its session kept for all tests of the run."""
-    made = OnSpark(spark)
-    yield made
-    made.close()
+    """Give the Spark engine, with one session for all tests of the run."""
+    engine = OnSpark(spark)
+    yield engine
+    engine.close()
 
 
 @pytest.fixture
 def other_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session beside the shared one, whose confs may be changed."""
+    """Give a session beside the shared one, whose confs a test may change."""
     session = spark.newSession()
     yield session
     released(session)
@@ -27,5 +27,5 @@ def other_spark(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture(params=["arrow", pytest.param("spark", marks=pytest.mark.spark)])
 def engine(request: pytest.FixtureRequest) -> Slots:
-    """Either engine."""
+    """Return either engine."""
     return OnArrow() if request.param == "arrow" else request.getfixturevalue("on_spark")

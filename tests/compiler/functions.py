@@ -48,7 +48,7 @@ def an_hour_later(at: datetime.datetime) -> datetime.datetime:
 
 
 class Spell(Function):
-    """Emits every letter with its place; nothing for an empty word."""
+    """Emits every letter with its position; nothing for an empty word."""
 
     outputType = "string, int"
 
@@ -99,7 +99,7 @@ class Mean:
 
 
 class Tally:
-    """Count, but only Python knows."""
+    """Count, but in Python only."""
 
     outputType = "bigint"
 
@@ -130,7 +130,7 @@ class CountedCalls:
 
 
 class Sleeper:
-    """Shows that it was called, and sleeps."""
+    """Touches a file when it is called, and sleeps."""
 
     def __init__(self, seconds: float, file: Path) -> None:
         self.seconds, self.file = seconds, str(file)

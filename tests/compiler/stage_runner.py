@@ -1,4 +1,4 @@
-"""A topology's stages run by hand, on either engine: what each batch comes to, without log, stores or commits."""
+"""Run a topology's first stage by hand on either engine, without log, stores or commits."""
 
 import itertools
 import tempfile
@@ -28,7 +28,7 @@ _NUMBERS = itertools.count(1)
 
 
 class Slots(Protocol):
-    """What a test runs a group on."""
+    """The engine that a test runs a group on."""
 
     name: str
 
@@ -45,7 +45,7 @@ class OnArrow:
 
 
 class OnSpark:
-    """The Spark engine, all slots in one session: a session of each would start Python workers of its own."""
+    """The Spark engine with one session for all slots: each session would start Python workers of its own."""
 
     name = "spark"
 
@@ -63,50 +63,50 @@ class OnSpark:
 
 
 def stream(topology: TridentTopology, fields: str, *batches: Iterable[Any], name: str = "s") -> Any:
-    """A stream of these batches."""
+    """Add a stream of these batches to a topology."""
     return topology.newStream(name, FixedBatchSpout(fields, [list(batch) for batch in batches]))
 
 
 def run(slots: Slots, topology: TridentTopology, batch: int = 0, attempt: int = 0) -> StageResult:
-    """What stage 1 of the topology's one group makes of a batch."""
+    """Run stage 1 of the topology's one group over a batch."""
     (group,) = cut(topology).groups
     return run_group(slots, group, batch, attempt)
 
 
 def run_group(slots: Slots, group: Group, batch: int = 0, attempt: int = 0) -> StageResult:
-    """What stage 1 of a group makes of a batch."""
+    """Run stage 1 of a group over a batch."""
     slot = slots.slot(group)
-    found: Mapping[Node, Any] = {
+    emissions: Mapping[Node, Any] = {
         spout: spout.spout.open().emit(TransactionAttempt(batch + 1, attempt), batch) for spout in group.spouts
     }
     with tempfile.TemporaryDirectory() as scratch:
-        return slot.run(group.stages[0], found, TransactionAttempt(batch + 1, attempt), Path(scratch) / "s")
+        return slot.run(group.stages[0], emissions, TransactionAttempt(batch + 1, attempt), Path(scratch) / "s")
 
 
 def results(slots: Slots, topology: TridentTopology, batch: int = 0) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of each of its outputs, sorted."""
+    """Return the rows of each output of stage 1, sorted."""
     return {name: rows(table) for name, table in run(slots, topology, batch).results.items()}
 
 
-def leaving(slots: Slots, made: Any, batch: int = 0) -> list[tuple[Any, ...]]:
-    """The tuples of a batch that leave a stream, in the order in which a state's updater would get them."""
-    state = made.partitionPersist(
+def leaving(slots: Slots, stream: Any, batch: int = 0) -> list[tuple[Any, ...]]:
+    """Return the tuples of a batch that leave a stream, in the order in which a state's updater gets them."""
+    state = stream.partitionPersist(
         STATE, lambda state, tuples, collector: None, valueType="long", name=f"last{next(_NUMBERS)}"
     )
     (group,) = cut_nodes([state._node], {}).groups
     (output,) = group.stages[0].outputs
     table = run_group(slots, group, batch).results[output.name]
     assert isinstance(table, pa.Table)
-    return [tuple(row[name] for name in made.fields) for row in table.to_pylist()]
+    return [tuple(row[name] for name in stream.fields) for row in table.to_pylist()]
 
 
 def rows(table: Any) -> list[tuple[Any, ...]]:
-    """A table's rows as tuples, sorted by how they print: NaN and null have their place too."""
+    """Return a table's rows as tuples, sorted by their text, because NaN and null cannot be compared."""
     return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
 
 
 def table(fields: str, *tuples: tuple[Any, ...]) -> pa.Table:
-    """A table of these tuples."""
+    """Return a table of these tuples."""
     schema = arrow_schema(parse_schema(fields))
     return pa.Table.from_arrays(
         [pa.array([row[at] for row in tuples], field.type) for at, field in enumerate(schema)], schema=schema
@@ -114,5 +114,5 @@ def table(fields: str, *tuples: tuple[Any, ...]) -> pa.Table:
 
 
 def emission(fields: str, *tuples: tuple[Any, ...]) -> ArrowEmission:
-    """What a spout would emit."""
+    """Return the emission of a spout."""
     return ArrowEmission(table(fields, *tuples))

@@ -15,7 +15,7 @@ from trident.testing.local import start_local
 
 
 class Story:
-    """Tells what it sees: on opening, of every tuple, at the end."""
+    """Emits what it sees: on opening, of every tuple, at the end."""
 
     outputType = "string, bigint"
 
@@ -292,7 +292,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any
 
 
 class Wrong(Letters):
-    """Goes wrong where it is told to."""
+    """Fails in the method that `how` names."""
 
     def __init__(self, how: str) -> None:
         super().__init__("x", 1)
@@ -314,6 +314,7 @@ class Wrong(Letters):
             collector.emit([5])
         if self.how == "failed":
             raise FailedException("once more")
+        return None
 
     def complete(self, state: list[Any], collector: Any) -> None:
         if self.how == "complete":

@@ -1,4 +1,4 @@
-"""What a user gave a step is digested so that two values differ only where they mean something else."""
+"""Digests of what a user gave a step: two of them differ only where the values mean something else."""
 
 import datetime
 import enum

@@ -1,4 +1,4 @@
-"""One plan, two engines, one meaning."""
+"""One plan means the same on both engines."""
 
 import datetime
 import math

@@ -41,7 +41,7 @@ class Twice(Function):
 
 
 def letters(result: StageResult) -> list[tuple[str, str, str, Any]]:
-    """Step, error, message and tuple of each dead letter."""
+    """Return step, error, message and tuple of each dead letter."""
     found = [row for name, table in result.results.items() if name.endswith("~") for row in table.to_pylist()]
     return sorted((r["step"].partition(":")[0], r["error"], r["message"], json.loads(r["tuple"])) for r in found)
 

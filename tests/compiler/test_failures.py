@@ -1,4 +1,4 @@
-"""What goes wrong in a user's function: one typed error, the same from both engines, with step, place and tuple."""
+"""Errors of a user's function: one typed error, the same from both engines, with step, site and tuple."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from trident.compiler.columns.failures import decoded, encoded
 
 
 def counted(change: Callable[[Any], Any], *tuples: Any, fields: str = "word string") -> TridentTopology:
-    """A topology that counts what `change` makes of a stream, by its last field."""
+    """Return a topology that counts the tuples that `change` makes of a stream, by their last field."""
     topology = TridentTopology()
     changed = change(stream(topology, fields, tuples or ["cow", "dog", "moon"]))
     changed.groupBy(changed.schema.names[-1]).persistentAggregate(STATE, Count(), "count", name="counts")

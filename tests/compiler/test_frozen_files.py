@@ -1,4 +1,4 @@
-"""Large results by reference: written where they are made, read back only if not a bit is missing."""
+"""Large results by reference: written where they are made, and read back only if they are complete."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Joins and merges of any number of streams: who meets whom, who may be missing, what leaves."""
+"""Joins and merges of any number of streams: which tuples join, which side may be missing, what leaves."""
 
 import itertools
 import random
@@ -22,7 +22,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def seen(made: Stream, name: str) -> None:
-    """Keep what a batch comes to here, each tuple with how often it comes."""
+    """Keep the tuples of a batch here, each with its number of times."""
     made.groupBy(list(made.fields)).persistentAggregate(STATE, Count(), "times", name=name)
 
 
@@ -30,8 +30,8 @@ def tuples(found: dict[str, Rows], name: str) -> Rows:
     return sorted((row[:-1] for row in found[name] for _ in range(row[-1])), key=repr)
 
 
-def ordered(*found: tuple[Any, ...]) -> Rows:
-    return sorted(found, key=repr)
+def ordered(*tuples: tuple[Any, ...]) -> Rows:
+    return sorted(tuples, key=repr)
 
 
 LEFT = [(1, "ann"), (2, "bob"), (1, "amy")]
@@ -148,19 +148,19 @@ def test_a_missing_stream_makes_a_declared_field_nullable() -> None:
 
 
 def by_hand(sides: Sequence[Rows], outer: Sequence[bool], preserve: bool) -> Rows:
-    """The join of (key, value) streams on their key, as its meaning is written down."""
-    found = []
+    """Return the join of (key, value) streams on their key, by the definition of a join."""
+    joined = []
     for key in {row[0] for side in sides for row in side}:
-        there = [[row for row in side if row[0] == key] for side in sides]
-        if all(rows or missing for rows, missing in zip(there, outer, strict=True)):
-            for match in itertools.product(*[rows or [(None, None)] for rows in there]):
+        matches = [[row for row in side if row[0] == key] for side in sides]
+        if all(rows or missing for rows, missing in zip(matches, outer, strict=True)):
+            for match in itertools.product(*[rows or [(None, None)] for rows in matches]):
                 values = [value for row in match for value in (row if preserve else row[1:])]
-                found.append(tuple(values if preserve else [key, *values]))
-    return sorted(found, key=repr)
+                joined.append(tuple(values if preserve else [key, *values]))
+    return sorted(joined, key=repr)
 
 
 def many_joins(sides: Sequence[Rows]) -> tuple[TridentTopology, dict[str, Rows]]:
-    """Every list of types over these streams, in both modes, and what each must come to."""
+    """Yield every list of join types over these streams, in both modes, with the join that each must give."""
     topology = TridentTopology()
     streams = [stream(topology, f"k{at} int, v{at} string", side, name=f"s{at}") for at, side in enumerate(sides)]
     expected = {}
@@ -175,7 +175,7 @@ def many_joins(sides: Sequence[Rows]) -> tuple[TridentTopology, dict[str, Rows]]
 
 
 def sides_of(count: int, seed: int) -> list[Rows]:
-    """Streams of few keys, some of them null, with values of their own."""
+    """Return streams of few keys, some of them null, each with values of its own."""
     draw = random.Random(seed)
     return [
         [(draw.choice([None, 1, 2, 3, 4, 5]), f"{at}{row}") for row in range(draw.randint(1, 6))] for at in range(count)

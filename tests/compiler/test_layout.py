@@ -1,4 +1,4 @@
-"""What runs as one function, what is read twice, what nobody reads."""
+"""Layouts of stages: what runs as one function, what is read twice, what is never read."""
 
 import threading
 from collections.abc import Iterable
@@ -121,8 +121,8 @@ def test_what_spark_reads_too_is_read_by_python_only_before_python() -> None:
     native = start.groupBy("line").persistentAggregate(STATE, Count(), "count", name="native")
     by_spark, by_python = cast(DataFrame, object()), cast(DataFrame, object())
     pending = PendingFunction(by_python, lambda batches: batches, pa.schema([("line", pa.string())]))
-    starts = {id(start._node): StageInput(lambda: by_spark, lambda: pending)}
-    lowering = Lowering(laid(topology), starts, Profile(True, 1), {})
+    inputs = {id(start._node): StageInput(lambda: by_spark, lambda: pending)}
+    lowering = Lowering(laid(topology), inputs, Profile(True, 1), {})
     assert lowering.folding(python._node).source is by_python
     assert not lowering.folds_in_python(native._node)
     assert lowering.frame(start._node) is by_spark

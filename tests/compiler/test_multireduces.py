@@ -1,4 +1,4 @@
-"""One reducer over several streams: what it sees, when it begins and ends, what comes of its mistakes."""
+"""One reducer over several streams: what it sees, when it begins and ends, and its errors."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_a_reducer_of_groups_and_one_of_partitions(engine: Slots) -> None:
 
 
 class Widely:
-    """Emits at every turn: at the beginning, for every tuple, at the end."""
+    """Emits in every method: at the beginning, for every tuple, at the end."""
 
     outputType = "string, string, int"
 
@@ -100,7 +100,7 @@ def test_three_streams_by_two_keys_of_which_one_is_null(engine: Slots) -> None:
 
 
 class Placed(CountEach):
-    """Tells its partition with what it saw there."""
+    """Emits its partition with what it saw there."""
 
     def prepare(self, context: Any) -> None:
         self.context = context

@@ -32,7 +32,7 @@ FEW = [("u", 1), ("v", 2), ("u", 3), ("w", 4)]
 def placed(
     engine: Slots, topology: TridentTopology, streams: Any, batch: int = 0, attempt: int = 0
 ) -> dict[int, list[Any]]:
-    """The tuples that each partition had, with the number of partitions checked to be one number."""
+    """Return the tuples of each partition; check that each number is below the number of partitions."""
     seen = streams.each(Place(), "at, of")
     name = seen.groupBy(*seen.fields).persistentAggregate(MemoryMapState.opaque(), Count(), "times", name="seen").name
     found = defaultdict(list)
@@ -120,7 +120,7 @@ def test_a_function_may_choose_several_partitions_and_see_the_whole_tuple(engine
 
 
 @pytest.mark.parametrize(
-    "choice, told",
+    ("choice", "message"),
     [
         (lambda n, count: 3, r"chose partition 3, there are 0 to 2"),
         (lambda n, count: -1, r"chose partition -1, there are 0 to 2"),
@@ -129,10 +129,10 @@ def test_a_function_may_choose_several_partitions_and_see_the_whole_tuple(engine
         (lambda n, count: n / 0, r"ZeroDivisionError: division by zero; the tuple was \(n=0\)"),
     ],
 )
-def test_a_choice_that_is_none_is_an_error_with_its_tuple(engine: Slots, choice: Any, told: str) -> None:
+def test_a_choice_that_is_none_is_an_error_with_its_tuple(engine: Slots, choice: Any, message: str) -> None:
     topology = TridentTopology()
     numbers = stream(topology, "n long", NUMBERS).partition("n", choice).parallelismHint(3)
-    with pytest.raises(UserFunctionError, match=told):
+    with pytest.raises(UserFunctionError, match=message):
         placed(engine, topology, numbers)
 
 
@@ -161,7 +161,7 @@ def test_merged_streams_share_partitions_by_their_index(engine: Slots) -> None:
 
 
 def test_two_branches_of_a_stream_each_know_their_own_partition(engine: Slots) -> None:
-    """Spark numbers the tasks of both branches through; an operation is told the number in its own stream."""
+    """Spark numbers the tasks of both branches in one sequence; an operation gets the number in its own stream."""
     topology = TridentTopology()
     numbers = stream(topology, "n long", NUMBERS)
     for name, count in (("two", 2), ("three", 3)):
@@ -185,7 +185,7 @@ def test_an_aggregate_and_a_join_have_the_partitions_of_a_hint_too(engine: Slots
 
 
 class Lived(Function):
-    """Tells in its output how often it was prepared, and raises where it is used before or after its life."""
+    """Emits how often it was prepared, and raises where it is used before `prepare` or after `cleanup`."""
 
     outputType = "int"
 
@@ -214,7 +214,7 @@ def test_an_operation_is_prepared_once_a_partition_and_batch_and_the_given_one_n
 
 
 class Ends(Function):
-    """Cannot begin, or cannot end."""
+    """Fails in `prepare`, in `cleanup` or in both."""
 
     outputType = "int"
 
@@ -236,18 +236,18 @@ class Ends(Function):
 
 
 @pytest.mark.parametrize(
-    "wrong, told",
+    ("wrong", "message"),
     [
         ("prepare", r"raised OSError: no connection in prepare\(\)"),
         ("cleanup", r"raised OSError: not closed in cleanup\(\)"),
         ("both", r"raised OSError: no connection; the tuple was"),
     ],
 )
-def test_what_goes_wrong_at_the_beginning_and_the_end_is_told(engine: Slots, wrong: str, told: str) -> None:
+def test_errors_at_the_beginning_and_the_end_are_reported(engine: Slots, wrong: str, message: str) -> None:
     topology = TridentTopology()
     seen = stream(topology, "n long", NUMBERS).each(Ends(wrong), "one")
     seen.groupBy("one").persistentAggregate(MemoryMapState.opaque(), Count(), "count", name="ones")
-    with pytest.raises(UserFunctionError, match=told):
+    with pytest.raises(UserFunctionError, match=message):
         run(engine, topology)
 
 

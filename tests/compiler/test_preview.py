@@ -1,4 +1,4 @@
-"""What a stream would be: its first tuples, without a run."""
+"""Previews: the first tuples of a stream, without a run."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Query functions over a state: what they see, and what they cannot hide."""
+"""Query functions over a state: what they see, and the errors that they cannot hide."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -61,7 +61,7 @@ def test_what_a_query_function_returns_is_not_lost_without_a_word() -> None:
 
 
 def test_a_store_that_does_not_answer_is_not_taken_for_a_fault_of_the_function() -> None:
-    """So that a read which came too late is made again, and one that waits for a server is told so."""
+    """The error of a read passes, so that a late read is repeated and a waiting one is reported."""
 
     class Plain(Careless):
         def batchRetrieve(self, state: Any, args: Any) -> Any:

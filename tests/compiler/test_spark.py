@@ -1,4 +1,4 @@
-"""What holds on Spark alone: sessions, cancelling, evaluation once, native operations, what travels."""
+"""Behaviour of the Spark engine alone: sessions, cancelling, single evaluation, native operations, pickling."""
 
 import datetime
 import threading
@@ -340,7 +340,7 @@ def test_what_spark_cuts_down_to_nothing_still_has_its_zero(
 
 
 def many_ways() -> TridentTopology:
-    """Aggregates of every kind over Python and native operations."""
+    """Return a topology with aggregates of every kind over Python and native operations."""
     topology = TridentTopology()
     lines = stream(topology, "line string", [])
     words = lines.each("line", split, "word string")
@@ -358,7 +358,7 @@ def many_ways() -> TridentTopology:
 
 
 def text(tmp_path: Path, content: str) -> LinesEmission:
-    """A text file that is not read on the driver, however small it is."""
+    """Return a text file that is not read on the driver, although it is small."""
     file = tmp_path / "lines.txt"
     file.write_text(content)
     size = len(content.encode())
@@ -367,7 +367,7 @@ def text(tmp_path: Path, content: str) -> LinesEmission:
 
 
 def parquet(tmp_path: Path, lines: list[str]) -> FilesEmission:
-    """Two files, of one row group and of several."""
+    """Return two Parquet files, of one row group and of several."""
     pq.write_table(pa.table({"line": lines[:50], "nobody reads": [0] * 50}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"line": lines[50:]}), tmp_path / "b.parquet", row_group_size=20)
     paths = tuple(str(tmp_path / f"{name}.parquet") for name in "ab")
@@ -449,9 +449,9 @@ def test_what_is_read_in_one_partition_is_aggregated_there(
         lines.groupBy("line").persistentAggregate(STATE, Count(), "count", name="lines")
     given = parquet(tmp_path, LINES * 30)
     stage, files = cut(topology).groups[0].stages[0], given.paths if how == "two files" else given.paths[:1]
-    start, found = stage.inputs[0], layout(stage_ends(stage), stage.inputs, stage.debugs)
+    source, plan = stage.inputs[0], layout(stage_ends(stage), stage.inputs, stage.debugs)
     emission = FilesEmission(files, given.schema)
-    starts = {id(start): stage_input(start, found.names(start), emission, spark, tmp_path)}
-    frame = Lowering(found, starts, Profile(False, 2), {}).frame(state._node)
+    inputs = {id(source): stage_input(source, plan.names(source), emission, spark, tmp_path)}
+    frame = Lowering(plan, inputs, Profile(False, 2), {}).frame(state._node)
     frame.explain()
     assert ("Exchange" in capsys.readouterr().out) == (how != "one file")

@@ -1,4 +1,4 @@
-"""What is wrong with Spark itself is said in one sentence, with the way out."""
+"""Errors of Spark's own setup become one sentence, with the way out."""
 
 import os
 import re

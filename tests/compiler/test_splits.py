@@ -1,4 +1,4 @@
-"""One function, several streams: what is sent arrives, once, and nothing else does."""
+"""Splits: each tuple that a function sends to a stream arrives there once, and no other does."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def parse(line: str) -> Iterator[tuple[str, Any]]:
 
 
 class Parse(Function):
-    """The same as an object."""
+    """`parse` as an object."""
 
     def execute(self, tuple: Any, collector: Any) -> None:
         for name, values in parse(tuple.line):
@@ -126,6 +126,7 @@ def mistyped(line: str) -> Any:
 def forgotten(line: str) -> Any:
     if line == "x":
         return "errors", line
+    return None
 
 
 def nameless(line: str) -> Any:
@@ -230,7 +231,7 @@ def sent(n: int) -> Any:
 
 
 class Where(Function):
-    """Tells of how many partitions its own is one."""
+    """Emits the number of partitions."""
 
     def prepare(self, context: Any) -> None:
         self.count = context.numPartitions

@@ -1,4 +1,4 @@
-"""How a topology is cut: batch groups, stages, outputs and their names, the shapes of states."""
+"""The cutting of a topology: batch groups, stages, outputs and their names, the shapes of states."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What reducers and updaters make of a state, over one batch and what the batch before left."""
+"""Reducers and updaters over one batch and the state that the batch before left."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ from trident.state import (
 
 
 class Before:
-    """A state as the batch before left it: one row a key, with the value last. Counts what it is asked."""
+    """A state as the batch before left it: one row for each key, with the value last. It counts its reads."""
 
     def __init__(self, fields: str, *rows: tuple[Any, ...], broken: Exception | None = None) -> None:
         self.table = tuples(fields, *rows)
@@ -55,7 +55,7 @@ NOTHING = Before("word string, value long")
 
 
 def persisting(function: Any, fields: str = "word string, n long", **declared: Any) -> Any:
-    """The node of a partitionPersist with this updater."""
+    """Return the node of a partitionPersist with this updater."""
     options = {"keyFields": "word", "valueType": "long", "name": "held"} | declared
     return node(stream(TridentTopology(), fields, []).partitionPersist(STATE, function, **options))
 

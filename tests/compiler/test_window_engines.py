@@ -1,4 +1,4 @@
-"""What a stage makes for a window: panes and partitions, the same on both engines."""
+"""The outputs of a stage for a window, panes and partitions: the same on both engines."""
 
 import datetime
 from typing import Any
@@ -32,15 +32,14 @@ TENS = TumblingEventTimeWindow(10, "at")
 
 
 def panes(engine: Slots, window: Any, batch: int = 0, **changed: Any) -> list[tuple[Any, ...]]:
-    """The panes of these rows, without the latest time; and that time is the latest of all at the latest pane."""
+    """Return the panes of these rows, each with the latest time of its tuples last."""
     topology = TridentTopology()
     window(stream(topology, FIELDS, ROWS, [])).peek(str)
-    found = results(engine, topology, batch)["w|"]
-    return found
+    return results(engine, topology, batch)["w|"]
 
 
 def times(found: list[tuple[Any, ...]]) -> Any:
-    """The latest time that panes tell."""
+    """Return the latest time of all panes."""
     return max(row[-1] for row in found)
 
 

@@ -1,4 +1,4 @@
-"""Windows against a plain reading of what they mean: however a stream is cut into batches, they say the same.
+"""Windows compared with a plain computation of their meaning, for a stream that is cut into batches at random.
 
 Between batches the driver may start anew, and a batch may be computed twice before it is frozen.
 """
@@ -82,7 +82,7 @@ class Product:
 
 
 def fed(window: Windowed, rows: Sequence[Row], seed: int) -> list[tuple[Any, ...]]:
-    """The results of a stream cut by chance, with restarts and lost computations between."""
+    """Return the results of a stream cut at random, with restarts and lost computations between."""
     chance, results, left = random.Random(seed), list[tuple[Any, ...]](), list(rows)
     while left:
         size = chance.choice([0, 1, 2, 3, 7, 30])

@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers, called here as the workers call it: with record batches."""
+"""The functions of Spark's Python workers, called here as the workers call them: with record batches."""
 
 import gc
 import pickle

@@ -1,4 +1,4 @@
-"""A window over its batches by hand: its states in a dict, its steps as the commit turn calls them."""
+"""Run a window by hand, batch by batch: its states are dicts, and its steps are called as in a commit turn."""
 
 import datetime
 from collections.abc import Callable, Iterator, Sequence
@@ -24,12 +24,12 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def at(seconds: float | None) -> datetime.datetime | None:
-    """A time so many seconds after the beginning of all windows."""
+    """Return the time that is this number of seconds after the beginning of all windows."""
     return None if seconds is None else EPOCH + datetime.timedelta(seconds=seconds)
 
 
 def secs(time: datetime.datetime) -> float:
-    """The same back."""
+    """Return the seconds of a time; the inverse of `at`."""
     return (time - EPOCH).total_seconds()
 
 
@@ -46,7 +46,7 @@ class InDict:
         return pa.array([self.values.get(row) for row in rows], self.kind)
 
     def scan(self) -> Iterator[pa.Table]:
-        """All entries, in an order that nobody may rely on."""
+        """Yield all entries, in an arbitrary order."""
         rows = sorted(self.values.items(), key=lambda item: repr(item)[::-1])
         columns = [pa.array([key[at] for key, _ in rows], each.type) for at, each in enumerate(self.keys)]
         schema = self.keys.append(pa.field("value", self.kind))
@@ -63,7 +63,7 @@ class InDict:
 
 
 def states_of(group: Group) -> dict[str, InDict]:
-    """The states of a group's windows, empty."""
+    """Return empty states for a group's windows."""
     outputs = [o for s in group.stages for o in s.updates if isinstance(o.step, Window | Watermark)]
     return {o.name: InDict(o.schema.types[-1], pa.schema(list(o.schema)[:-1])) for o in outputs}
 
@@ -73,10 +73,10 @@ class Windowed:
 
     def __init__(self, build: Callable[[Stream], WindowedStream], fields: str = FIELDS, late: bool = False) -> None:
         topology = TridentTopology()
-        made = build(topology.newStream("s", FixedBatchSpout(fields, [[]])))
+        windowed = build(topology.newStream("s", FixedBatchSpout(fields, [[]])))
         if late:
-            made.late().peek(str)
-        made.peek(str)
+            windowed.late().peek(str)
+        windowed.peek(str)
         (self._group,) = cut(topology).groups
         self._fields = fields
         nodes = [o.step for s in self._group.stages for o in s.updates]
@@ -96,30 +96,32 @@ class Windowed:
     def batch(
         self, rows: Sequence[tuple[Any, ...]], time: float = 0.0, twice: bool = False
     ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-        """Feed one batch; its results, and what was late. `twice`: what was computed is lost before it is frozen."""
+        """Feed one batch; return its results and its late tuples. `twice`: the first results are lost unfrozen."""
         self.txid += 1
-        came = self._entered(rows)
+        tables = self._entering(rows)
         mark = self.states[self._marks[0].state.name] if self._marks else None
-        turn = WindowBatch(self.txid, lambda: time, mark)
+        batch = WindowBatch(self.txid, lambda: time, mark)
         for _ in range(2 if twice else 1):
-            made = {
-                node.state.name: run(came[id(node.source)], self.states[node.state.name], turn)
+            updates = {
+                node.state.name: run(tables[id(node.source)], self.states[node.state.name], batch)
                 for node, run in self._run.items()
             }
         late = [
-            tuple(row.values()) for node, run in self._late_run for row in run(came[id(node.source)], turn).to_pylist()
+            tuple(row.values())
+            for node, run in self._late_run
+            for row in run(tables[id(node.source)], batch).to_pylist()
         ]
-        for name, updated in made.items():
+        for name, updated in updates.items():
             self.states[name].put(updated.puts)
-        emitted = made[self.window.state.name].emitted
+        emitted = updates[self.window.state.name].emitted
         assert emitted is not None
         return [tuple(row.values()) for row in emitted.to_pylist()], late
 
-    def _entered(self, rows: Sequence[tuple[Any, ...]]) -> dict[int, pa.Table]:
-        """What the first stage makes of a batch."""
+    def _entering(self, rows: Sequence[tuple[Any, ...]]) -> dict[int, pa.Table]:
+        """Return the outputs of the first stage for a batch."""
         first = self._group.stages[0]
         (spout,) = self._group.spouts
         assert isinstance(spout, SpoutSource)
-        given = {spout: ArrowEmission(table(self._fields, *rows))}
-        found = self._slot.run(first, given, TransactionAttempt(self.txid, 0), None)  # type: ignore[arg-type]
-        return {id(output.step): found.results[output.name] for output in first.outputs}  # type: ignore[misc]
+        emissions = {spout: ArrowEmission(table(self._fields, *rows))}
+        result = self._slot.run(first, emissions, TransactionAttempt(self.txid, 0), None)  # type: ignore[arg-type]
+        return {id(output.step): result.results[output.name] for output in first.outputs}  # type: ignore[misc]
