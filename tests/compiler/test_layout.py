@@ -12,7 +12,7 @@ from tests.compiler.functions import Longest, even, half, lengths, split
 from tests.compiler.stage_runner import STATE, stream
 from trident import Count, Debug, FilterNull, Sum, TridentTopology, expr
 from trident.base.errors import UserFunctionError
-from trident.compiler.layout import Layout, check_travels, layout, stage_ends
+from trident.compiler.layout import Layout, check_picklable, layout, stage_ends
 from trident.compiler.spark.inputs import StageInput
 from trident.compiler.spark.lowering import Lowering
 from trident.compiler.spark.pending_function import PendingFunction
@@ -142,4 +142,4 @@ def test_a_function_that_cannot_travel_is_refused_before_a_batch() -> None:
         topology = TridentTopology()
         change(stream(topology, FIELDS, [])).persistentAggregate(STATE, Count(), "n", name="n")
         with pytest.raises(UserFunctionError, match=rf"{name} .*cannot be sent to Spark's workers: .*lock"):
-            check_travels(laid(topology))
+            check_picklable(laid(topology))

@@ -209,7 +209,7 @@ def test_dead_letters_that_nobody_reads_are_refused_at_the_start(tmp_path: Path)
     with pytest.raises(TopologyError) as raised:
         start(topology, tmp_path)
     assert "lines/4:filter(<lambda>) (test_dead_letters.py:" in str(raised.value)
-    assert "makes dead letters, and nobody reads them: keep them with topology.deadLetterState(stateFactory)" in str(
+    assert "makes dead letters, and no stream reads them: keep them with topology.deadLetterState(stateFactory)" in str(
         raised.value
     )
 

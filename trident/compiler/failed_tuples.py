@@ -119,12 +119,12 @@ def letter_table(output: Output, dead: Sequence[LetterRecord], attempt: Transact
 
 def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
     """Refuse dead letters that no stream reads, and those that come too late. Raise TopologyError."""
-    kept = any(isinstance(node, PartitionPersist) and isinstance(_keeper(node), KeepLetters) for node in nodes)
+    kept = any(isinstance(node, PartitionPersist) and isinstance(_updater(node), KeepLetters) for node in nodes)
     for node in nodes:
         if isinstance(node, SpoutSource) and isinstance(node.spout, ReplaySpout) and not kept:
             raise TopologyError(
-                f"dead letters are to come back at {node.site.location} (replayable), and none are kept: keep them "
-                "with topology.deadLetterState(stateFactory), behind the last step that makes some"
+                f"dead letters come back at {node.site.location} (replayable), but none are kept: keep them with "
+                "topology.deadLetterState(stateFactory), behind the last step that makes some"
             )
     read = {id(node.source) for node in nodes if isinstance(node, LettersOf)}
     for node in nodes:
@@ -133,17 +133,17 @@ def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
             continue
         if id(node) not in read:
             raise TopologyError(
-                f"{node.step} ({node.site.location}) makes dead letters, and nobody reads them: keep them with "
+                f"{node.step} ({node.site.location}) makes dead letters, and no stream reads them: keep them with "
                 "topology.deadLetterState(stateFactory), or go on with topology.deadLetters(), behind the last step "
                 "that makes some"
             )
         if policy.attempts >= maxAttempts:
             raise TopologyError(
                 f"{node.step} ({node.site.location}) makes dead letters after {policy.attempts} attempts, and "
-                f"maxAttempts={maxAttempts} ends the batch before: give fewer attempts=, or more maxAttempts="
+                f"maxAttempts={maxAttempts} ends the batch earlier: give fewer attempts=, or more maxAttempts="
             )
 
 
-def _keeper(node: PartitionPersist) -> object:
+def _updater(node: PartitionPersist) -> object:
     """Return the object whose method updates the state."""
     return getattr(node.updating.call, "__self__", None)

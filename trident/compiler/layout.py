@@ -163,7 +163,7 @@ def end_of(step: Node) -> Node:
     return step.source if isinstance(step, StateQuery | Sink) else step
 
 
-def check_travels(stage_layout: Layout) -> None:
+def check_picklable(stage_layout: Layout) -> None:
     """Refuse a function that cannot be pickled, at the start and not at the first batch. Raise UserCodeError."""
     for node in stage_layout.nodes:
         if id(node) not in stage_layout.inputs:
@@ -193,5 +193,5 @@ def _check_pickles(where: Where, target: object) -> None:
     try:
         cloudpickle.dumps(target)  # type: ignore[no-untyped-call]
     except Exception as error:
-        hint = "make what it holds where it runs, or keep it in a module"
+        hint = "create what it holds inside the call, or keep it in a module"
         raise where.error(f"cannot be sent to Spark's workers: {error} ({hint})", error, UserCodeError) from error

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -24,6 +25,8 @@ from trident.compiler.spark.sql_names import all_quoted
 from trident.plan.nodes import Node, RequestSource, SpoutSource, StateStep, walk
 from trident.plan.traits import has_python_form
 from trident_spouts.executor import Emission, SpoutExecutor
+
+Inputs: TypeAlias = Mapping[SpoutSource, Emission | pa.Table]
 
 
 def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
@@ -53,35 +56,35 @@ def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
 
 
 @contextmanager
-def _first_batches(node: Node) -> Iterator[Mapping[SpoutSource, Emission | None]]:
-    """Open the spouts below the node; give the first batch of each, None for an idle one."""
+def _first_batches(node: Node) -> Iterator[Inputs]:
+    """Open the spouts below the node, and give the first batch of each; close the spouts at the end."""
     nodes = walk(node)
     for below in nodes:
         if isinstance(below, StateStep | RequestSource):
             raise TopologyError(f"{node.step}: {below.step} has no first batch to look at; start the topology")
     executors = {source: source.spout.open() for source in nodes if isinstance(source, SpoutSource)}
     try:
-        yield {source: _first(executor) for source, executor in executors.items()}
+        yield {source: _first(source, executor) for source, executor in executors.items()}
     finally:
         for executor in executors.values():
             executor.close()
 
 
-def _first(executor: SpoutExecutor) -> Emission | None:
-    """Return the first batch of a spout; None where it is idle."""
+def _first(source: SpoutSource, executor: SpoutExecutor) -> Emission | pa.Table:
+    """Return the first batch of a spout; an empty table where it is idle."""
     attempt = TransactionAttempt(1, 0)
     metadata = executor.plan(attempt, None, time.time())
-    return None if metadata is None else executor.emit(attempt, metadata)
+    return arrow_schema(source.schema).empty_table() if metadata is None else executor.emit(attempt, metadata)
 
 
-def _in_python(node: Node, emissions: Mapping[SpoutSource, Emission | None], n: int) -> pa.Table:
-    inputs = {id(source): columns_of(source, _rows(source, emission)) for source, emission in emissions.items()}
+def _in_python(node: Node, emissions: Inputs, n: int) -> pa.Table:
+    inputs = {id(source): columns_of(source, emission) for source, emission in emissions.items()}
     columns = Evaluation({node: node.schema.names}, list(emissions)).run(Run(inputs))[id(node)]
     return columns.table(arrow_schema(node.schema)).slice(0, n)
 
 
 @contextmanager
-def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], spark: SparkSession) -> Iterator[DataFrame]:
+def _in_spark(node: Node, emissions: Inputs, spark: SparkSession) -> Iterator[DataFrame]:
     """Give the tuples that leave the node, as a DataFrame in a session of its own."""
     session = run_session(spark)
     try:
@@ -90,7 +93,7 @@ def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], spar
             profile = Profile(small=True, partitions=1, partitioned=plan.partitioned)
             Confs(session).apply(profile)
             inputs = {
-                id(source): stage_input(source, plan.names(source), _rows(source, emission), session, Path(scratch))
+                id(source): stage_input(source, plan.names(source), emission, session, Path(scratch))
                 for source, emission in emissions.items()
             }
             lowering = Lowering(plan, inputs, profile, {})
@@ -105,7 +108,3 @@ def _in_spark(node: Node, emissions: Mapping[SpoutSource, Emission | None], spar
         raise meant from None
     finally:
         released(session)
-
-
-def _rows(source: SpoutSource, emission: Emission | None) -> Emission | pa.Table:
-    return arrow_schema(source.schema).empty_table() if emission is None else emission

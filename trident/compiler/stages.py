@@ -68,6 +68,7 @@ def _with_writers(roots: Sequence[Node]) -> list[Node]:
 
 def _components(nodes: Sequence[Node]) -> list[list[Node]]:
     """Return the nodes in components that have no node and no state in common, and so no txid."""
+    # Disjoint sets: `parent` leads from each node to the root of its component.
     parent = {id(node): id(node) for node in nodes}
 
     def root(at: int) -> int:
@@ -104,6 +105,7 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
     level: dict[int, int] = {}
     for node in nodes:
         level[id(node)] = _level(node, level)
+    # A LettersOf reads no tuple that leaves its source: a leaf that only has dead letters still runs for its effect.
     read = {id(source) for node in nodes for source in sources_of(node) if not isinstance(node, LettersOf)}
     carried = _carried(nodes, level)
     names = _output_names(nodes, carried)

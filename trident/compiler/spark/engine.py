@@ -18,7 +18,7 @@ from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.failures import decoded
 from trident.compiler.engine import StageResult
 from trident.compiler.failed_tuples import Catcher
-from trident.compiler.layout import Layout, check_travels, layout, stage_ends
+from trident.compiler.layout import Layout, check_picklable, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.expressions import Learned
@@ -103,7 +103,7 @@ class SparkSlot:
         self._confs = Confs(session)
         self._layouts = {s.number: layout(stage_ends(s), s.inputs, s.debugs) for s in group.stages}
         for stage_layout in self._layouts.values():
-            check_travels(stage_layout)
+            check_picklable(stage_layout)
         self._learned: Learned = {}
         self._catcher = Catcher({number: stage_layout.nodes for number, stage_layout in self._layouts.items()})
         self._catching: dict[tuple[int, frozenset[int]], Layout] = {}
