@@ -9,7 +9,7 @@ from tests.compiler.functions import half, split
 from tests.compiler.stage_runner import STATE, Slots, rows, run, stream
 from trident import Count, DeadLetter, Function, Sum, TridentTopology
 from trident.base.attempt import TransactionAttempt
-from trident.compiler.engine import StageResult
+from trident.compiler.results import StageResult
 from trident.compiler.stages import cut
 from trident.errors import FailedException, UserFunctionError
 

@@ -11,7 +11,7 @@ from tests.compiler.stage_runner import STATE, emission, rows, stream
 from trident import Count, TridentTopology, expr
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import LogCorruptError
-from trident.compiler.engine import FrozenFile, FrozenFiles
+from trident.compiler.results import FrozenFile, FrozenFiles
 from trident.compiler.spark.engine import SparkEngine
 from trident.compiler.spark.frozen_files import FrozenFolders, reachable, read_frozen, write_frozen
 from trident.compiler.stages import cut

@@ -24,7 +24,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SourceUnreadableError, SparkFailedError, SparkSetupError, UserFunctionError
 from trident.base.types import parse_schema
 from trident.compiler.aggregates.specs import fold_spec
-from trident.compiler.engine import StageResult
+from trident.compiler.results import StageResult
 from trident.compiler.spark import pinned_confs
 from trident.compiler.spark.aggregates import catalyst
 from trident.compiler.spark.engine import SparkEngine

@@ -26,9 +26,9 @@ from trident.base.errors import (
 )
 from trident.base.types import parse_schema
 from trident.compiler.arrow.engine import ArrowEngine
-from trident.compiler.engine import StageResult
 from trident.compiler.layout import layout, stage_ends
 from trident.compiler.program import Group
+from trident.compiler.results import StageResult
 from trident.compiler.spark.engine import SparkEngine
 from trident.compiler.spark.inputs import stage_input
 from trident.compiler.spark.lowering import Lowering

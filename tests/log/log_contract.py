@@ -13,7 +13,7 @@ import pytest
 
 from trident.base.attempt import Lease
 from trident.base.errors import FencedError, LogError
-from trident.compiler.engine import FrozenFile, FrozenFiles
+from trident.compiler.results import FrozenFile, FrozenFiles
 from trident.log.frozen_results import FrozenOutput, freeze, thaw
 from trident.log.history import AttemptRecord, History
 from trident.log.protocol import BatchRecord, Birth, LogReading, Members, StreamRecord, TransactionLog

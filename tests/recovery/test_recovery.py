@@ -13,7 +13,7 @@ import trident
 from tests.support.server import RedisServer
 from trident import Count, TridentTopology
 from trident.base.errors import CodeChangedError, StateAheadError, StateUnavailableError
-from trident.compiler.engine import FrozenFiles
+from trident.compiler.results import FrozenFiles
 from trident.log.frozen_results import freeze
 from trident.log.sqlite_log import SqliteLog
 from trident.run import log_retention

@@ -10,8 +10,8 @@ from tests.simulator.fake_log import FakeLog
 from tests.simulator.scheduler import Crashed, Pool, Process
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, BatchTimeoutError, UserFunctionError
-from trident.compiler.engine import StageResult
 from trident.compiler.program import Group, Stage
+from trident.compiler.results import StageResult
 from trident.plan.nodes import Node
 from trident.reads.commit_gate import CommitGate
 from trident.recovery.acquisition import Begun, begin, close_all

@@ -4,62 +4,19 @@ A run uses the Spark engine. The Arrow engine, in the driver's process, answers 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol
 
 import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
+from trident.compiler.arrow.requests import Answer, compile_request
 from trident.compiler.program import Group, RequestPlan, Stage
+from trident.compiler.results import StageResult
+from trident.compiler.spark.frozen_frames import Frames
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
-
-if TYPE_CHECKING:
-    from trident.compiler.arrow.requests import Answer
-    from trident.compiler.spark.frozen_frames import Frames
-
-
-@dataclass(frozen=True, slots=True)
-class FrozenFile:
-    """A part of a large result, which an executor wrote and fsynced: its name in the attempt's folder, sizes, CRC32."""
-
-    name: str
-    bytes: int
-    rows: int
-    checksum: int
-
-
-@dataclass(frozen=True, slots=True)
-class FrozenFiles:
-    """A large result by reference: the exact list of its files in `folder`, which is relative to the checkpoint."""
-
-    folder: str
-    files: tuple[FrozenFile, ...]
-    schema: pa.Schema
-
-    @property
-    def num_rows(self) -> int:
-        """The number of rows; `pa.Table` has the same property."""
-        return sum(file.rows for file in self.files)
-
-
-Result: TypeAlias = pa.Table | FrozenFiles
-
-
-@dataclass(frozen=True, slots=True)
-class StageResult:
-    """What a stage gave in one attempt."""
-
-    results: Mapping[str, Result]
-    """The results by the names of the outputs. An optional output without rows may be missing."""
-    rows: int | None = None
-    """The number of tuples that the stage read, where that is known."""
-    debug: Mapping[str, pa.Table] = field(default_factory=dict)
-    """The tuples that Debug steps show, by label."""
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    """The number of tuples that each step left out because its function failed on them."""
 
 
 class Slot(Protocol):
@@ -103,14 +60,12 @@ class Engine(Protocol):
         ...
 
     @property
-    def frames(self) -> "Callable[[], Frames] | None":
+    def frames(self) -> Callable[[], Frames] | None:
         """The maker of DataFrames of frozen rows; None where there is no Spark session."""
         return None
 
-    def compile_request(self, plan: RequestPlan) -> "Answer":
+    def compile_request(self, plan: RequestPlan) -> Answer:
         """Compile a DRPC function. A request raises MissingSessionError where only Spark can run an operation."""
-        from trident.compiler.arrow.requests import compile_request
-
         return compile_request(plan)
 
     def close(self) -> None: ...

@@ -14,8 +14,8 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import TopologyError, UserFunctionError
 from trident.base.types import arrow_schema
 from trident.compiler.columns.dead_letters import Caught, LetterRecord, Letters
-from trident.compiler.engine import StageResult
 from trident.compiler.program import Output, Stage
+from trident.compiler.results import StageResult
 from trident.operations.error_policy import LETTER, DeadLetter, KeepLetters
 from trident.plan.nodes import Each, Filter, LettersOf, Map, Node, PartitionPersist, Peek, SpoutSource, sources_of
 from trident.spouts.dead_letters import ReplaySpout

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from trident.base.errors import CodeChangedError, LogCorruptError
-from trident.compiler.engine import Result
+from trident.compiler.results import Result
 from trident.compiler.spark.frozen_files import read_whole
 from trident.log.frozen_results import thaw, ttl_of
 from trident.log.protocol import LogReading

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from trident.base.errors import LogCorruptError
-from trident.compiler.engine import FrozenFile, FrozenFiles, Result
+from trident.compiler.results import FrozenFile, FrozenFiles, Result
 from trident.compiler.spark.frozen_files import FileFolder, write_frozen
 
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trident.base.errors import LogError, MissingSessionError, OutputError, OutputUnavailableError, TridentError
-from trident.compiler.engine import Engine, Result
+from trident.compiler.engine import Engine
 from trident.compiler.program import Group
+from trident.compiler.results import Result
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.frozen_files import read_whole
 from trident.compiler.spark.frozen_frames import Frames

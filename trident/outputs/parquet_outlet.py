@@ -10,7 +10,7 @@ import pyarrow as pa
 from trident.base.crash_points import reach
 from trident.base.errors import OutputConflictError
 from trident.base.types import ddl
-from trident.compiler.engine import Result
+from trident.compiler.results import Result
 from trident.compiler.spark.frozen_files import read_frozen
 from trident.compiler.spark.frozen_frames import Frames
 from trident.compiler.spark.parquet_files import Part, os_trouble, write_parts

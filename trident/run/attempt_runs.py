@@ -14,7 +14,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.crash_points import reach
 from trident.base.errors import FencedError, LogError
 from trident.base.types import arrow_schema
-from trident.compiler.engine import Result
+from trident.compiler.results import Result
 from trident.log.frozen_results import FrozenOutput
 from trident.log.history import Positions
 from trident.log.protocol import BatchRecord

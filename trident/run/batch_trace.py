@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.clock import Clock
-from trident.compiler.engine import StageResult
+from trident.compiler.results import StageResult
 from trident.run.committer import TurnSummary
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, CallHangsError, FencedError, LogError, TridentError
-from trident.compiler.engine import Result
+from trident.compiler.results import Result
 from trident.reads.commit_gate import CommitGate
 from trident.recovery.takeover import explained
 from trident.run import events as on

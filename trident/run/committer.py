@@ -23,8 +23,8 @@ from trident.base.errors import (
     StateRecoveringError,
 )
 from trident.base.values import conform
-from trident.compiler.engine import Result
 from trident.compiler.program import Group, Output, Stage
+from trident.compiler.results import Result
 from trident.compiler.spark.frozen_files import FrozenFolders
 from trident.compiler.states.updates import Updated, compile_update
 from trident.compiler.windows.dispatch import compile_late, compile_window

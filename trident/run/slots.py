@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError
-from trident.compiler.engine import Slot, StageResult
+from trident.compiler.engine import Slot
 from trident.compiler.program import Stage
+from trident.compiler.results import StageResult
 from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.callsite import CallSite
-from trident.compiler.engine import Result, StageResult
 from trident.compiler.layout import stage_ends
 from trident.compiler.program import Stage
+from trident.compiler.results import Result, StageResult
 from trident.outputs.outlets import HandOver
 from trident.plan.nodes import Node, Sink, StateQuery, walk
 from trident.plan.sites import sites_in

@@ -11,8 +11,8 @@ from tests.simulator.oracle import Wrong
 from tests.simulator.scheduler import Crashed, Pool, Process
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError, UserFunctionError
-from trident.compiler.engine import StageResult
 from trident.compiler.program import Group, Stage
+from trident.compiler.results import StageResult
 from trident.plan.nodes import Node, SpoutSource
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from trident.base.types import arrow_schema
 from trident.compiler.arrow.evaluation import Evaluation, Run
 from trident.compiler.columns.columns import Columns
 from trident.compiler.columns.dead_letters import Caught, Letters
-from trident.compiler.engine import Engine, StageResult, check_fields
+from trident.compiler.engine import Engine, check_fields
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import end_of, stage_ends
 from trident.compiler.program import Group, Stage
+from trident.compiler.results import StageResult
 from trident.plan.nodes import Node, walk
 from trident_spouts.executor import Emission
 

@@ -16,10 +16,10 @@ from trident.base.errors import AttemptCancelledError
 from trident.compiler.arrow.requests import Answer, compile_request
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.failures import decoded
-from trident.compiler.engine import StageResult
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import Layout, check_picklable, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage
+from trident.compiler.results import StageResult
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.expressions import Learned
 from trident.compiler.spark.failure_signal import signal_of

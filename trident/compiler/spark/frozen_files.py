@@ -19,7 +19,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import LogCorruptError
 from trident.base.files import Summed, fsync_folder
 from trident.base.values import conform
-from trident.compiler.engine import FrozenFile, FrozenFiles, Result
+from trident.compiler.results import FrozenFile, FrozenFiles, Result
 from trident.compiler.spark.worker_functions import Batches, OnWorker
 
 MANIFEST = pa.schema([("name", pa.string()), ("bytes", pa.int64()), ("rows", pa.int64()), ("checksum", pa.int64())])

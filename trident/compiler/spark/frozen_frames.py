@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.errors import OutputError, TridentError
 from trident.base.types import spark_schema
-from trident.compiler.engine import FrozenFiles, Result
+from trident.compiler.results import FrozenFiles, Result
 from trident.compiler.spark.errors import translated
 from trident.compiler.spark.frozen_files import FROZEN, reachable, read_frozen
 from trident.compiler.spark.parquet_files import PART, Part, WriteFrozen

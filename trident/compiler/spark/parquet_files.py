@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from trident.base.errors import OutputError, OutputUnavailableError
 from trident.base.files import fsync_folder
 from trident.base.values import to_python
-from trident.compiler.engine import FrozenFiles
+from trident.compiler.results import FrozenFiles
 from trident.compiler.spark.frozen_files import read_frozen
 from trident.compiler.spark.worker_functions import Batches, OnWorker
 from trident_spouts.workers import numbers_of

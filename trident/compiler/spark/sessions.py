@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from trident.compiler.engine import StageResult
 from trident.compiler.program import Stage
+from trident.compiler.results import StageResult
 from trident.compiler.spark.pinned_confs import PINNED, pin
 
 SMALL_ROWS = 20_000

@@ -12,9 +12,9 @@ from trident.base.values import conform
 from trident.compiler.aggregates.arrow_folds import arrow_can_merge, merge_partials
 from trident.compiler.aggregates.specs import fold_spec
 from trident.compiler.columns.dead_letters import Letters
-from trident.compiler.engine import Result, StageResult
 from trident.compiler.layout import Layout, end_of
 from trident.compiler.program import Output, Stage
+from trident.compiler.results import Result, StageResult
 from trident.compiler.spark.expressions import Learned, analysed
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.frozen_files import MANIFEST, FileFolder, FreezeWriter, manifest_of
