@@ -168,6 +168,22 @@ def test_steps_that_only_spark_can_run_are_jobs_of_their_own(on_spark: OnSpark) 
         assert rows(answered(requests, stored)) == [(7, 7), (8, 2), (9, 0)]
 
 
+@pytest.mark.spark
+def test_a_request_s_fields_are_replaced_by_either_engine(on_spark: OnSpark) -> None:
+    topology = TridentTopology()
+    (
+        topology.newDRPCStream("ask", "args string, n long")
+        .each(expr("split(args, ' ')"), "args array<string>", replace=True)
+        .each("args", len, "n long", replace=True)
+        .each("args", lambda args: iter(args), "args string", replace=True)
+        .each(expr("upper(args)"), "args string", replace=True)
+    )
+    (plan,) = cut(topology).requests
+    answered = on_spark.engine.compile_request(plan)
+    requests = table("request long, args string, n long", (7, "a dog", 0), (8, "x", 0))
+    assert rows(answered(requests, Stored())) == [(7, "A", 2), (7, "DOG", 2), (8, "X", 1)]
+
+
 def test_a_query_in_a_stream_of_batches() -> None:
     topology, counts = counting()
     words = stream(topology, "word string", [], name="asking")

@@ -71,10 +71,6 @@ def _read(step: Step, native: bool) -> list[Any]:
     return [use.NATIVE[name]] if native and name in use.NATIVE else [list(step.args["inputs"]), getattr(use, name)]
 
 
-def _new(step: Step, of: Stream) -> str:
-    return ddl(tuple(field for field in step.fields if field[0] not in of.fields))
-
-
 def _aggregate(step: Step, of: list[Stream], native: bool) -> Stream:
     grouped: Any = of[0].groupBy(*step.args["group"]) if step.args["group"] else of[0]
     inputs = [] if step.args["kind"] == "Count" else [step.args["inputs"][0]]
@@ -126,7 +122,7 @@ def _window(step: Step, of: list[Stream], native: bool) -> Stream:
 
 
 VERBS: dict[str, Any] = {
-    "each": lambda s, of, n: of[0].each(*_read(s, n), _new(s, of[0])),
+    "each": lambda s, of, n: of[0].each(*_read(s, n), ddl(s.args["outputs"]), replace=s.args["replace"]),
     "map": lambda s, of, n: (of[0].flatMap if s.args["many"] else of[0].map)(*_read(s, n), ddl(s.fields)),
     "filter": lambda s, of, n: of[0].filter(*_read(s, n)),
     "filterNull": lambda s, of, n: of[0].filter(list(s.args["inputs"]), FilterNull()),

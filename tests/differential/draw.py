@@ -91,8 +91,25 @@ class Drawing:
         inputs, kinds, many = _EACH[function]
         at = self.stream(*inputs)
         if at is not None:
-            new = tuple((self.name(), kind) for kind in kinds)
-            self.add("each", (at,), self.fields(at) + new, function=function, inputs=inputs, many=many)
+            replace = self.draw(st.booleans())
+            outputs = self.replacing(at, kinds) if replace else tuple((self.name(), kind) for kind in kinds)
+            self.add_each(at, function, inputs, many, outputs, replace)
+
+    def add_each(
+        self, at: int, function: str, inputs: tuple[str, ...], many: bool, outputs: Fields, replace: bool
+    ) -> None:
+        fields = {**dict(self.fields(at)), **dict(outputs)}
+        args = {"function": function, "inputs": inputs, "many": many, "outputs": outputs, "replace": replace}
+        self.add("each", (at,), tuple(fields.items()), **args)
+
+    def replacing(self, at: int, kinds: tuple[str, ...]) -> Fields:
+        """Name new fields or fields to replace. A usual name keeps its type: later steps rely on it."""
+        outputs: list[tuple[str, str]] = []
+        for kind in kinds:
+            able = [name for name, own in self.fields(at) if own == kind or name not in dict(WHOLE)]
+            able = [name for name in able if name not in dict(outputs)]
+            outputs.append((self.pick([*able, self.name()]), kind))
+        return tuple(outputs)
 
     def map(self) -> None:
         function = self.pick(_EACH)
@@ -222,8 +239,7 @@ class Drawing:
         aggregator = "Count" if kind == "count" else self.pick(["Count", "Sum", "Min", "Adding"])
         time = self.name()
         if kind == "time":
-            new = (*self.fields(at), (time, "timestamp"))
-            self.add("each", (at,), new, function="moment", inputs=("n",), many=False)
+            self.add_each(at, "moment", ("n",), False, ((time, "timestamp"),), False)
             at = len(self.steps) - 1
         lateness = self.draw(st.integers(0, 1))
         self.add("window", (at,), (), **how, aggregator=aggregator, group=group, time=time, lateness=lateness)

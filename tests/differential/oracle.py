@@ -58,14 +58,14 @@ def _called(step: Step, row: Row, fields: tuple[str, ...]) -> Any:
 
 
 def _each(step: Step, row: Row, fields: tuple[str, ...]) -> list[Row]:
-    gave = _called(step, row, fields)
-    if step.args["many"]:
-        return [row + (each if isinstance(each, tuple) else (each,)) for each in gave]
-    return [row + (gave if isinstance(gave, tuple) else (gave,))]
+    before, outputs = dict(zip(fields, row, strict=True)), names(step.args["outputs"])
+    after = [{**before, **dict(zip(outputs, new, strict=True))} for new in _map(step, row, fields)]
+    return [tuple(values[name] for name in names(step.fields)) for values in after]
 
 
 def _map(step: Step, row: Row, fields: tuple[str, ...]) -> list[Row]:
-    return [new[len(row) :] for new in _each(step, row, fields)]
+    gave = _called(step, row, fields)
+    return [new if isinstance(new, tuple) else (new,) for new in (gave if step.args["many"] else [gave])]
 
 
 def _filter(step: Step, row: Row, fields: tuple[str, ...]) -> list[Row]:

@@ -145,6 +145,22 @@ def test_debug_and_peek_leave_the_tuples_as_they_are() -> None:
     assert node(lines.peek(print)).action.call is Call.TUPLE
 
 
+def test_each_replaces_fields_in_their_places() -> None:
+    fields = stream("a long, b string, c date")
+    assert ddl(fields.each("a", str, "b long", replace=True).schema) == "a bigint, b bigint, c date"
+    assert ddl(fields.each("a", two, "d long, a string", replace=True).schema) == "a string, b string, c date, d bigint"
+    assert ddl(fields.each("a", split, "a", replace=True).schema) == "a string, b string, c date"
+    assert ddl(fields.each(expr("b"), "`b` string", replace=True).schema) == ddl(fields.schema)
+    assert fields.each("a", str, "d string", replace=True).fields == ("a", "b", "c", "d")
+    grouped = fields.groupBy("c").each("b", len, "b long", replace=True)
+    assert (ddl(grouped.schema), grouped.groupFields) == ("a bigint, b bigint, c date", ("c",))
+    assert grouped.toStream().each(str, "c string", replace=True).fields == ("a", "b", "c")
+
+
+def two(a: int) -> tuple[int, str]:
+    return a, str(a)
+
+
 def test_project_keeps_and_reorders() -> None:
     fields = stream("a long, b string, c date")
     assert ddl(fields.project("c", "a").schema) == "c date, a bigint"

@@ -178,13 +178,31 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.each("line", split, "line string"),
         DuplicateFieldError,
-        "output field 'line' is a field of the stream already: (line string, n bigint); give it another name",
+        "output field 'line' is a field of the stream already: (line string, n bigint); give it another name, or "
+        "replace the field: give replace=True",
     ),
     (
         lambda s: s.each("line", split, "Line string"),
         DuplicateFieldError,
         "output field 'Line' is a field of the stream already (as 'line', the same to Spark)",
     ),
+    (
+        lambda s: s.each("line", split, "Line string", replace=True),
+        DuplicateFieldError,
+        "(as 'line', the same to Spark): (line string, n bigint); give it another name, or replace the field: give "
+        "replace=True and the name 'line'",
+    ),
+    (
+        lambda s: s.each("line", split, "line string", replace="line"),  # type: ignore[arg-type]
+        TopologyError,
+        "lines/1:each(split): replace is True or False, not 'line'; write each([inputFields,]",
+    ),
+    (
+        lambda s: s.each("line", text, replace=True),
+        TopologyError,
+        "lines/1:each(text): replace=True needs outputFields, which name the fields; write each([inputFields,] funct",
+    ),
+    (lambda s: s.each(Debug(), replace=True), TopologyError, "replace=True needs outputFields"),
     (lambda s: s.each("line", split, "a long, a long"), DuplicateFieldError, "output field 'a' comes twice in (a, a)"),
     (lambda s: s.each("line", split, []), TopologyError, "outputFields names no field"),
     (
@@ -444,6 +462,17 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     ),
     (lambda s: s.groupBy("line").drop("line"), TopologyError, "lines/1:drop: the group field 'line' must stay; toStr"),
     (lambda s: s.groupBy("line").project("n"), TopologyError, "the group field 'line' must stay; toStream() gives"),
+    (
+        lambda s: s.groupBy("line").each("n", lambda n: (n, n), "n long, line long", replace=True),
+        TopologyError,
+        "lines/1:each(<lambda>): the group field 'line' cannot be replaced; replace it before groupBy, or in the "
+        "stream without groups, which toStream() gives",
+    ),
+    (
+        lambda s: s.groupBy("line").each("n", str, "line string"),
+        DuplicateFieldError,
+        "output field 'line' is a field of the stream already: (line string, n bigint); give it another name",
+    ),
     # states
     (
         lambda s: s.persistentAggregate(Count(), "c"),
@@ -486,6 +515,8 @@ def test_a_wrong_call_of_a_verb(s: Stream, call: Make, error: type[TopologyError
 def test_a_wrong_call_leaves_no_step_behind(s: Stream) -> None:
     with pytest.raises(TopologyError):
         s.each("line", two, "w string")
+    with pytest.raises(TopologyError):
+        s.groupBy("n").each("line", text, "n", replace=True)
     assert repr(s.project("n")) == "Stream(lines/1:project: n bigint)"
 
 

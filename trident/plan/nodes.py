@@ -68,7 +68,10 @@ class RequestSource(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Each(Node):
-    """Every tuple, with each emission of the function appended. A tuple without an emission is dropped."""
+    """Every tuple with each emission of the function. A tuple without an emission is dropped.
+
+    An emitted field replaces the field of its name. Without one it is appended.
+    """
 
     source: Node
     inputs: tuple[str, ...]

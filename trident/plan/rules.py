@@ -46,19 +46,31 @@ def group_keys(keys: spark.StructType, step: Step) -> None:
 
 
 def appended(
-    schema: spark.StructType, outputs: spark.StructType, step: Step, of: str = "the stream"
+    schema: spark.StructType,
+    outputs: spark.StructType,
+    step: Step,
+    of: str = "the stream",
+    replace: bool | None = None,
 ) -> spark.StructType:
-    """Return the fields, followed by the outputs."""
+    """Return the fields, followed by the outputs.
+
+    With `replace` an output takes the place of the field of its name. None says that the verb cannot replace fields.
+    """
     taken = {name.lower(): name for name in schema.names}
     for name in outputs.names:
-        if name.lower() in taken:
-            field = taken[name.lower()]
-            alike = "" if field == name else f" (as {field!r}, the same to Spark)"
-            raise step.error(
-                DuplicateFieldError,
-                f"output field {name!r} is a field of {of} already{alike}: ({ddl(schema)}); give it another name",
-            )
-    return schema_of([*schema.fields, *outputs.fields])
+        field = taken.get(name.lower())
+        if field is None or (replace and field == name):
+            continue
+        alike = "" if field == name else f" (as {field!r}, the same to Spark)"
+        own_name = "" if field == name else f" and the name {field!r}"
+        way_out = "" if replace is None else f", or replace the field: give replace=True{own_name}"
+        raise step.error(
+            DuplicateFieldError,
+            f"output field {name!r} is a field of {of} already{alike}: ({ddl(schema)}); give it another name{way_out}",
+        )
+    new = {output.name: output for output in outputs.fields}
+    fields = [new.pop(field.name, field) for field in schema.fields]
+    return schema_of([*fields, *new.values()])
 
 
 def renamed(schema: spark.StructType, renames: Mapping[str, str], step: Step) -> spark.StructType:

@@ -1,12 +1,12 @@
 """Verbs that keep a tuple, or parts of it: each, filter, peek, project, drop, rename."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError
-from trident.base.names import FieldsLike
+from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import ddl
 from trident.operations.annotations import Returns
@@ -36,8 +36,9 @@ class EachVerbs(StreamBase[StreamT]):
         filter: object = None,
         outputFields: OutputsLike | None = None,
         onError: OnErrorLike = "fail",
+        replace: bool = False,
     ) -> StreamT:
-        """Append what a function gives to every tuple; without output fields keep the tuples that a filter keeps.
+        """Append the result of a function to every tuple; without output fields keep the tuples that a filter accepts.
 
         Meaning: ``org.apache.storm.trident.Stream.each``. Omitted input fields mean all fields (Trident: none).
 
@@ -54,6 +55,9 @@ class EachVerbs(StreamBase[StreamT]):
         onError : "fail", "skip", "deadLetter" or DeadLetter
             What becomes of a tuple on which the function fails: the batch fails (and is tried again), the tuple is left
             out and counted, or it is kept as a dead letter for `deadLetters`.
+        replace : bool
+            True: an output field that the tuple already has replaces that field. It keeps its position, and may get
+            another type. Other output fields are appended. False: an output field that the tuple has is refused.
 
         Raises
         ------
@@ -69,22 +73,10 @@ class EachVerbs(StreamBase[StreamT]):
         Stream(lines/1:each(<lambda>): line string, words array<string>)
         >>> lines.each("line", lambda line: len(line) > 3).fields
         ('line',)
+        >>> lines.each("line", lambda line: line.split(), "line array<string>", replace=True)
+        Stream(lines/3:each(<lambda>): line array<string>)
         """
-        call = read_arguments(
-            self._step("each"), _EACH, args, {"function": function, "filter": filter}, inputFields, outputFields
-        )
-        if isinstance(call.operation, Debug):
-            return self._debug(call, call.operation, onError)
-        if call.outputs is None:
-            return self._filtered(call, onError)
-        if filter is not None:
-            raise call.step.error(TopologyError, f"a filter has no outputFields; write {_EACH}")
-        inputs, operation, outputs = self._function(call)
-        schema = rules.appended(self.schema, outputs, call.step)
-        step, policy = call.step, self._policy(onError, operation, call.step)
-        return self._then(
-            nodes.Each(self._node, inputs, operation, outputs, policy, step=step.label, site=step.called, schema=schema)
-        )
+        return self._each(args, inputFields, function, filter, outputFields, onError, replace)
 
     def filter(
         self,
@@ -196,6 +188,46 @@ class EachVerbs(StreamBase[StreamT]):
         return self._then(nodes.Project(self._node, names, step=step.label, site=step.called, schema=schema))
 
     # --- shared ---------------------------------------------------------------------------------------------------
+
+    def _each(
+        self,
+        args: Sequence[object],
+        inputFields: FieldsLike | None,
+        function: object,
+        filter: object,
+        outputFields: OutputsLike | None,
+        onError: OnErrorLike,
+        replace: bool,
+        group: tuple[str, ...] = (),
+    ) -> StreamT:
+        """Return the stream of `each`, whose outputs may not replace the fields in `group`."""
+        call = read_arguments(
+            self._step("each"), _EACH, args, {"function": function, "filter": filter}, inputFields, outputFields
+        )
+        step = call.step
+        if not isinstance(replace, bool):
+            raise step.error(TopologyError, f"replace is True or False, not {brief(replace)}; write {_EACH}")
+        if replace and call.outputs is None:
+            raise step.error(TopologyError, f"replace=True needs outputFields, which name the fields; write {_EACH}")
+        if isinstance(call.operation, Debug):
+            return self._debug(call, call.operation, onError)
+        if call.outputs is None:
+            return self._filtered(call, onError)
+        if filter is not None:
+            raise step.error(TopologyError, f"a filter has no outputFields; write {_EACH}")
+        inputs, operation, outputs = self._function(call)
+        schema = rules.appended(self.schema, outputs, step, replace=replace)
+        for name in outputs.names:
+            if name in group:
+                raise step.error(
+                    TopologyError,
+                    f"the group field {name!r} cannot be replaced; replace it before groupBy, or in the stream without "
+                    "groups, which toStream() gives",
+                )
+        policy = self._policy(onError, operation, step)
+        return self._then(
+            nodes.Each(self._node, inputs, operation, outputs, policy, step=step.label, site=step.called, schema=schema)
+        )
 
     def _operation(self, call: Arguments, tuples: bool) -> tuple[tuple[str, ...], Operation, Returns]:
         """The input fields, and the operation read and checked for a call with them."""

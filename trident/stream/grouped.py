@@ -149,10 +149,14 @@ class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT
         filter: object = None,
         outputFields: OutputsLike | None = None,
         onError: OnErrorLike = "fail",
+        replace: bool = False,
     ) -> Self:
-        """`Stream.each`, and the groups stay. Meaning: ``org.apache.storm.trident.fluent.GroupedStream.each``."""
-        stream = self._stream.each(
-            *args, inputFields=inputFields, function=function, filter=filter, outputFields=outputFields, onError=onError
+        """Call `Stream.each` and keep the groups. No group field can be replaced.
+
+        Meaning: ``org.apache.storm.trident.fluent.GroupedStream.each``.
+        """
+        stream = self._stream._each(
+            args, inputFields, function, filter, outputFields, onError, replace, group=self._group
         )
         return self._with_stream(stream)
 

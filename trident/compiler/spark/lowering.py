@@ -276,8 +276,9 @@ class Lowering:
             case Filter():
                 return self._expressions.filtered(node, self.frame(node.source))
             case Each(outputs=outputs):
-                kept = [name for name in node.source.schema.names if name in self.layout.needed[id(node)]]
-                return self._expressions.appended(node, self.frame(node.source), outputs, kept)
+                kept = self.layout.needed[id(node)] - set(outputs.names)
+                before = [name for name in node.source.schema.names if name in kept]
+                return self._expressions.appended(node, self.frame(node.source), outputs, before)
             case Map():
                 return self._expressions.appended(node, self.frame(node.source), node.schema, [])
             case Transform():

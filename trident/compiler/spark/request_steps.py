@@ -119,8 +119,9 @@ def _prepare(node: Node, names: list[str], number_kind: pa.DataType) -> _Prepare
         case Filter():
             return _plan(replace(node, source=entry, schema=entering_schema), entry, entering_schema, names)
         case Each(outputs=outputs):
-            leaving = StructType([*entering_schema.fields, *outputs.fields])
-            return _plan(replace(node, source=entry, schema=leaving), entry, leaving, [*names, *outputs.names])
+            kept = [name for name in names if name not in outputs.names]
+            leaving = StructType([number, *[entering_schema[name] for name in kept], *outputs.fields])
+            return _plan(replace(node, source=entry, schema=leaving), entry, leaving, [*kept, *outputs.names])
         case Map(inputs=inputs, function=function, schema=schema):
             outputs = StructType([StructField(f"{_OUT}{at}", kind.dataType) for at, kind in enumerate(schema.fields)])
             every = StructType([*entering_schema.fields, *outputs.fields])
