@@ -9,6 +9,7 @@ from tests.compiler.functions import Longest, Mean, half, split
 from tests.compiler.stage_runner import STATE, OnSpark, rows, stream, table
 from trident import Count, FilterNull, MapGet, Sum, TridentTopology, expr
 from trident.base.errors import MissingSessionError, UserFunctionError
+from trident.base.types import ddl
 from trident.compiler.arrow.requests import compile_request
 from trident.compiler.stages import cut
 from trident.compiler.states.queries import Read, compile_query
@@ -126,6 +127,22 @@ def test_a_query_function_of_ones_own() -> None:
     ]
 
 
+def test_a_query_s_answer_replaces_a_field() -> None:
+    topology, counts = counting()
+    asked = topology.newDRPCStream("get", "n string, args string")
+    asked = asked.stateQuery(counts, "args", MapGet(), "n", replace=True)
+    asked = asked.groupBy("args").stateQuery(counts, "args", Neighbours(), "args long, many long", replace=True)
+    assert ddl(asked.schema) == "n bigint, args bigint, many bigint"
+    stored = Stored(counts={("cat",): 5, ("dogs",): 4})
+    requests = [(1, "?", "cat"), (2, "?", "dog"), (3, "?", "cow")]
+    assert answer(topology, stored, *requests, fields="n string, args string") == [
+        (1, 5, 0, 3),
+        (1, 5, 5, None),
+        (2, None, 0, 3),
+        (2, None, None, 4),
+    ]
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -195,3 +212,12 @@ def test_a_query_in_a_stream_of_batches() -> None:
     found = compile_query(step)(entering, Stored(counts={("cat",): 5}))
     assert found.schema.names == ["word", "n", "h", "count"]
     assert rows(found) == [("cat", 3, 1.5, 5), ("x", 1, 0.5, None)]
+
+
+def test_a_query_in_a_stream_of_batches_replaces_a_field() -> None:
+    topology, counts = counting()
+    words = stream(topology, "n string, word string", [], name="asking")
+    step = words.stateQuery(counts, "word", MapGet(), "n", replace=True)._node
+    assert isinstance(step, StateQuery)
+    found = compile_query(step)(table("n string, word string", ("a", "cat"), ("b", "x")), Stored(counts={("cat",): 5}))
+    assert (found.schema.names, rows(found)) == (["n", "word"], [(5, "cat"), (None, "x")])

@@ -38,7 +38,7 @@ def s() -> Stream:
     [
         ("unionAll", "'Stream' has no verb 'unionAll'; use merge(...)"),
         ("union_all", "use merge(...)"),
-        ("with_column", "use each(expr(...), 'name type')"),
+        ("with_column", "use each(expr(...), 'name type', replace=True)"),
         ("withColumnRenamed", "use rename('old', 'new'), or rename({'old': 'new', ...}) for several"),
         ("orderBy", "use applyAssembly(FirstN(n, 'field'))"),
         ("withWatermark", "use window(TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes'), ...)"),

@@ -559,7 +559,13 @@ def counts(topology: TridentTopology) -> TridentState:
         (
             lambda q, c: q.stateQuery(c, "word", MapGet(), "word"),
             DuplicateFieldError,
-            "'word' is a field of the stream already",
+            "'word' is a field of the stream already: (word string, k bigint); give it another name, or replace the "
+            "field: give replace=True",
+        ),
+        (
+            lambda q, c: q.stateQuery(c, "word", MapGet(), "word", replace="word"),
+            TopologyError,
+            "ask()/1:stateQuery(MapGet): replace is True or False, not 'word'; write stateQuery(state, ",
         ),
         (lambda q, c: q.stateQuery(c, "word", MapGet(), "a, b"), TopologyError, "MapGet gives one field, not 2 (a, b)"),
         (lambda q, c: q.stateQuery(c, "word", MapGet()), TopologyError, "name the output field; write stateQuery("),

@@ -353,7 +353,10 @@ HeldState = StateWriter | StaticState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateQuery(Node):
-    """Every tuple, with each answer of a query to a state appended. A tuple without an answer is dropped."""
+    """Every tuple, with each answer of a query to a state in fields as those of `Each`.
+
+    A tuple without an answer is dropped.
+    """
 
     source: Node
     inputs: tuple[str, ...]

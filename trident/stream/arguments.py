@@ -61,6 +61,12 @@ def read_arguments(
     return Arguments(inputs, operation, outputs, step)
 
 
+def check_replace(replace: object, step: Step, usage: str) -> None:
+    """Refuse an argument `replace` that is neither True nor False, such as a field's name."""
+    if not isinstance(replace, bool):
+        raise step.error(TopologyError, f"replace is True or False, not {brief(replace)}; write {usage}")
+
+
 def _unquoted(given: Sequence[object], usage: str) -> str:
     """What may have been meant by the first of these, which stands where the operation should; nothing where it does
     not look like one."""

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError
-from trident.base.names import FieldsLike, brief
+from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.base.types import ddl
 from trident.operations.annotations import Returns
@@ -17,7 +17,7 @@ from trident.operations.error_policy import DeadLetter, OnError, OnErrorLike, re
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs, resolve
 from trident.plan import nodes, rules
-from trident.stream.arguments import Arguments, read_arguments
+from trident.stream.arguments import Arguments, check_replace, read_arguments
 from trident.stream.base import StreamBase, StreamT
 
 _EACH = "each([inputFields,] function, outputFields), or each([inputFields,] filter)"
@@ -205,8 +205,7 @@ class EachVerbs(StreamBase[StreamT]):
             self._step("each"), _EACH, args, {"function": function, "filter": filter}, inputFields, outputFields
         )
         step = call.step
-        if not isinstance(replace, bool):
-            raise step.error(TopologyError, f"replace is True or False, not {brief(replace)}; write {_EACH}")
+        check_replace(replace, step, _EACH)
         if replace and call.outputs is None:
             raise step.error(TopologyError, f"replace=True needs outputFields, which name the fields; write {_EACH}")
         if isinstance(call.operation, Debug):

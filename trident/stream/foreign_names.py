@@ -68,7 +68,7 @@ STREAM = {
     "updateStateByKey": _STATE,
     "watermark": "watermark() of the stream that window(...) gives",
     "where": "filter(...)",
-    "withColumn": "each(expr(...), 'name type')",
+    "withColumn": "each(expr(...), 'name type', replace=True)",
     "withColumnRenamed": _RENAMED,
     "withColumnsRenamed": _RENAMED,
     "withColumns": "each(...) for each of them",

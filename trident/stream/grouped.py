@@ -133,13 +133,14 @@ class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT
         inputFields: FieldsLike | None = None,
         function: object = None,
         outputFields: OutputsLike | None = None,
+        replace: bool = False,
     ) -> StreamT:
         """Append to every tuple what a query function finds in a state; the tuples leave without groups.
 
         The parameters are those of `Stream.stateQuery`.
         Meaning: ``org.apache.storm.trident.fluent.GroupedStream.stateQuery``.
         """
-        return queried(self._stream, state, args, inputFields, function, outputFields)
+        return queried(self._stream, state, args, inputFields, function, outputFields, replace)
 
     def each(
         self,

@@ -15,7 +15,7 @@ from trident.operations.functions import Declared, Query
 from trident.operations.output_fields import OutputsLike, own_types, read_outputs
 from trident.plan import nodes, rules
 from trident.plan.state_schema import function_of, keys_of, shown_type, value_of
-from trident.stream.arguments import Arguments, read_arguments
+from trident.stream.arguments import Arguments, check_replace, read_arguments
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.state import StateBase
 
@@ -34,6 +34,7 @@ class QueryVerbs(StreamBase[StreamT]):
         inputFields: FieldsLike | None = None,
         function: object = None,
         outputFields: OutputsLike | None = None,
+        replace: bool = False,
     ) -> StreamT:
         """Append to every tuple what a query function finds in a state.
 
@@ -53,6 +54,8 @@ class QueryVerbs(StreamBase[StreamT]):
             with batchRetrieve(state, args) and execute(tuple, result, collector).
         outputFields : str, list of str or StructType
             New names; the built-in ones know the types (TupleCollectionGet: the key fields, then the value).
+        replace : bool
+            True: an output field that the tuple already has replaces that field, as in `Stream.each`.
 
         Examples
         --------
@@ -65,7 +68,7 @@ class QueryVerbs(StreamBase[StreamT]):
         >>> topology.newDRPCStream("lookup", "word string").stateQuery(counts, "word", MapGet(), "count")
         Stream(lookup()/1:stateQuery(MapGet): word string, count bigint)
         """
-        return queried(self, state, args, inputFields, function, outputFields)
+        return queried(self, state, args, inputFields, function, outputFields, replace)
 
 
 def queried(
@@ -75,6 +78,7 @@ def queried(
     inputFields: FieldsLike | None,
     function: object,
     outputFields: OutputsLike | None,
+    replace: bool,
 ) -> StreamT:
     """Return the stream with what a query function finds in a state."""
     step = stream._step("stateQuery")
@@ -84,13 +88,14 @@ def queried(
         raise step.error(TopologyError, f"state {state.name!r} {stream._register.stranger(state._register)}")
     call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
     step, updated = call.step, state._node
+    check_replace(replace, step, _USAGE)
     query, outputs = _read_query(call, updated)
     keys = keys_of(updated)
     whole = not keys.names or isinstance(query.function, TupleCollectionGet)
     inputs = () if call.inputs is None and whole else stream._inputs(call.inputs, step)
     if query.get:
         rules.query_keys(select(stream.schema, inputs), keys, state.name, step)
-    schema = rules.appended(stream.schema, outputs, step)
+    schema = rules.appended(stream.schema, outputs, step, replace=replace)
     return stream._then(
         nodes.StateQuery(
             stream._node, inputs, updated, query, outputs, step=step.label, site=step.called, schema=schema
