@@ -20,7 +20,7 @@ from trident import (
 )
 from trident.errors import ArgumentsError, TopologyError
 from trident.stream import foreign_names
-from trident.stream.checked_calls import told
+from trident.stream.checked_calls import checked
 
 STATE = DeclaredState()
 
@@ -158,7 +158,7 @@ def test_on_error_says_which_verbs_take_it(s: Stream) -> None:
 
 def test_a_type_error_of_the_inside_stays_what_it_is() -> None:
     class Subject:
-        @told
+        @checked
         def verb(self, n: object) -> object:
             return len(n)  # type: ignore[arg-type]
 

@@ -32,7 +32,7 @@ def s() -> Stream:
 CALLS: list[tuple[Callable[[Stream], object], str]] = [
     (
         lambda s: s.foreachBatch("take"),  # type: ignore[arg-type]
-        "lines/1:foreachBatch: 'take' is no callable; write foreachBatch(function, name=...)",
+        "lines/1:foreachBatch: 'take' is not a callable; write foreachBatch(function, name=...)",
     ),
     (
         lambda s: s.foreachBatch(short),  # type: ignore[arg-type]
@@ -44,8 +44,14 @@ CALLS: list[tuple[Callable[[Stream], object], str]] = [
         "lines/1:foreachArrow(short): short(batch: Any) does not fit: it is called as function(batch, txid, attempt), "
         "with an Arrow table and two numbers",
     ),
-    (lambda s: s.foreachBatch(later), "lines/1:foreachBatch(later): it is called, and what it returns means nothing"),
-    (lambda s: s.foreachArrow(yielding), "it is called, and what it returns means nothing: give a plain function"),
+    (
+        lambda s: s.foreachBatch(later),
+        "lines/1:foreachBatch(later): a call runs none of its code, as it is a coroutine or a generator",
+    ),
+    (
+        lambda s: s.foreachArrow(yielding),
+        "a call runs none of its code, as it is a coroutine or a generator: give a plain function",
+    ),
     (lambda s: s.foreachBatch(take, name="a/b"), "lines/1:foreachBatch(take): "),
 ]
 
@@ -93,10 +99,10 @@ PARQUET: list[tuple[Callable[[Stream], object], str]] = [
     ),
     (lambda s: s.writeParquet(__file__), "test_outputs.py is a file; name a folder"),
     (lambda s: s.writeParquet("/x", partitionBy="lin"), "no field 'lin'; the fields are (line string, n bigint); did"),
-    (lambda s: s.writeParquet("/x", partitionBy="line, n"), "partitionBy names every field; leave one at least"),
+    (lambda s: s.writeParquet("/x", partitionBy="line, n"), "partitionBy names every field; leave at least one"),
     (
         lambda s: s.each("n", float, "half double").writeParquet("/x", partitionBy="half"),
-        "partitionBy field 'half' is double: string, integer, boolean and date can name folders",
+        "partitionBy field 'half' is double: expected string, integer, boolean or date, which can name folders",
     ),
     (
         lambda s: s.each("n", float, "TxId double").writeParquet("/x"),

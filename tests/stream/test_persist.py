@@ -166,7 +166,7 @@ def test_what_is_no_updater_is_refused() -> None:
     ):
         with pytest.raises(TopologyError, match=message):
             words.partitionPersist(STATE, wrong, valueType="long", name="a")
-    with pytest.raises(TopologyError, match="is no state factory: .*write partitionPersist"):
+    with pytest.raises(TopologyError, match="is not a state factory: .*write partitionPersist"):
         words.partitionPersist(keep, valueType="long", name="a")
 
 
@@ -187,7 +187,7 @@ def test_a_state_takes_one_step_whatever_its_verb() -> None:
 def test_an_updater_that_declares_nothing_to_emit_has_no_new_values() -> None:
     state = stream("word string").partitionPersist(STATE, keep, valueType="long", name="a")
     with pytest.raises(
-        TopologyError, match=r"'a' declares nothing that it emits: give partitionPersist \(.*\) outputF"
+        TopologyError, match=r"'a' declares no fields that it emits: give partitionPersist \(.*\) outputF"
     ):
         state.newValuesStream()
 
@@ -217,17 +217,21 @@ def test_a_static_state_is_entries_an_object_or_another_topologys() -> None:
             return ["" for _ in keys]
 
     assert ddl(topology.newStaticState(Asked(), name="asked").schema) == "day date, value string"
-    with pytest.raises(TopologyError, match="'counts' is only read here: it has no new values"):
+    with pytest.raises(TopologyError, match="'counts' is only read here and has no new values"):
         others.newValuesStream()
 
 
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (MemoryMapState.opaque(), {"name": "a", "topology": "t"}, r"MemoryMapState.opaque\(\) lives inside the driver"),
+        (
+            MemoryMapState.opaque(),
+            {"name": "a", "topology": "t"},
+            r"MemoryMapState.opaque\(\) is in the memory of the driver",
+        ),
         (STATE, {"name": "a"}, r"whose state in .*\? Give name=, .* and topology=, the name of the topology"),
-        ({}, {"topology": "t"}, "is no topology's state: leave topology='t' out"),
-        (keep, {}, "function 'keep' is no state to read: give the factory that its writer has"),
+        ({}, {"topology": "t"}, "is not a topology's state: leave out topology='t'"),
+        (keep, {}, "function 'keep' is not a state to read: give the factory with which its topology writes it"),
     ],
 )
 def test_a_static_state_that_nobody_could_read_is_refused(given: Any, options: dict[str, Any], message: str) -> None:

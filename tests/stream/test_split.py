@@ -131,10 +131,10 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.split("line", expr("upper(line)"), streams=STREAMS),
         TopologyError,
-        "lines/1:split(expr): it is Spark's own; what sends tuples to streams is a Python function",
+        "lines/1:split(expr): it is a function of Spark; give a Python function, which can send tuples to streams",
     ),
-    (lambda s: s.split("line", Keep(), streams=STREAMS), TopologyError, "split(Keep): it is a Filter; what sends"),
-    (lambda s: s.split("line", FilterNull(), streams=STREAMS), TopologyError, "it is a Filter; what sends tuples"),
+    (lambda s: s.split("line", Keep(), streams=STREAMS), TopologyError, "split(Keep): it is a Filter; give a function"),
+    (lambda s: s.split("line", FilterNull(), streams=STREAMS), TopologyError, "it is a Filter; give a function"),
     (lambda s: s.split("line", nothing, streams=STREAMS), TypeDeclarationError, "annotated to return None, and sends"),
     (
         lambda s: s.split("line", two, streams=STREAMS),
@@ -149,7 +149,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.split("line", parse, streams={"names": "id long"}),
         TopologyError,
-        "lines/1:split(parse): 'names' is something else of what split gives: name the stream otherwise",
+        "lines/1:split(parse): 'names' is an attribute of the result of split: name the stream otherwise",
     ),
     (lambda s: s.split("line", Count(), streams=STREAMS), TopologyError, "Count() is an aggregator: it belongs to"),
 ]
@@ -172,5 +172,7 @@ def test_a_stream_that_is_not_there(lines: Stream) -> None:
     with pytest.raises(TopologyError) as item:
         parsed["order"]
     assert str(attribute.value) == str(item.value) == says
-    with pytest.raises(AttributeError, match="no stream 'map'; .*; map is a verb of each of them, such as of orders"):
+    with pytest.raises(
+        AttributeError, match="no stream 'map'; .*; map is a verb of each of these streams, such as orders"
+    ):
         _ = parsed.map

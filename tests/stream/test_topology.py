@@ -195,8 +195,8 @@ def test_streams_of_two_topologies_never_meet(topology: TridentTopology) -> None
         "merge: Stream(b/0:newStream(FixedBatchSpout): a bigint) belongs to another topology"
         in fails(lambda: a.merge(stream("a long", "b")))[1]
     )
-    assert "is no stream; its toStream() is one" in fails(lambda: a.merge(a.groupBy("a")))[1]  # type: ignore[arg-type]
-    assert "a merge needs two streams at least, not 1" in fails(lambda: topology.merge(a))[1]
+    assert "is not a stream; its toStream() is one" in fails(lambda: a.merge(a.groupBy("a")))[1]  # type: ignore[arg-type]
+    assert "a merge needs at least two streams, not 1" in fails(lambda: topology.merge(a))[1]
 
 
 # --- what there is to run ----------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def test_a_join_as_pyspark_or_storm_writes_it_is_led_here(topology: TridentTopol
     a, b = stream("k long, x string", "a", topology), stream("k long, y string", "b", topology)
     message = fails(lambda: a.join(b, "k", "left_outer"))[1]
     assert (
-        "a-b/0:join(k): 'left_outer' stands where the output fields do; write joinType='left', or ['left_outer']"
+        "a-b/0:join(k): 'left_outer' stands in the place of outputFields; write joinType='left', or ['left_outer']"
         in message
     )
     message = fails(lambda: a.join(b, "k", joinType="left_outer"))[1]
@@ -83,7 +83,7 @@ def test_a_join_as_pyspark_or_storm_writes_it_is_led_here(topology: TridentTopol
     message = fails(lambda: topology.multiReduce(a, "k", b, "k"))[1]  # type: ignore[arg-type]
     assert "multiReduce: its streams go into one list, [Stream(a/0" in message
     state = a.groupBy("k").persistentAggregate(DeclaredState(), Count(), "n")
-    assert "is no stream; its newValuesStream() is one" in fails(lambda: a.merge(state))[1]  # type: ignore[arg-type]
+    assert "is not a stream; its newValuesStream() is one" in fails(lambda: a.merge(state))[1]  # type: ignore[arg-type]
     assert a.join(b.project("k"), "k", ["left", "x"]).fields == ("left", "x")
 
 
@@ -179,7 +179,7 @@ WRONG: list[tuple[Reduce, type[TopologyError], str]] = [
     (
         lambda t, a, b: t.multiReduce([a], None, Reducer(), "n"),
         TopologyError,
-        "a multiReduce needs two streams at least",
+        "a multiReduce needs at least two streams",
     ),
     (
         lambda t, a, b: t.multiReduce([a.groupBy("k0"), b], None, Grouped(), "n long"),  # type: ignore[list-item]

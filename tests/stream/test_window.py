@@ -95,7 +95,7 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: source().window(3, Count(), "n"),  # type: ignore[arg-type]
         TopologyError,
-        "s/1:window: 3 is no window; give TumblingCountWindow(3), TumblingDurationWindow('5 seconds'), ",
+        "s/1:window: 3 is not a window; give TumblingCountWindow(3), TumblingDurationWindow('5 seconds'), ",
     ),
     (lambda: source().tumblingWindow(0, Count(), "c"), TopologyError, "TumblingCountWindow: length=0"),
     (lambda: source().slidingWindow("5 seconds", "6 seconds", Count(), "c"), TopologyError, "slide 6 seconds is more"),
@@ -147,39 +147,39 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: source().window(HOUR, MemoryMapState.opaque(ttlSecs=9), Count(), "c"),
         TopologyError,
-        "forgets, and a window holds what it has until it is complete",
+        "has ttlSecs, and a window needs its entries until it is complete",
     ),
     (
         lambda: source().window(HOUR, Count(), "c", stateFactory="redis"),
         TopologyError,
-        "'redis' is no state factory: give MemoryMapState.opaque(), RedisMapState.opaque(url) or the like; write win",
+        "'redis' is not a state factory: give MemoryMapState.opaque(), RedisMapState.opaque(url) or the like; write ",
     ),
     (lambda: source().window(HOUR, Count(), "c", keepFor="long"), TopologyError, "keepFor='long' is no duration"),
     (
         lambda: source().tumblingWindow(3, Count(), "c", keepFor="1 hour"),
         TopologyError,
-        "keepFor keeps results in the state, and this one holds tuples",
+        "keepFor keeps results in the state, and this state holds tuples",
     ),
     (lambda: source().tumblingWindow(3, Count(), "c").late(), TopologyError, "no tuple is late for TumblingCountWin"),
     (
         lambda: source().tumblingWindow("3 seconds", Count(), "c").late(),
         TopologyError,
-        "s/2:late: no tuple is late for TumblingDurationWindow('3 seconds'): that is by event time only",
+        "s/2:late: no tuple is late for TumblingDurationWindow('3 seconds'): only windows by event time have",
     ),
     (
         lambda: source().tumblingWindow(3, Count(), "c").state(),
         TopologyError,
-        "state 's.c' holds what waits, and no results: put these into a state of their own",
+        "state 's.c' holds waiting tuples, not results: put the results into a state of their own",
     ),
     (
         lambda: source().tumblingWindow(3, Count(), "c").watermark(),
         TopologyError,
-        "TumblingCountWindow(3) counts tuples: it has no watermark",
+        "TumblingCountWindow(3) counts tuples and has no watermark",
     ),
     (
         lambda: source().window(HOUR, Count(), "c").watermark().newValuesStream(),
         TopologyError,
-        "state 's.c.watermark' is a watermark: it has no stream of new values",
+        "state 's.c.watermark' is a watermark and has no stream of new values",
     ),
     (lambda: source().window(HOUR, Count(), "c", name="_c"), TopologyError, "_c"),
     (
@@ -200,7 +200,7 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (
         lambda: source().slidingWindow(5, "2 seconds", Count(), "c"),
         TopologyError,
-        "s/1:slidingWindow: length=5 and slide='2 seconds': both are whole numbers, of tuples, or both durations, such",
+        "s/1:slidingWindow: length=5 and slide='2 seconds': expected two numbers of tuples, or two durations such",
     ),
     (
         lambda: source().tumblingWindow(3, max, "c"),

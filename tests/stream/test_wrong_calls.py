@@ -353,10 +353,10 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (lambda s: s.each("line", Count(), "w"), TopologyError, "Count() is an aggregator: it belongs to aggregate or"),
     (lambda s: s.each("line", MapGet(), "w"), TopologyError, "MapGet() is a query function: it belongs to stateQuery"),
     (lambda s: s.each("line", later, "w"), TopologyError, "it is an async function, and is never awaited here"),
-    (lambda s: s.transform(5), TopologyError, "5 is no callable from DataFrame to DataFrame"),
+    (lambda s: s.transform(5), TopologyError, "5 is not a callable from DataFrame to DataFrame"),
     (lambda s: s.map("line", Emits(), "w string"), TopologyError, "it is a Function, which emits any number of tuples"),
     (lambda s: s.map("line", FilterNull(), "w string"), TopologyError, "it is a Filter; use filter"),
-    (lambda s: s.peek("line", split), TopologyError, "peek takes a plain callable, whose result means nothing"),
+    (lambda s: s.peek("line", split), TopologyError, "peek takes a plain callable and ignores its result"),
     (lambda s: s.peek(expr("1")), TopologyError, "lines/1:peek(expr): peek takes a plain callable"),
     (lambda s: s.peek(print, "w"), TopologyError, "peek has no outputFields"),
     (lambda s: s.each("line", Debug(), "w"), TopologyError, "Debug has no outputFields"),
@@ -477,12 +477,12 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.persistentAggregate(Count(), "c"),
         TopologyError,
-        "lines/1:persistentAggregate: Count() is no state factory: give MemoryMapState.opaque(), Redis",
+        "lines/1:persistentAggregate: Count() is not a state factory: give MemoryMapState.opaque(), Redis",
     ),
     (
         lambda s: s.persistentAggregate(MemoryMapState.opaque, Count(), "c"),
         TopologyError,
-        "function 'opaque' is no state factory: call it, give",
+        "function 'opaque' is not a state factory: call it, give",
     ),
     (lambda s: s.groupBy("line").persistentAggregate(STATE, Count(), "a, b"), TopologyError, "one field, not 2 (a, b)"),
     (
@@ -498,7 +498,7 @@ CALLS: list[tuple[Make, type[TopologyError], str]] = [
     (
         lambda s: s.stateQuery(s, "line", MapGet(), "c"),
         TopologyError,
-        "is no state of this topology; write stateQuery(state,",
+        "is not a state of this topology; write stateQuery(state,",
     ),
 ]
 
@@ -573,7 +573,7 @@ def counts(topology: TridentTopology) -> TridentState:
         (
             lambda q, c: q.stateQuery(c, "word", Sum(), "c"),
             TopologyError,
-            "Sum() is no query function; give MapGet() or an",
+            "Sum() is not a query function; give MapGet() or an",
         ),
         (
             lambda q, c: q.persistentAggregate(STATE, Count(), "c"),

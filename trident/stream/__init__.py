@@ -1,4 +1,4 @@
-"""The fluent skin: streams, one file a family of verbs. A stream holds one plan node; all else is derived from it."""
+"""Streams and their verbs, one file for each family of verbs. A stream holds one node of the plan."""
 
 from trident.stream.stream import GroupedStream, Stream, TridentState, WindowedStream
 

@@ -1,4 +1,4 @@
-"""Many tuples of a batch to few: aggregate and partitionAggregate."""
+"""The verbs aggregate and partitionAggregate."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,9 +33,9 @@ class AggregateVerbs(StreamBase[StreamT]):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> StreamT:
-        """What an aggregator makes of the whole batch, also of an empty one; it replaces all fields.
+        """Replace the batch by the result of an aggregator over all its tuples. An empty batch has a result, too.
 
-        Nothing is carried to the next batch; for that there is `persistentAggregate`.
+        The next batch begins anew. `persistentAggregate` aggregates over batches.
         Meaning: ``org.apache.storm.trident.Stream.aggregate``.
 
         Parameters
@@ -43,12 +43,12 @@ class AggregateVerbs(StreamBase[StreamT]):
         inputFields : str or list of str, optional
             The fields that the aggregator sees. Omitted: all fields; none for Count.
         aggregator : CombinerAggregator, ReducerAggregator or Aggregator
-            Count(), Sum(), Average(), TopK(3) or one of your own. A combiner's partial results are made where the
-            tuples are; for the other two kinds every tuple comes to one place. What a combiner or a reducer gives is
-            one tuple, of what its ``present`` makes of the value where it has one; an Aggregator emits any number.
+            Count(), Sum(), Average(), TopK(3) or one of your own. A combiner makes partial results where the tuples
+            are; for the other two kinds all tuples move to one place. A combiner or a reducer gives one tuple with its
+            value, or with the result of its ``present(value)`` if it has that method. An Aggregator emits any number.
         outputFields : str or StructType
-            One name (of an Aggregator as many as it emits), with the type where the aggregator does not tell it:
-            ``"total decimal(10,2)"``. An input field's name may be used again.
+            One name (for an Aggregator one for each value that it emits), with a type if the aggregator does not
+            declare it: ``"total decimal(10,2)"``. It may be the name of an input field.
 
         Examples
         --------
@@ -67,7 +67,7 @@ class AggregateVerbs(StreamBase[StreamT]):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> StreamT:
-        """What an aggregator makes of every partition of the batch, also of an empty one; it replaces all fields.
+        """Replace every partition by the result of an aggregator over its tuples. An empty one has a result, too.
 
         No tuple moves. The parameters are those of `aggregate`.
         Meaning: ``org.apache.storm.trident.Stream.partitionAggregate``.
@@ -91,7 +91,7 @@ def aggregated(
     outputFields: OutputsLike | None,
     scope: nodes.Scope = "batch",
 ) -> StreamT:
-    """The aggregate of a stream by these group fields: a chain of one."""
+    """Add an aggregate by these group fields: a chain with one member."""
     member, step = read_member(stream, scope, args, inputFields, aggregator, outputFields)
     return chained(stream, group, [member], scope, step)
 
@@ -104,7 +104,7 @@ def read_member(
     aggregator: object,
     outputFields: OutputsLike | None,
 ) -> tuple[nodes.Member, Step]:
-    """One aggregator of an aggregate, read; and the step of the call."""
+    """Read one aggregator of an aggregate, and the step of the call."""
     verb = VERBS[scope]
     usage = f"{verb}([inputFields,] aggregator, outputFields)"
     call = read_arguments(stream._step(verb), usage, args, {"aggregator": aggregator}, inputFields, outputFields)
@@ -116,7 +116,7 @@ def read_member(
 def chained(
     stream: StreamBase[StreamT], group: tuple[str, ...], members: Sequence[nodes.Member], scope: nodes.Scope, step: Step
 ) -> StreamT:
-    """The aggregate by these members."""
+    """Add an aggregate with these members."""
     schema = select(stream.schema, group)
     for member in members:
         schema = rules.appended(schema, member.outputs, step, of="the group")
@@ -128,8 +128,7 @@ def chained(
 def folded(
     stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, usage: str
 ) -> tuple[tuple[str, ...], Aggregation | Reduction, StructType]:
-    """What a verb that folds tuples into a state was given, read: the input fields, the folding, and the state's
-    fields."""
+    """Read a call that folds tuples into a state. Return the input fields, the folding, and the state's fields."""
     inputs, declared = _folding(stream, call, usage)
     how = read_folding(call.operation, select(stream.schema, inputs), declared, call.step)
     output = StructType([StructField(how.output, how.type)])
@@ -137,13 +136,13 @@ def folded(
 
 
 def _folding(stream: StreamBase[Any], call: Arguments, usage: str) -> tuple[tuple[str, ...], Declared]:
-    """The input fields of a verb that folds tuples, and its output as it was written."""
+    """Return the input fields of a call that folds tuples, and its output as the user wrote it."""
     if call.outputs is None:
         raise call.step.error(TopologyError, f"name the output field; write {usage}")
     return inputs_of(stream, call), read_outputs(call.outputs, call.step)
 
 
 def inputs_of(stream: StreamBase[Any], call: Arguments) -> tuple[str, ...]:
-    """The fields that an aggregator sees: those that are named, else all; none for one that only counts."""
+    """Return the fields that an aggregator sees: those named, else all; none for one that only counts."""
     names = stream._inputs(call.inputs, call.step)
     return () if isinstance(call.operation, Count) else names

@@ -10,7 +10,7 @@ from trident.operations.output_fields import OutputsLike
 from trident.plan import nodes
 from trident.stream import foreign_names
 from trident.stream.aggregate import VERBS, chained, read_member
-from trident.stream.base import Rails, StreamBase, StreamT, unknown_verb
+from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
 
 
 class ChainVerbs(StreamBase[StreamT]):
@@ -19,9 +19,9 @@ class ChainVerbs(StreamBase[StreamT]):
     __slots__ = ()
 
     def chainedAgg(self) -> "ChainedAggregate[StreamT]":
-        """Several aggregators over the same tuples in one go: name them one after the other, then `chainEnd`.
+        """Begin a chain of aggregators over the same tuples. Name them one after the other, then call `chainEnd`.
 
-        Every member has its own input fields; their output fields stand side by side.
+        Every member has input fields of its own. The output fields of all members stand side by side.
         Meaning: ``org.apache.storm.trident.Stream.chainedAgg``.
 
         >>> from trident import Count, Sum, TridentTopology
@@ -34,8 +34,8 @@ class ChainVerbs(StreamBase[StreamT]):
         return ChainedAggregate(self, ())
 
 
-class ChainedAggregate(Rails, Generic[StreamT]):
-    """What `chainedAgg` gives: name the members, then `chainEnd` gives the stream. Immutable, as a stream is.
+class ChainedAggregate(NotASequence, Generic[StreamT]):
+    """A chain of aggregators, begun by `chainedAgg`. It is immutable, as a stream is. `chainEnd` returns the stream.
 
     Meaning: ``org.apache.storm.trident.fluent.ChainedAggregatorDeclarer``.
     """
@@ -61,8 +61,10 @@ class ChainedAggregate(Rails, Generic[StreamT]):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> "ChainedAggregate[StreamT]":
-        """One more aggregator over the batch, or over each group of it. The parameters are those of
-        `Stream.aggregate`; its output fields are new in the chain."""
+        """Add an aggregator over the batch, or over each group of it.
+
+        The parameters are those of `Stream.aggregate`. No other member may have its output fields.
+        """
         return self._with("batch", args, inputFields, aggregator, outputFields)
 
     def partitionAggregate(
@@ -72,15 +74,17 @@ class ChainedAggregate(Rails, Generic[StreamT]):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> "ChainedAggregate[StreamT]":
-        """One more aggregator over each partition. The parameters are those of `Stream.partitionAggregate`; its output
-        fields are new in the chain."""
+        """Add an aggregator over each partition.
+
+        The parameters are those of `Stream.partitionAggregate`. No other member may have its output fields.
+        """
         return self._with("partition", args, inputFields, aggregator, outputFields)
 
     def chainEnd(self) -> StreamT:
-        """The stream of what the members give: the group fields, then every member's output fields.
+        """Return the stream of the members' results: the group fields, then every member's output fields.
 
-        Where a member emits several tuples, they come in every combination with the others', the last member's fastest;
-        where it emits none there is no tuple.
+        If a member emits several tuples, each is combined with each tuple of the others; the last member's vary
+        fastest. If a member emits none, no tuple leaves.
         """
         step = Step(self._stream._register.label(self._stream._label, "chainedAgg"), caller("chainEnd"))
         if self._scope is None:
@@ -114,9 +118,9 @@ class ChainedAggregate(Rails, Generic[StreamT]):
         group = select(self._stream.schema, self._group)
         taken = {name.lower(): "a group field" for name in group.names}
         taken |= {
-            name.lower(): f"an output field of {each.how.site.name}"
-            for each in self._members
-            for name in each.outputs.names
+            name.lower(): f"an output field of {other.how.site.name}"
+            for other in self._members
+            for name in other.outputs.names
         }
         for name in member.outputs.names:
             if name.lower() in taken:
@@ -126,7 +130,7 @@ class ChainedAggregate(Rails, Generic[StreamT]):
                 )
 
     def __repr__(self) -> str:
-        members = "".join(f".{VERBS[self._scope or 'batch']}({each.how.site.name})" for each in self._members)
+        members = "".join(f".{VERBS[self._scope or 'batch']}({member.how.site.name})" for member in self._members)
         return f"{self._stream._node.step}.chainedAgg(){members}, without its chainEnd()"
 
     def __getattr__(self, name: str) -> NoReturn:

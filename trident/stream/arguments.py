@@ -1,4 +1,4 @@
-"""Reads a verb's arguments: ``verb([inputFields,] operation, outputFields)``, all of them also by keyword."""
+"""The arguments of verbs: ``verb([inputFields,] operation, outputFields)``, each also by keyword."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite, site_of
 from trident.base.errors import TopologyError
-from trident.base.names import FieldsLike, brief
+from trident.base.names import FieldsLike, brief, check_name
 from trident.base.step import Step
 from trident.operations.builtin_aggregators import called_like
 from trident.operations.builtin_functions import Expression
@@ -18,7 +18,7 @@ from trident.operations.output_fields import OutputsLike
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a verb was given. `inputs` None: no input fields were named; `outputs` None: no output fields."""
+    """The arguments of a call of a verb. None says that the call names no input fields, or no output fields."""
 
     inputs: FieldsLike | None
     operation: Any
@@ -34,25 +34,25 @@ def read_arguments(
     inputFields: FieldsLike | None = None,
     outputFields: OutputsLike | None = None,
 ) -> Arguments:
-    """Sort positional arguments by what they are: the operation is the first that is no field.
+    """Sort positional arguments by their types: the first that does not name fields is the operation.
 
-    `operations` are the keywords under which the operation may come, with what came; `usage` is shown in errors.
+    `operations` maps the keywords that may carry the operation to their values. `usage` is shown in errors.
     """
-    given = [(name, value) for name, value in operations.items() if value is not None]
+    candidates = [value for value in operations.values() if value is not None]
     before, rest = _leading_fields(args)
-    if not given and rest:
-        given, rest = [("", rest[0])], rest[1:]
-    elif given and not rest and len(before) > 1:
+    if not candidates and rest:
+        candidates, rest = [rest[0]], rest[1:]
+    elif candidates and not rest and len(before) > 1:
         before, rest = before[:1], before[1:]
-    more = [value for value in rest if not is_fields(value)]
-    if len(given) != 1 or more:
-        listed = " and ".join(brief(value) for value in [*(value for _, value in given), *more])
-        what = f"it takes one operation, not {listed}" if listed else "the operation is missing"
-        hint = _unquoted(before[1:], usage) if not listed else ""
+    candidates += [value for value in rest if not is_fields(value)]
+    if len(candidates) != 1:
+        listed = " and ".join(map(brief, candidates))
+        problem = f"it takes one operation, not {listed}" if listed else "the operation is missing"
+        hint = _operation_meant(before[1:], usage) if not listed else ""
         if hint:
-            what = f"{before[1]!r} is a string, and the operation is a function or object: {hint}"
-        raise step.error(TopologyError, f"{what}; write {usage}")
-    operation = given[0][1]
+            problem = f"{before[1]!r} is a string, and the operation is a function or object: {hint}"
+        raise step.error(TopologyError, f"{problem}; write {usage}")
+    (operation,) = candidates
     step = step.with_function(operation_site(operation))
     inputs = _one("inputFields", before, inputFields, step, usage)
     outputs = _one("outputFields", rest, outputFields, step, usage)
@@ -67,10 +67,35 @@ def check_replace(replace: object, step: Step, usage: str) -> None:
         raise step.error(TopologyError, f"replace is True or False, not {brief(replace)}; write {usage}")
 
 
-def _unquoted(given: Sequence[object], usage: str) -> str:
-    """What may have been meant by the first of these, which stands where the operation should; nothing where it does
-    not look like one."""
-    text = given[0] if given else None
+def is_factory(value: object) -> bool:
+    """Return whether a value is a state factory."""
+    return all(hasattr(value, name) for name in ("kind", "survives", "open")) and not isinstance(value, type)
+
+
+def check_factory(factory: object, step: Step, usage: str) -> None:
+    """Refuse a state factory that is none, such as one whose parentheses are missing."""
+    if is_factory(factory):
+        return
+    hint = "call it, " if callable(factory) and not isinstance(factory, type) else ""
+    raise step.error(
+        TopologyError,
+        f"{brief(factory)} is not a state factory: {hint}give MemoryMapState.opaque(), RedisMapState.opaque(url) or "
+        f"the like; write {usage}",
+    )
+
+
+def name_of(owner: str, name: object, step: Step, default: str | None = None) -> str:
+    """Return a name, or the default if none is given. Refuse one that cannot be an identity in logs and stores."""
+    omitted = name is None and default is not None
+    try:
+        return check_name(owner, default if omitted else name)
+    except TopologyError as error:
+        raise step.error(TopologyError, f"{error}{'; give it a name=' if omitted else ''}") from None
+
+
+def _operation_meant(values: Sequence[object], usage: str) -> str:
+    """Return a hint about the first value, which stands in the place of the operation; "" if there is none."""
+    text = values[0] if values else None
     if not isinstance(text, str):
         return ""
     known = called_like(text) if "aggregator" in usage else None
@@ -78,18 +103,18 @@ def _unquoted(given: Sequence[object], usage: str) -> str:
         return f"give {known}"
     if text.isidentifier():
         return "give it without quotes"
-    return f"an expression is expr({text!r})" if len(given) > 1 or "(" in text else ""
+    return f"an expression is expr({text!r})" if len(values) > 1 or "(" in text else ""
 
 
 def is_fields(value: object) -> bool:
-    """Whether a positional argument names fields."""
+    """Return whether a positional argument names fields."""
     if isinstance(value, str | StructType):
         return True
     return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
 
 
 def operation_site(operation: object) -> CallSite:
-    """What an operation is called in a step's label, and where it stands."""
+    """Return the name of an operation in a step's label, with its source location."""
     if isinstance(operation, Expression):
         return CallSite("expr")
     if isinstance(operation, Column):
@@ -103,7 +128,7 @@ def _leading_fields(args: Sequence[object]) -> tuple[list[Any], list[Any]]:
 
 
 def _one(name: str, positional: list[Any], keyword: Any, step: Step, usage: str) -> Any:
-    """The one value of an argument that may come by position or by keyword."""
+    """Return the value of an argument that may come by position or by keyword; None if it is missing."""
     values = positional + ([] if keyword is None else [keyword])
     if len(values) > 1:
         listed = " and ".join(map(repr, values))

@@ -1,8 +1,9 @@
-"""Pieces of a stream that are used again: applyAssembly."""
+"""Steps that are written once and applied to several streams: applyAssembly."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from trident.base.checks import check_whole_number
 from trident.base.errors import TopologyError
 from trident.base.names import brief
 from trident.operations.callables import bind
@@ -12,7 +13,9 @@ from trident.stream.extremes import ExtremeVerbs
 
 
 class Assembly(Protocol):
-    """Some steps as one (``org.apache.storm.trident.operation.Assembly``).
+    """Several steps as one object.
+
+    Meaning: ``org.apache.storm.trident.operation.Assembly``.
 
     >>> class Loud:
     ...     def apply(self, stream):
@@ -25,7 +28,7 @@ class Assembly(Protocol):
     """
 
     def apply(self, stream: Any) -> Any:
-        """The stream with the steps behind it."""
+        """Return the stream with the steps added."""
         ...
 
 
@@ -35,7 +38,7 @@ class AssemblyVerbs(StreamBase[StreamT]):
     __slots__ = ()
 
     def applyAssembly(self, assembly: Assembly | Callable[[StreamT], StreamT]) -> StreamT:
-        """Go on with the steps that an assembly adds: an object with ``apply(stream)``, or a callable of a stream.
+        """Add the steps of an assembly: an object with ``apply(stream)``, or a callable of a stream.
 
         Meaning: ``org.apache.storm.trident.Stream.applyAssembly``.
 
@@ -55,21 +58,23 @@ class AssemblyVerbs(StreamBase[StreamT]):
             )
         if not callable(apply):
             raise step.error(
-                TopologyError, f"{brief(assembly)} is no assembly; give an object with apply(stream), or a callable"
+                TopologyError, f"{brief(assembly)} is not an assembly; give an object with apply(stream), or a callable"
             )
         bind(apply, 1, "it is called with one stream", step)
         stream: StreamT = apply(self)
         if not isinstance(stream, StreamBase):
             hint = "; return the stream" if stream is None else ""
-            raise step.error(TopologyError, f"it gave {brief(stream)}, which is no stream{hint}")
+            raise step.error(TopologyError, f"it returned {brief(stream)}, which is not a stream{hint}")
         if stream._register is not self._register:
-            raise step.error(TopologyError, f"it gave {stream!r}, a stream of another topology")
+            raise step.error(TopologyError, f"it returned {stream!r}, a stream of another topology")
         return stream
 
 
 class FirstN:
-    """An assembly that leaves `n` tuples of each batch: the first ones, or the least by `sortField` (``reverse=True``:
-    the greatest), in that order. Nulls come last, NaN is greater than every number; of equal ones the earlier stay.
+    """An assembly that keeps `n` tuples of each batch.
+
+    These are the first ones, or those with the least values of `sortField` (``reverse=True``: the greatest), in that
+    order. Nulls come last, and NaN is greater than every number. Among equal values the earlier tuples stay.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.FirstN``, which fails at a null.
 
@@ -82,14 +87,13 @@ class FirstN:
     """
 
     def __init__(self, n: int, sortField: str | None = None, reverse: bool = False) -> None:
-        if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-            raise TopologyError(f"FirstN leaves a whole number of tuples, 1 or more, not n={n!r}")
+        check_whole_number("n", n, error=lambda problem: TopologyError(f"FirstN: {problem}"))
         if reverse and sortField is None:
-            raise TopologyError("FirstN has nothing to reverse without a sortField; write FirstN(n, 'field', True)")
+            raise TopologyError("FirstN: reverse=True needs a sortField; write FirstN(n, 'field', True)")
         self.n, self.sortField, self.reverse = n, sortField, reverse
 
     def apply(self, stream: ExtremeVerbs[StreamT]) -> StreamT:
-        """The stream with at most `n` tuples a batch."""
+        """Return the stream with at most `n` tuples of each batch."""
         return stream._first(self.n, self.sortField, self.reverse)
 
     def __repr__(self) -> str:

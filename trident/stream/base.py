@@ -1,4 +1,4 @@
-"""What every stream is: a node of the plan, the topology's register, and the rails around both."""
+"""The base of all streams: a node of the plan, the topology's register, and errors for common mistakes."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, NoReturn, TypeVar
@@ -12,15 +12,15 @@ from trident.plan import rules
 from trident.plan.nodes import Node
 from trident.plan.register import Register
 from trident.stream import foreign_names
-from trident.stream.checked_calls import Told
-from trident.stream.display import Shown
+from trident.stream.checked_calls import CheckedCalls
+from trident.stream.display import Drawable
 
 StreamT = TypeVar("StreamT", bound="StreamBase[Any]")
-"""The class of streams that verbs give: `trident.stream.stream` puts it together from the families of verbs."""
+"""The class of streams that verbs return: `trident.stream.stream` puts it together from the families of verbs."""
 
 
-class Rails(Told):
-    """What a stream is not: neither a truth value nor a sequence of tuples."""
+class NotASequence(CheckedCalls):
+    """An object that refuses to be a truth value or a sequence of tuples."""
 
     __slots__ = ()
 
@@ -31,13 +31,11 @@ class Rails(Told):
         raise TypeError("a stream has no end and cannot be iterated; take(n) gives tuples of its spout's first batch")
 
     def __getitem__(self, name: object) -> NoReturn:
-        raise TypeError(
-            f"a field of a stream is no object of its own: name {name!r} in a verb, such as project({name!r})"
-        )
+        raise TypeError(f"a field of a stream is not an object: name {name!r} in a verb, such as project({name!r})")
 
 
-class StreamBase(Rails, Shown, Generic[StreamT]):
-    """An immutable description of what happens to every batch; each verb gives a new stream."""
+class StreamBase(NotASequence, Drawable, Generic[StreamT]):
+    """An immutable description of the steps that every batch takes. Each verb returns a new stream."""
 
     __slots__ = ("_label", "_node", "_register")
 
@@ -71,13 +69,13 @@ class StreamBase(Rails, Shown, Generic[StreamT]):
         self._register.add(self._label, node)
         return self._new(node, self._label)
 
-    def _inputs(self, given: FieldsLike | None, step: Step) -> tuple[str, ...]:
-        """The input fields as named, or all of them."""
-        return self.fields if given is None else rules.known_fields(self.schema, given, step)
+    def _inputs(self, fields: FieldsLike | None, step: Step) -> tuple[str, ...]:
+        """Return the names of the input fields. None means all fields."""
+        return self.fields if fields is None else rules.known_fields(self.schema, fields, step)
 
     def _named(self, fields: tuple[FieldsLike, ...], step: Step) -> tuple[str, ...]:
-        """The fields of a verb that takes nothing but fields, one or more arguments of them."""
-        names = [name for each in fields for name in rules.known_fields(self.schema, each, step)]
+        """Return the names in the arguments of a verb that takes only fields."""
+        names = [name for argument in fields for name in rules.known_fields(self.schema, argument, step)]
         return rules.known_fields(self.schema, names, step)
 
     def __repr__(self) -> str:
@@ -88,7 +86,7 @@ class StreamBase(Rails, Shown, Generic[StreamT]):
 
 
 def unknown_verb(subject: object, name: str, known: Mapping[str, str], fields: tuple[str, ...] = ()) -> str:
-    """The message for an attribute that is not there: what may have been meant. `known` are other libraries' names."""
+    """Return the message for a missing attribute, with a suggestion. `known` maps other libraries' names to ours."""
     message = f"{type(subject).__name__!r} has no verb {name!r}"
     if name.startswith("_"):
         return message

@@ -1,4 +1,4 @@
-"""A verb that is called with arguments which it does not take says so as every other wrong call does."""
+"""Errors for calls of verbs with missing or unknown arguments, in the form of all other errors of verbs."""
 
 import functools
 import inspect
@@ -12,13 +12,12 @@ from trident.base.names import did_you_mean
 from trident.base.step import Step, caller
 
 _ON_ERROR = (
-    "; each, filter, map, flatMap and peek take onError. What may fail goes into one of these before, and here come "
-    "tuples that cannot fail"
+    "; each, filter, map, flatMap and peek take onError. Put the part that may fail into one of these, before this step"
 )
 
 
-class Told:
-    """What has verbs: Python's own TypeError for arguments that do not fit becomes an ArgumentsError, with the step."""
+class CheckedCalls:
+    """A class with verbs. Arguments that a verb does not take raise an ArgumentsError that names the step."""
 
     __slots__ = ()
 
@@ -26,11 +25,11 @@ class Told:
         super().__init_subclass__(**keywords)
         for name, verb in list(vars(cls).items()):
             if isinstance(verb, FunctionType) and not name.startswith("_"):
-                setattr(cls, name, told(verb))
+                setattr(cls, name, checked(verb))
 
 
-def told(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """The verb, telling of arguments that it does not take."""
+def checked(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the verb. It raises ArgumentsError instead of Python's own TypeError for arguments that do not fit."""
 
     @functools.wraps(verb)
     def called(*args: Any, **keywords: Any) -> Any:
@@ -39,7 +38,7 @@ def told(verb: Callable[..., Any]) -> Callable[..., Any]:
             return verb(*args, **keywords)
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise  # it is of the verb's inside, and not of the call
+                raise  # the error comes from within the verb, and is not about this call
             wrong = error
         check_arguments(verb, args, keywords)
         raise wrong
@@ -48,16 +47,16 @@ def told(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_arguments(verb: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-    """Raise ArgumentsError where these do not fit the verb; the first of them is what it is a verb of."""
+    """Raise ArgumentsError if the arguments do not fit the verb. The first argument is the object of the verb."""
     signature, name = inspect.signature(verb), verb.__name__
     own = list(signature.parameters.values())[1:]
-    taken = [each.name for each in own if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    strange = [word for word in keywords if word not in taken]
-    any_word = any(each.kind is each.VAR_KEYWORD for each in own)
-    if strange and not any_word:
-        hint = _ON_ERROR if strange[0] == "onError" else did_you_mean(strange[0], taken)
-        told = f"{name} takes {', '.join(taken)}" if taken else f"{name} takes no keywords"
-        raise _step(args[0], name).error(ArgumentsError, f"there is no argument {strange[0]!r}; {told}{hint}")
+    known = [item.name for item in own if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
+    unknown = [keyword for keyword in keywords if keyword not in known]
+    takes_any = any(item.kind is item.VAR_KEYWORD for item in own)
+    if unknown and not takes_any:
+        hint = _ON_ERROR if unknown[0] == "onError" else did_you_mean(unknown[0], known)
+        accepted = f"{name} takes {', '.join(known)}" if known else f"{name} takes no keywords"
+        raise _step(args[0], name).error(ArgumentsError, f"there is no argument {unknown[0]!r}; {accepted}{hint}")
     try:
         signature.bind(*args, **keywords)
     except TypeError as error:
@@ -66,7 +65,7 @@ def check_arguments(verb: Callable[..., Any], args: tuple[Any, ...], keywords: d
 
 
 def _shown(parameter: inspect.Parameter) -> str:
-    """A parameter without its annotation: ``name``, ``name=None``, ``*streams``."""
+    """Return a parameter without its annotation: ``name``, ``name=None``, ``*streams``."""
     default = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
     return str(parameter.replace(annotation=inspect.Parameter.empty, default=default))
 

@@ -1,4 +1,4 @@
-"""Verbs of your own: a function from a stream to a stream that is called like a built-in."""
+"""Verbs of a user's own: functions of a stream that are called like built-in verbs."""
 
 import functools
 from collections.abc import Callable
@@ -16,16 +16,16 @@ _MARK = "_trident_verb"
 
 
 def verb(function: _F) -> _F:
-    """Make a verb of every stream out of a function whose first argument is a stream.
+    """Make a function, whose first argument is a stream, a verb of every stream.
 
-    The verb has the function's name, arguments and docstring; its steps carry the verb's name in errors, `explain` and
-    pictures, and errors point at the line that called the verb. The function itself stays what it is. A name that a
-    stream has already is refused, unless it is the same function once more, as when a notebook's cell runs again.
+    The verb has the function's name, arguments and docstring. Its steps carry the verb's name in errors, `explain` and
+    pictures, and errors point at the line that called the verb. The function itself does not change. A name that a
+    stream has already is refused, unless the same function is given again, as when a notebook's cell runs twice.
 
     Raises
     ------
     TopologyError
-        Where it is no function, takes no stream, or its name is taken.
+        If the argument is not a named function, or the name is taken.
 
     Examples
     --------
@@ -45,10 +45,10 @@ def verb(function: _F) -> _F:
     if not callable(function) or isinstance(function, type) or not name.isidentifier():
         raise TopologyError(f"verb makes a verb of a named function, not of {brief(function)}")
     if name.startswith("_"):
-        raise TopologyError(f"{name!r} begins with '_': nobody would find it as a verb")
-    there = getattr(Stream, name, None)
-    if there is not None and _origin(there) != _origin(function):
-        whose = f"{_origin(there)} has made it" if hasattr(there, _MARK) else "it is built in"
+        raise TopologyError(f"{name!r} begins with '_': the name of a verb is public")
+    existing = getattr(Stream, name, None)
+    if existing is not None and _origin(existing) != _origin(function):
+        whose = f"{_origin(existing)} has made it" if hasattr(existing, _MARK) else "it is built in"
         raise TopologyError(f"a stream has a verb {name!r} already ({whose}); give {brief(function)} another name")
 
     @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""What became of tuples on which a function failed: the streams of dead letters."""
+"""Streams of dead letters: the tuples on which a function failed."""
 
 from collections.abc import Callable, Iterable
 
@@ -15,17 +15,17 @@ from trident.stream.joins import merged
 _HOW = "give a step before it onError='deadLetter'"
 
 
-class LetterVerbs(StreamBase[StreamT]):
-    """Verbs about tuples that left the stream."""
+class DeadLetterVerbs(StreamBase[StreamT]):
+    """Verbs for tuples on which a function failed."""
 
     __slots__ = ()
 
     def deadLetters(self) -> StreamT:
-        """The dead letters of all steps that lead here: the tuples on which a function failed that has
-        ``onError="deadLetter"``.
+        """Return the dead letters of all steps before this one, as a stream.
 
-        A stream like any other, of the fields ``id, stream, step, function, error, message, tuple, txid, attempt``. A
-        batch's dead letters are frozen with it, so what is made of them is as exact as everything else.
+        They are the tuples on which a function with ``onError="deadLetter"`` failed. The fields are ``id, stream, step,
+        function, error, message, tuple, txid, attempt``. A batch's dead letters are frozen with it, so a state of dead
+        letters is as exact as any other.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -41,11 +41,11 @@ class LetterVerbs(StreamBase[StreamT]):
         return letters_of(self._register, failing, self._new)
 
     def replayable(self) -> StreamT:
-        """This stream, and the dead letters of later steps that `RunningTopology.replayDeadLetters` puts back here.
+        """Let `RunningTopology.replayDeadLetters` put the dead letters of later steps back into this stream.
 
-        Write it where the stream still has all the fields that are to come back, before the steps that make dead
-        letters, and `TridentTopology.deadLetterState` behind them: letters come from there, and leave it in the very
-        batch that has them as tuples again, so each comes back once, whatever fails.
+        Write it before the steps that make dead letters, where the stream still has all fields that shall come back.
+        Write `TridentTopology.deadLetterState` behind those steps: the letters are kept there. A letter leaves that
+        state in the same batch in which it becomes a tuple again, so each comes back once, whatever fails.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -54,7 +54,9 @@ class LetterVerbs(StreamBase[StreamT]):
         """
         step = self._step("replayable")
         if rules.is_request(self._node):
-            raise step.error(TopologyError, "a DRPC request that fails is told its error, and nothing comes back")
+            raise step.error(
+                TopologyError, "a DRPC request that fails returns its error to the caller, and nothing comes back"
+            )
         if self._label in self._register.replays:
             site = self._register.replays[self._label].site
             raise step.error(TopologyError, f"dead letters come back into {self._label!r} at {site.location} already")
@@ -68,19 +70,18 @@ class LetterVerbs(StreamBase[StreamT]):
         )
         self._register.add(name, tuples)
         self._register.replays[self._label] = source
-        both = (self._node, tuples)
-        return self._then(nodes.Merge(both, step=step.label, site=step.called, schema=self.schema))
+        return self._then(nodes.Merge((self._node, tuples), step=step.label, site=step.called, schema=self.schema))
 
 
 def taken_out(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> list[StreamT]:
-    """Return the letters that batches put back into streams, by their ids alone: one stream for each place."""
+    """Return the ids of the letters that batches put back into streams: one stream for each `replayable`."""
     streams = []
     for source in register.replays.values():
         spout = source.spout
         assert isinstance(spout, ReplaySpout)
         names, label = spout.letter_names, source.stream
         schema = select(source.schema, names)
-        step = f"{register.label(label, 'letters')}"
+        step = register.label(label, "letters")
         node = nodes.Project(source, names, step=step, site=source.site, schema=schema)
         register.add(label, node)
         streams.append(new(node, label))
@@ -88,7 +89,7 @@ def taken_out(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> 
 
 
 def with_letters(among: Iterable[nodes.Node]) -> list[nodes.Node]:
-    """Those of these steps that make dead letters."""
+    """Return the steps that make dead letters."""
     return [node for node in among if isinstance(getattr(node, "onError", None), DeadLetter)]
 
 
@@ -99,8 +100,8 @@ def letters_of(register: Register, failing: Iterable[nodes.Node], new: Callable[
         label = node.step.rpartition("/")[0]
         if node not in register.letters:
             step = Step(register.label(label, "deadLetters"), caller("deadLetters"))
-            made = nodes.LettersOf(node, step=step.label, site=step.called, schema=LETTER)
-            register.add(label, made)
-            register.letters[node] = made
+            letters = nodes.LettersOf(node, step=step.label, site=step.called, schema=LETTER)
+            register.add(label, letters)
+            register.letters[node] = letters
         streams.append(new(register.letters[node], label))
     return streams[0] if len(streams) == 1 else merged(register, streams, None, None)

@@ -1,4 +1,4 @@
-"""How things show themselves: as text by explain, as a picture by draw and in a notebook's cell."""
+"""The display of streams, states and topologies: text by explain, a picture by draw and in a notebook's cell."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,24 +6,24 @@ from typing import Any
 from trident.picture import draw
 from trident.picture.explain import explain_nodes
 from trident.plan.nodes import Node
-from trident.stream.checked_calls import Told
+from trident.stream.checked_calls import CheckedCalls
 
 
-class Shown(Told):
-    """What can be explained and drawn. Starts no JVM and no other program."""
+class Drawable(CheckedCalls):
+    """An object that can be explained and drawn, without a JVM or any other program."""
 
     __slots__ = ()
 
     def _ends(self) -> Sequence[Node]:
-        """The last steps of what is to be shown."""
+        """Return the last steps of the object."""
         raise NotImplementedError
 
     def explain(self) -> None:
-        """Print the steps that lead here stream by stream, and the states on the way with what each is promised."""
+        """Print the steps that lead here, stream by stream, and the states on the way with their guarantees."""
         print(explain_nodes(self._ends()))
 
     def draw(self, format: str = "svg") -> str:
-        """The steps that lead here as a picture: "svg", "mermaid", "dot" or "json", as text."""
+        """Return a picture of the steps that lead here, as text: "svg", "mermaid", "dot" or "json"."""
         return draw.write(draw.picture(self._ends()), format)
 
     def _repr_svg_(self) -> str:

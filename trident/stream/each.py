@@ -24,7 +24,7 @@ _EACH = "each([inputFields,] function, outputFields), or each([inputFields,] fil
 
 
 class EachVerbs(StreamBase[StreamT]):
-    """Verbs after which a tuple is still there, with more fields or fewer."""
+    """Verbs that keep a tuple, with more fields or fewer."""
 
     __slots__ = ()
 
@@ -48,13 +48,14 @@ class EachVerbs(StreamBase[StreamT]):
             The fields that the operation sees, one positional argument each. Omitted: a callable gets one TridentTuple
             of all fields.
         function, filter : callable, Function, Filter, expr, Column or udf
-            A callable gives one value; a tuple is several, None a null. A generator, or an ``Iterator`` annotation,
-            gives any number of tuples; none drops the input tuple. ``Debug()`` shows the tuples that pass.
+            A callable returns one value; a tuple stands for several values, None for a null. A generator, or a callable
+            annotated with ``Iterator``, gives any number of tuples; with none the input tuple is dropped. ``Debug()``
+            shows the tuples that pass.
         outputFields : str, list of str or StructType, optional
-            New names, with types where the function's annotations do not tell them: ``"word string"``.
+            Names for the results, with types if the function has no annotations: ``"word string"``.
         onError : "fail", "skip", "deadLetter" or DeadLetter
-            What becomes of a tuple on which the function fails: the batch fails (and is tried again), the tuple is left
-            out and counted, or it is kept as a dead letter for `deadLetters`.
+            The fate of a tuple on which the function fails. "fail": the batch fails, and is tried again. "skip": the
+            tuple is left out and counted. "deadLetter": the tuple is left out and kept for `deadLetters`.
         replace : bool
             True: an output field that the tuple already has replaces that field. It keeps its position, and may get
             another type. Other output fields are appended. False: an output field that the tuple has is refused.
@@ -62,7 +63,7 @@ class EachVerbs(StreamBase[StreamT]):
         Raises
         ------
         FieldNotFoundError, DuplicateFieldError, TypeDeclarationError, TopologyError
-            Where the call cannot mean anything.
+            If the call is wrong. It is raised here, and not when the topology starts.
 
         Examples
         --------
@@ -85,10 +86,10 @@ class EachVerbs(StreamBase[StreamT]):
         filter: object = None,
         onError: OnErrorLike = "fail",
     ) -> StreamT:
-        """Keep the tuples that a filter keeps: a callable that gives a bool, a Filter, ``expr("n > 3")``.
+        """Keep the tuples that a filter accepts: a callable that returns a bool, a Filter, ``expr("n > 3")``.
 
-        With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
-        `onError` as in `each`. Meaning: ``org.apache.storm.trident.Stream.filter``.
+        A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
+        fields. `onError` as in `each`. Meaning: ``org.apache.storm.trident.Stream.filter``.
 
         >>> from trident import TridentTopology, expr
         >>> from trident.spouts import FixedBatchSpout
@@ -104,7 +105,9 @@ class EachVerbs(StreamBase[StreamT]):
         )
 
     def project(self, *fields: FieldsLike) -> StreamT:
-        """Keep these fields, in this order. Meaning: ``org.apache.storm.trident.Stream.project``.
+        """Keep these fields, in this order.
+
+        Meaning: ``org.apache.storm.trident.Stream.project``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -116,7 +119,9 @@ class EachVerbs(StreamBase[StreamT]):
         return self._projected(self._named(fields, step), step)
 
     def drop(self, *fields: FieldsLike) -> StreamT:
-        """Keep all fields but these, in their order. Trident has no counterpart: there one names the fields that stay.
+        """Keep all fields but these, in their order.
+
+        Trident has no counterpart: its `project` names the fields that stay.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -133,9 +138,9 @@ class EachVerbs(StreamBase[StreamT]):
         return self._projected(kept, step)
 
     def rename(self, old: str | Mapping[str, str], new: str | None = None) -> StreamT:
-        """Return the stream with one field renamed, or several by a dict. Each field keeps its position.
+        """Rename one field, or several by a dict. Each field keeps its position.
 
-        Meaning: ``pyspark.sql.DataFrame.withColumnRenamed``, and a field that is not there is refused.
+        Meaning: ``pyspark.sql.DataFrame.withColumnRenamed``, but an unknown field is refused.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -156,10 +161,11 @@ class EachVerbs(StreamBase[StreamT]):
         action: object = None,
         onError: OnErrorLike = "fail",
     ) -> StreamT:
-        """Do something with every tuple and leave it as it is. It is done where the tuple is, and again at a replay.
+        """Call an action with every tuple, and keep the tuple as it is.
 
-        With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
-        `onError` as in `each`: a tuple on which the action fails leaves the stream.
+        The action runs where the tuple is, and again if the batch is tried again. It gets one positional argument for
+        each input field; without input fields, one TridentTuple of all fields. `onError` as in `each`: a tuple on which
+        the action fails leaves the stream.
         Meaning: ``org.apache.storm.trident.Stream.peek``.
 
         >>> from trident import TridentTopology
@@ -175,7 +181,7 @@ class EachVerbs(StreamBase[StreamT]):
         inputs, operation, _ = self._operation(call, tuples=call.inputs is None)
         step = call.step
         if operation.call not in (Call.VALUES, Call.TUPLE) or operation.many:
-            raise step.error(TopologyError, "peek takes a plain callable, whose result means nothing")
+            raise step.error(TopologyError, "peek takes a plain callable and ignores its result")
         if call.outputs is not None:
             raise step.error(TopologyError, "peek has no outputFields; each(function, outputFields) appends fields")
         policy = self._policy(onError, operation, step)
@@ -229,14 +235,14 @@ class EachVerbs(StreamBase[StreamT]):
         )
 
     def _operation(self, call: Arguments, tuples: bool) -> tuple[tuple[str, ...], Operation, Returns]:
-        """The input fields, and the operation read and checked for a call with them."""
+        """Return the input fields, and the operation, checked for a call with them."""
         inputs = self._inputs(call.inputs, call.step)
         operation, returns = read_operation(call.operation, call.step, tuples)
         check_arguments(operation, inputs, call.step)
         return inputs, operation, returns
 
     def _function(self, call: Arguments) -> tuple[tuple[str, ...], Operation, StructType]:
-        """A function that gives the declared output fields."""
+        """Return the input fields, the function, and its output fields."""
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         if operation.call is Call.FILTER:
             raise call.step.error(TopologyError, "it is a Filter, which gives no fields; leave out the outputFields")
@@ -244,10 +250,12 @@ class EachVerbs(StreamBase[StreamT]):
         return inputs, operation, resolve(read_outputs(call.outputs, call.step), operation, returns, call.step)
 
     def _policy(self, onError: object, operation: Operation, step: Step) -> OnError | None:
-        """What becomes of tuples on which this operation fails."""
+        """Return the fate of tuples on which this operation fails; None where the batch fails."""
         policy = read_policy(onError, operation, step)
         if policy is not None and rules.is_request(self._node):
-            raise step.error(TopologyError, "onError is about batches; a DRPC request that fails is told its error")
+            raise step.error(
+                TopologyError, "onError is for batches; a DRPC request that fails returns its error to the caller"
+            )
         if self._register.branch and isinstance(policy, DeadLetter):
             raise step.error(TopologyError, "a best-effort branch keeps no dead letters; give onError='skip', or none")
         return policy
@@ -261,7 +269,7 @@ class EachVerbs(StreamBase[StreamT]):
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         check_predicate(operation, returns, step)
         policy = self._policy(onError, operation, step)
-        if isinstance(operation.target, FilterNull):  # it never fails
+        if isinstance(operation.target, FilterNull):  # never fails, so Spark may run it natively
             policy = None
         return self._then(
             nodes.Filter(self._node, inputs, operation, policy, step=step.label, site=step.called, schema=self.schema)

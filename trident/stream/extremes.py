@@ -1,4 +1,4 @@
-"""The least and the greatest tuple of a partition or batch: min, minBy, max, maxBy."""
+"""The verbs min, minBy, max and maxBy."""
 
 from typing import Any
 
@@ -12,29 +12,31 @@ from trident.stream.base import StreamBase, StreamT
 
 
 class ExtremeVerbs(StreamBase[StreamT]):
-    """Verbs that leave whole tuples and drop the others."""
+    """Verbs that keep some tuples whole and drop the others."""
 
     __slots__ = ()
 
     def min(self, comparator: Comparator, *, scope: nodes.Scope = "partition") -> StreamT:
-        """The least tuple of every partition, or of the batch. See `max`.
+        """Keep the least tuple of every partition, or of the batch. See `max`.
 
         Meaning: ``org.apache.storm.trident.Stream.min``.
         """
         return self._compared("min", comparator, scope)
 
     def max(self, comparator: Comparator, *, scope: nodes.Scope = "partition") -> StreamT:
-        """The greatest tuple of every partition, or of the batch, by a comparator; the last one of equal ones. What has
-        no tuple gives none.
+        """Keep the greatest tuple of every partition, or of the batch, by a comparator.
+
+        Among equal tuples the last one stays. An empty partition or batch stays empty.
 
         Meaning: ``org.apache.storm.trident.Stream.max``, which goes by partition too.
 
         Parameters
         ----------
         comparator : callable
-            Of two TridentTuples; gives a number below 0, 0 or above 0, as the first is less, equal or greater.
+            A function of two TridentTuples that returns a number below 0, 0 or above 0, as the first is less than,
+            equal to or greater than the second.
         scope : "partition" or "batch"
-            What the greatest tuple is of; "partition" as in Trident.
+            Keep one tuple of every partition, as in Trident, or one of the whole batch.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -47,7 +49,7 @@ class ExtremeVerbs(StreamBase[StreamT]):
     def minBy(
         self, field: FieldsLike, comparator: Comparator | None = None, *, scope: nodes.Scope = "partition"
     ) -> StreamT:
-        """The tuple with the least value of a field, of every partition or of the batch. See `maxBy`.
+        """Keep the tuple with the least value of a field, of every partition or of the batch. See `maxBy`.
 
         Meaning: ``org.apache.storm.trident.Stream.minBy``.
         """
@@ -56,19 +58,19 @@ class ExtremeVerbs(StreamBase[StreamT]):
     def maxBy(
         self, field: FieldsLike, comparator: Comparator | None = None, *, scope: nodes.Scope = "partition"
     ) -> StreamT:
-        """The tuple with the greatest value of a field, of every partition or of the batch; the last one of equal ones.
-        Nulls are skipped; where there is nothing else, no tuple leaves.
+        """Keep the tuple with the greatest value of a field, of every partition or of the batch.
 
-        Meaning: ``org.apache.storm.trident.Stream.maxBy``, which fails where there is nothing else.
+        Among equal values the last tuple stays. Nulls are skipped; if there is nothing else, no tuple leaves.
+        Meaning: ``org.apache.storm.trident.Stream.maxBy``, which fails if there are only nulls.
 
         Parameters
         ----------
         field : str
             One field, in Spark's order: NaN is greater than every number.
         comparator : callable, optional
-            Of two values of the field, where their own order is not meant, or where they have none.
+            A function of two values of the field, for another order than their own, or if they have none.
         scope : "partition" or "batch"
-            What the greatest tuple is of; "partition" as in Trident.
+            Keep one tuple of every partition, as in Trident, or one of the whole batch.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -100,7 +102,7 @@ class ExtremeVerbs(StreamBase[StreamT]):
         return self._picked(Extreme(verb == "maxBy", site_of(comparator), comparator), names, scope, step)
 
     def _first(self, count: int, sortField: FieldsLike | None, reverse: bool) -> StreamT:
-        """What ``FirstN`` makes of this stream."""
+        """Keep the tuples that ``FirstN`` keeps."""
         step = self._step("FirstN")
         names = () if sortField is None else self._inputs(sortField, step)
         if len(names) > 1:

@@ -1,4 +1,4 @@
-"""A stream in groups: what comes next happens to each group by itself."""
+"""The verbs of a stream in groups, which work on each group by itself."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NoReturn, Self, cast
@@ -15,8 +15,8 @@ from trident.plan import nodes
 from trident.stream import foreign_names
 from trident.stream.aggregate import aggregated
 from trident.stream.aggregator_chain import ChainedAggregate
-from trident.stream.base import Rails, StreamBase, StreamT, unknown_verb
-from trident.stream.display import Shown
+from trident.stream.base import NotASequence, StreamBase, StreamT, unknown_verb
+from trident.stream.display import Drawable
 from trident.stream.each import EachVerbs
 from trident.stream.persist import persisted
 from trident.stream.query import queried
@@ -24,7 +24,7 @@ from trident.stream.state import StateBase, StateT
 from trident.stream.window import WindowedT, WindowVerbs
 
 
-class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT, WindowedT]):
+class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[StreamT, StateT, WindowedT]):
     """Verbs of a stream in groups."""
 
     __slots__ = ("_group", "_stream")
@@ -52,7 +52,7 @@ class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT
         return self._stream, self._group
 
     def toStream(self) -> StreamT:
-        """The same tuples without groups."""
+        """Return the same tuples without groups."""
         return cast("StreamT", self._stream)
 
     def aggregate(
@@ -62,8 +62,9 @@ class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> StreamT:
-        """What an aggregator makes of each group of the batch: the group fields, then its output. See
-        `Stream.aggregate`; of an empty batch there are no groups, and nothing leaves.
+        """Replace each group of the batch by the group fields and the result of an aggregator over its tuples.
+
+        An empty batch has no groups, so nothing leaves. The parameters are those of `Stream.aggregate`.
 
         Meaning: ``org.apache.storm.trident.fluent.GroupedStream.aggregate``.
 
@@ -82,15 +83,17 @@ class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> StreamT:
-        """What an aggregator makes of each group within every partition: no tuple moves, a group that lies in several
-        partitions gives several tuples. See `Stream.partitionAggregate`.
+        """Replace each group within every partition by the result of an aggregator.
+
+        No tuple moves, so a group with tuples in several partitions gives several results. The parameters are those of
+        `Stream.partitionAggregate`.
 
         Meaning: ``org.apache.storm.trident.fluent.GroupedStream.partitionAggregate``.
         """
         return aggregated(self._stream, self._group, args, inputFields, aggregator, outputFields, "partition")
 
     def chainedAgg(self) -> ChainedAggregate[StreamT]:
-        """Several aggregators over the tuples of each group in one go. See `Stream.chainedAgg`.
+        """Begin a chain of aggregators over the tuples of each group. See `Stream.chainedAgg`.
 
         Meaning: ``org.apache.storm.trident.fluent.GroupedStream.chainedAgg``.
 
@@ -135,7 +138,7 @@ class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT
         outputFields: OutputsLike | None = None,
         replace: bool = False,
     ) -> StreamT:
-        """Append to every tuple what a query function finds in a state; the tuples leave without groups.
+        """Append the answers of a query function about a state to every tuple. The tuples leave without groups.
 
         The parameters are those of `Stream.stateQuery`.
         Meaning: ``org.apache.storm.trident.fluent.GroupedStream.stateQuery``.
@@ -164,38 +167,39 @@ class GroupedVerbs(Rails, Shown, WindowVerbs[WindowedT], Generic[StreamT, StateT
     def filter(
         self, *args: object, inputFields: FieldsLike | None = None, filter: object = None, onError: OnErrorLike = "fail"
     ) -> Self:
-        """`Stream.filter`, and the groups stay."""
+        """Call `Stream.filter` and keep the groups."""
         kept = self._stream.filter(*args, inputFields=inputFields, filter=filter, onError=onError)
         return self._with_stream(kept)
 
     def peek(
         self, *args: object, inputFields: FieldsLike | None = None, action: object = None, onError: OnErrorLike = "fail"
     ) -> Self:
-        """`Stream.peek`, and the groups stay."""
+        """Call `Stream.peek` and keep the groups."""
         stream = self._stream.peek(*args, inputFields=inputFields, action=action, onError=onError)
         return self._with_stream(stream)
 
     def project(self, *fields: FieldsLike) -> Self:
-        """`Stream.project`, and the groups stay: the group fields must be among the fields."""
+        """Call `Stream.project` and keep the groups. All group fields must be among the fields."""
         step = self._stream._step("project")
         kept = self._stream._named(fields, step)
         self._check_group([name for name in self._group if name not in kept], step)
         return self._with_stream(self._stream.project(*fields))
 
     def drop(self, *fields: FieldsLike) -> Self:
-        """`Stream.drop`, and the groups stay: no group field may be among the fields."""
+        """Call `Stream.drop` and keep the groups. No group field may be among the fields."""
         step = self._stream._step("drop")
         dropped = self._stream._named(fields, step)
         self._check_group([name for name in self._group if name in dropped], step)
         return self._with_stream(self._stream.drop(*fields))
 
     def rename(self, old: str | Mapping[str, str], new: str | None = None) -> Self:
-        """`Stream.rename`, and the groups stay: a group field is one under its new name."""
+        """Call `Stream.rename` and keep the groups. A renamed group field remains a group field."""
         stream = self._stream.rename(old, new)
         names = dict(zip(self.fields, stream.fields, strict=True))
         return self._with_stream(stream, tuple(names[name] for name in self._group))
 
     def _check_group(self, missing: Sequence[str], step: Step) -> None:
+        """Refuse a verb after which these group fields would be missing."""
         if missing:
             raise step.error(
                 TopologyError, f"the group field {missing[0]!r} must stay; toStream() gives the stream without groups"

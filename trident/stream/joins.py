@@ -1,4 +1,4 @@
-"""Several streams to one, within one batch: merge and join."""
+"""The verbs merge and join, which make one stream of several within one batch."""
 
 from collections.abc import Sequence
 
@@ -20,15 +20,15 @@ from trident.plan.register import Register
 from trident.stream.base import StreamBase, StreamT
 
 
-class CombineVerbs(StreamBase[StreamT]):
-    """Verbs that bring streams together; they stand on the topology too."""
+class JoinVerbs(StreamBase[StreamT]):
+    """Verbs that bring streams together. The topology has them, too."""
 
     __slots__ = ()
 
     def merge(
         self, *others: StreamT, outputFields: OutputsLike | None = None, sourceField: str | None = None
     ) -> StreamT:
-        """The tuples of this stream and the others, WITHIN ONE BATCH: ``topology.merge(this, *others)``."""
+        """Merge this stream with others, WITHIN ONE BATCH: ``topology.merge(this, *others)``."""
         streams: list[StreamBase[StreamT]] = [self, *others]
         return merged(self._register, streams, outputFields, sourceField)
 
@@ -42,7 +42,7 @@ class CombineVerbs(StreamBase[StreamT]):
         joinType: JoinTypes = JoinType.INNER,
         mode: str = JoinOutFieldsMode.COMPACT,
     ) -> StreamT:
-        """Pairs of tuples with equal keys, WITHIN ONE BATCH: ``topology.join([this, other], [keys, otherKeys])``.
+        """Pair tuples with equal keys, WITHIN ONE BATCH: ``topology.join([this, other], [keys, otherKeys])``.
 
         `joinType`: "inner", "left" (a tuple of this stream stays without a partner), "right" or "full".
 
@@ -67,13 +67,13 @@ def merged(
     outputFields: OutputsLike | None,
     sourceField: str | None,
 ) -> StreamT:
-    """A merge of streams of one topology."""
-    label, step = begin(register, "merge", streams)
+    """Merge streams of one topology."""
+    label, step = new_step(register, "merge", streams)
     joins.one_batch([stream._node for stream in streams], step)
     schema = joins.merged([stream.schema for stream in streams], outputFields, sourceField, step)
     sources = tuple(stream._node for stream in streams)
     labels = () if sourceField is None else tuple(stream._label for stream in streams)
-    return made(streams[0], label, nodes.Merge(sources, labels, step=step.label, site=step.called, schema=schema))
+    return add_stream(streams[0], label, nodes.Merge(sources, labels, step=step.label, site=step.called, schema=schema))
 
 
 def joined(
@@ -84,52 +84,52 @@ def joined(
     joinType: JoinTypes,
     mode: str,
 ) -> StreamT:
-    """A join of streams of one topology."""
-    in_a_list(streams, "join")
-    label, step = begin(register, "join", streams)
+    """Join streams of one topology."""
+    check_is_list(streams, "join")
+    label, step = new_step(register, "join", streams)
     joins.one_batch([stream._node for stream in streams], step)
     schemas = [stream.schema for stream in streams]
-    found = joins.join_keys(schemas, keys, step)
-    step = Step(f"{step.label}({', '.join(found[0])})", step.called)
+    key_names = joins.join_keys(schemas, keys, step)
+    step = Step(f"{step.label}({', '.join(key_names[0])})", step.called)
     if isinstance(outputFields, str) and join_type_like(outputFields):
         raise step.error(
             TopologyError,
-            f"{outputFields!r} stands where the output fields do; write joinType={join_type_like(outputFields)!r}, or "
-            f"[{outputFields!r}] if it is a field's name",
+            f"{outputFields!r} stands in the place of outputFields; write joinType={join_type_like(outputFields)!r}, "
+            f"or [{outputFields!r}] if it is a field's name",
         )
     outer, preserve = read_join_types(joinType, len(streams), step), read_join_mode(mode, step)
-    schema = joins.joined(schemas, found, outer, preserve, outputFields, step)
+    schema = joins.joined(schemas, key_names, outer, preserve, outputFields, step)
     sources = tuple(stream._node for stream in streams)
-    node = nodes.Join(sources, found, outer, preserve, step=step.label, site=step.called, schema=schema)
-    return made(streams[0], label, node)
+    node = nodes.Join(sources, key_names, outer, preserve, step=step.label, site=step.called, schema=schema)
+    return add_stream(streams[0], label, node)
 
 
 _STREAM_OF = {"GroupedStream": "; its toStream() is one", "TridentState": "; its newValuesStream() is one"}
 
 
-def in_a_list(streams: object, verb: str) -> None:
-    """Refuse a stream where a list of them belongs."""
+def check_is_list(streams: object, verb: str) -> None:
+    """Refuse a stream in the place of a list of streams."""
     if not isinstance(streams, Sequence) or isinstance(streams, str):
-        what = f"its streams go into one list, [{brief(streams)}, ...], and what else it takes comes behind"
-        raise Step(verb, caller(verb)).error(TopologyError, what)
+        problem = f"its streams go into one list, [{brief(streams)}, ...], before the other arguments"
+        raise Step(verb, caller(verb)).error(TopologyError, problem)
 
 
-def begin(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
-    """The name of the new stream, made of its sources' names, and the step."""
+def new_step(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
+    """Return the name of the new stream, which is made of its sources' names, and the step."""
     called: CallSite = caller(verb)
     for stream in streams:
         if not isinstance(stream, StreamBase):
             hint = _STREAM_OF.get(type(stream).__name__, "")
-            raise Step(verb, called).error(TopologyError, f"{stream!r} is no stream{hint}")
+            raise Step(verb, called).error(TopologyError, f"{stream!r} is not a stream{hint}")
         if stream._register is not register:
             raise Step(verb, called).error(TopologyError, f"{stream!r} {register.stranger(stream._register)}")
     if len(streams) < 2:
-        raise Step(verb, called).error(TopologyError, f"a {verb} needs two streams at least, not {len(streams)}")
+        raise Step(verb, called).error(TopologyError, f"a {verb} needs at least two streams, not {len(streams)}")
     label = "-".join(dict.fromkeys(stream._label for stream in streams if isinstance(stream, StreamBase)))
     return label, Step(register.label(label, verb), called)
 
 
-def made(first: StreamBase[StreamT], label: str, node: nodes.Node) -> StreamT:
-    """Return the stream of this node, in the topology of its first source."""
+def add_stream(first: StreamBase[StreamT], label: str, node: nodes.Node) -> StreamT:
+    """Add a node to the topology of its first source, and return its stream."""
     first._register.add(label, node)
     return first._new(node, label)

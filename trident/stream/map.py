@@ -1,4 +1,4 @@
-"""What makes new tuples: map, flatMap, transform."""
+"""The verbs map, flatMap and transform, which make new tuples."""
 
 from typing import Any
 
@@ -32,11 +32,11 @@ class MapVerbs(EachVerbs[StreamT]):
         outputFields: OutputsLike | None = None,
         onError: OnErrorLike = "fail",
     ) -> StreamT:
-        """Replace every tuple by what a function gives for it: a scalar is one value, a tuple several.
+        """Replace every tuple by the result of a function. A scalar is one value, a tuple several.
 
-        With input fields a callable gets one positional argument each, without one TridentTuple of all fields. Without
-        output fields the fields that it saw keep their names.
-        `onError` as in `each`. Meaning: ``org.apache.storm.trident.Stream.map``.
+        A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
+        fields. Without output fields the results have the names of the input fields. `onError` as in `each`.
+        Meaning: ``org.apache.storm.trident.Stream.map``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -58,10 +58,10 @@ class MapVerbs(EachVerbs[StreamT]):
         outputFields: OutputsLike | None = None,
         onError: OnErrorLike = "fail",
     ) -> StreamT:
-        """Replace every tuple by all that a function gives for it: a list, a generator, anything that can be iterated.
+        """Replace every tuple by all tuples that a function gives for it, as a list, a generator or any iterable.
 
-        With input fields a callable gets one positional argument each, without one TridentTuple of all fields.
-        `onError` as in `each`. Meaning: ``org.apache.storm.trident.Stream.flatMap``.
+        A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
+        fields. `onError` as in `each`. Meaning: ``org.apache.storm.trident.Stream.flatMap``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -74,11 +74,11 @@ class MapVerbs(EachVerbs[StreamT]):
         return self._mapped(call, onError, many=True)
 
     def transform(self, function: Any, outputFields: OutputsLike | None = None, **frames: Any) -> StreamT:
-        """The way out to the whole DataFrame API: ``function(batch, **frames)`` gives the new batch, as a DataFrame.
+        """Replace the batch by ``function(batch, **frames)``, which takes and returns a DataFrame.
 
-        Only Spark can run it. `frames` are static DataFrames of the session that the topology is started with, handed
-        on by keyword. Omitted output fields mean that the
-        fields stay as they are.
+        The function may use the whole DataFrame API. Only Spark can run it. `frames` are static DataFrames of the
+        session with which the topology is started; the function gets them by keyword. Without output fields the fields
+        stay as they are.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -89,7 +89,7 @@ class MapVerbs(EachVerbs[StreamT]):
         site = operation_site(function)
         step = self._step("transform").with_function(site)
         if not callable(function):
-            raise step.error(TopologyError, f"{brief(function)} is no callable from DataFrame to DataFrame")
+            raise step.error(TopologyError, f"{brief(function)} is not a callable from DataFrame to DataFrame")
         bind(function, 1, "it is called with the batch's DataFrame and the static ones by keyword", step, tuple(frames))
         schema = self.schema
         if outputFields is not None:
@@ -116,7 +116,7 @@ class MapVerbs(EachVerbs[StreamT]):
 
 
 def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
-    """An operation that gives exactly one tuple for each."""
+    """Return an operation that gives exactly one tuple for each. Refuse any other."""
     if operation.call is Call.FILTER:
         raise step.error(TopologyError, "it is a Filter; use filter")
     if operation.call is Call.FUNCTION:
@@ -127,7 +127,7 @@ def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operati
 
 
 def _as_many(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
-    """An operation whose result is all tuples for one: its elements are the tuples."""
+    """Return an operation that gives an iterable of tuples for each. Refuse one that cannot."""
     if operation.call is Call.FILTER:
         raise step.error(TopologyError, "it is a Filter; use filter")
     if operation.call is Call.UDF:

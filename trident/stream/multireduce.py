@@ -1,4 +1,4 @@
-"""Several streams through one reducer, within one batch."""
+"""The verb multiReduce: one reducer over several streams, within one batch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,34 +11,34 @@ from trident.operations.output_fields import OutputsLike, emitted
 from trident.plan import joins, nodes, rules
 from trident.plan.register import Register
 from trident.stream.arguments import operation_site
-from trident.stream.joins import begin, in_a_list, made
+from trident.stream.joins import add_stream, check_is_list, new_step
 from trident.stream.stream import GroupedStream, Stream
 
 
 def multi_reduced(
     register: Register, streams: Sequence[Any], inputFields: object, reducer: object, outputFields: OutputsLike
 ) -> Stream:
-    """What a reducer emits that sees these streams of one topology, all of them grouped or none."""
-    in_a_list(streams, "multiReduce")
-    grouped = [isinstance(each, GroupedStream) for each in streams]
+    """Add a reducer over streams of one topology. All of them are grouped, or none."""
+    check_is_list(streams, "multiReduce")
+    grouped = [isinstance(stream, GroupedStream) for stream in streams]
     if any(grouped) and not all(grouped):
         plain = streams[grouped.index(False)]
-        what = f"{brief(plain)} is not grouped, and other streams are: group all of them, or none"
-        raise Step("multiReduce", caller("multiReduce")).error(TopologyError, what)
-    given: list[Stream] = [each.toStream() for each in streams] if all(grouped) else list(streams)
-    label, step = begin(register, "multiReduce", given)
+        problem = f"{brief(plain)} is not grouped, and other streams are: group all of them, or none"
+        raise Step("multiReduce", caller("multiReduce")).error(TopologyError, problem)
+    sources: list[Stream] = [stream.toStream() for stream in streams] if all(grouped) else list(streams)
+    label, step = new_step(register, "multiReduce", sources)
     step = step.with_function(operation_site(reducer))
-    joins.one_batch([stream._node for stream in given], step)
-    schemas = [stream.schema for stream in given]
-    groups = tuple(each.groupFields for each in streams) if all(grouped) else ()
+    joins.one_batch([stream._node for stream in sources], step)
+    schemas = [stream.schema for stream in sources]
+    groups = tuple(stream.groupFields for stream in streams) if all(grouped) else ()
     if groups:
         joins.same_keys(groups, schemas, step)
-    inputs = _inputs(given, inputFields, step)
+    inputs = _inputs(sources, inputFields, step)
     reduction = read_multi_reducer(reducer, bool(groups), step)
     schema = emitted(reducer, outputFields, step, "reducer")
-    sources = tuple(stream._node for stream in given)
-    node = nodes.MultiReduce(sources, inputs, groups, reduction, step=step.label, site=step.called, schema=schema)
-    return made(given[0], label, node)
+    above = tuple(stream._node for stream in sources)
+    node = nodes.MultiReduce(above, inputs, groups, reduction, step=step.label, site=step.called, schema=schema)
+    return add_stream(sources[0], label, node)
 
 
 def _inputs(streams: Sequence[Stream], fields: object, step: Step) -> tuple[tuple[str, ...], ...]:
@@ -47,8 +47,8 @@ def _inputs(streams: Sequence[Stream], fields: object, step: Step) -> tuple[tupl
     wanted = (
         f"a multiReduce of {len(streams)} streams needs the input fields of each, [fields1, fields2], or None for all"
     )
-    given = joins.for_each(fields, len(streams), wanted, step)
+    arguments = joins.for_each(fields, len(streams), wanted, step)
     return tuple(
         rules.known_fields(stream.schema, names, step, f" in stream {at}")
-        for at, (stream, names) in enumerate(zip(streams, given, strict=True), 1)
+        for at, (stream, names) in enumerate(zip(streams, arguments, strict=True), 1)
     )

@@ -1,4 +1,4 @@
-"""What leaves the topology: foreachBatch, foreachArrow, writeParquet."""
+"""The verbs that hand tuples to the outside: foreachBatch, foreachArrow, writeParquet, bestEffort."""
 
 import os
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trident.base.callsite import site_of
 from trident.base.errors import DuplicateFieldError, DuplicateNameError, TopologyError, TypeDeclarationError
-from trident.base.names import FieldsLike, brief, check_name
+from trident.base.names import FieldsLike, brief
 from trident.base.paths import local_path
 from trident.base.step import Step
 from trident.base.types import arrow_schema, type_ddl
@@ -16,6 +16,7 @@ from trident.plan import nodes, rules
 from trident.plan.parquet_types import names_folders, unstorable
 from trident.plan.register import Register
 from trident.spouts.branch import BranchSpout
+from trident.stream.arguments import name_of
 from trident.stream.base import StreamBase, StreamT
 
 if TYPE_CHECKING:
@@ -24,26 +25,26 @@ if TYPE_CHECKING:
 
 
 class OutputVerbs(StreamBase[StreamT]):
-    """Verbs that hand every batch to something outside."""
+    """Verbs that hand every batch to the outside."""
 
     __slots__ = ()
 
     def foreachBatch(self, function: "Callable[[DataFrame, int, int], object]", name: str | None = None) -> StreamT:
-        """Call ``function(df, txid, attempt)`` with every batch, as a DataFrame, and give this stream again.
+        """Call ``function(df, txid, attempt)`` with every batch as a DataFrame, and return this stream.
 
-        It is called on the driver, in txid order, after every state of the batch group holds the batch, and before the
-        spout hears that the batch is done. At least once for every txid, and for one txid always with the same rows,
-        because they are frozen first: a function that replaces what it wrote for this txid makes it exactly once.
-        `attempt` is 0 where this txid was certainly never handed over before; any other number means that it may have
-        been. An empty batch is a batch. Meaning: ``pyspark.sql.streaming.DataStreamWriter.foreachBatch``.
+        The call happens on the driver, in txid order, after every state of the batch group holds the batch, and before
+        the spout hears of the success. Each txid is handed over at least once, and always with the same rows, because
+        they are frozen first. So the output is exactly once if the function replaces what it wrote for this txid.
+        `attempt` is 0 if this txid was certainly never handed over before. Any other number means that it may have
+        been. Empty batches are handed over, too. Meaning: ``pyspark.sql.streaming.DataStreamWriter.foreachBatch``.
 
         Parameters
         ----------
         function : callable
-            The DataFrame belongs to a session of the run's own, as in Structured Streaming, and is good until the
-            function returns. What it raises fails the commit: an OSError (a connection, a timeout, a full disk) is
-            tried again for `commitRetrySecs`, anything else `maxAttempts` times; then the group stops with the cause,
-            and the batch stays frozen for the next start.
+            The DataFrame belongs to a session of the run's own, as in Structured Streaming, and is valid until the
+            function returns. An error of the function fails the commit. After an OSError (a connection, a timeout, a
+            full disk) the call is tried again for `commitRetrySecs`, after any other error `maxAttempts` times. Then
+            the group stops with the cause, and the batch stays frozen for the next start.
         name : str, optional
             The output's identity over restarts; ``<stream>.foreachBatch`` if omitted.
 
@@ -58,10 +59,10 @@ class OutputVerbs(StreamBase[StreamT]):
         return self._foreach("foreachBatch", function, name, frame=True)
 
     def foreachArrow(self, function: "Callable[[pa.Table, int, int], object]", name: str | None = None) -> StreamT:
-        """Call ``function(table, txid, attempt)`` with every batch, as one Arrow table on the driver.
+        """Call ``function(table, txid, attempt)`` with every batch as one Arrow table on the driver.
 
-        Otherwise as `foreachBatch`. It costs no Spark job and runs without Spark, too; all tuples of a batch come to
-        the driver.
+        All else is as in `foreachBatch`. It needs no Spark job and runs without Spark, too. All tuples of a batch come
+        to the driver.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -79,19 +80,20 @@ class OutputVerbs(StreamBase[StreamT]):
     def writeParquet(
         self, path: "str | Path", *, partitionBy: FieldsLike | None = None, name: str | None = None
     ) -> StreamT:
-        """Write every batch as Parquet files, exactly once, and give this stream again.
+        """Write every batch as Parquet files, exactly once, and return this stream.
 
-        Each batch becomes a folder ``txid=7`` below `path`, which appears all at once, after every state of the batch
-        group holds the batch: whatever fails, and however often it is repeated, a reader sees all of a batch or
-        nothing of it, and never twice. Any reader of Parquet does; `trident.readParquet` and `trident.publishedFiles`
-        also make sure that nothing was changed since. Small batches are written by the driver, large ones by the
-        workers where they reach the folder.
+        Each batch becomes a folder ``txid=7`` below `path`. The folder appears all at once, after every state of the
+        batch group holds the batch. Whatever fails, and however often it is repeated, a reader sees all of a batch or
+        nothing of it, and never twice. Any program can read the files; `trident.readParquet` and
+        `trident.publishedFiles` also check that nothing was changed since. The driver writes small batches. The workers
+        write large ones if they can reach the folder.
 
         Parameters
         ----------
         path : path
-            A folder on a file system that renames folders atomically: a local disk, NFS. It must be empty or not there,
-            and is this output's alone from then on. It survives `TridentTopology.reset`; after one, give another path.
+            A folder on a file system that renames folders atomically: a local disk, NFS. It must be empty or missing,
+            and belongs to this output alone from then on. `TridentTopology.reset` does not remove it, so give another
+            path after a reset.
         partitionBy : str or list of str, optional
             Fields of type string, integer, boolean or date whose values name folders below the batch's, as Hive and
             Spark do it. `readParquet` takes their values from the files.
@@ -101,7 +103,7 @@ class OutputVerbs(StreamBase[StreamT]):
         Raises
         ------
         TypeDeclarationError
-            Where Parquet cannot hold a field.
+            If Parquet cannot hold a field.
 
         Examples
         --------
@@ -125,13 +127,13 @@ class OutputVerbs(StreamBase[StreamT]):
         return cast("StreamT", self)
 
     def bestEffort(self, name: str | None = None) -> StreamT:
-        """Begin a branch that never holds a batch up: what fails in it is told, and the batch goes on without.
+        """Begin a branch that delays no batch. If the branch fails on a batch, the batch is committed without it.
 
-        The branch is run beside the commits, batch by batch, in a thread of its own, after every state holds the batch.
-        It may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A batch that fails there is not tried again: a
-        progress event ``"failed"`` with the phase ``"bestEffort"`` tells why. Where the branch is more than two batches
-        behind, the oldest is left out, and told too. A batch may also come twice, after a crash. States, joins with
-        other streams and `writeParquet` belong to the stream before it.
+        A thread of its own runs the branch beside the commits, batch by batch, after every state holds the batch. It
+        may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A batch that fails there is not tried again: a
+        progress event ``"failed"`` with the phase ``"bestEffort"`` says why. If the branch is more than two batches
+        behind, it misses the oldest, and an event says so, too. After a crash a batch may come twice. States, joins
+        with other streams and `writeParquet` belong on the stream before the branch.
 
         Parameters
         ----------
@@ -158,7 +160,7 @@ class OutputVerbs(StreamBase[StreamT]):
         return self._new(start, name, branch)
 
     def _check_apart(self, where: str, step: Step) -> None:
-        """Refuse a folder that is another output's, lies in one or holds one: each is its output's alone."""
+        """Refuse a folder that belongs to another output, lies in the folder of one, or contains one."""
         mine = os.path.realpath(where)
         for other in self._register.sinks.values():
             if not isinstance(other, nodes.WriteParquet):
@@ -191,15 +193,16 @@ class OutputVerbs(StreamBase[StreamT]):
                 kind = type_ddl(self.schema[name].dataType)
                 raise step.error(
                     TypeDeclarationError,
-                    f"partitionBy field {name!r} is {kind}: string, integer, boolean and date can name folders",
+                    f"partitionBy field {name!r} is {kind}: expected string, integer, boolean or date, which can name "
+                    "folders",
                 )
         if partitions and len(partitions) == len(schema):
-            raise step.error(TopologyError, "partitionBy names every field; leave one at least for the files")
+            raise step.error(TopologyError, "partitionBy names every field; leave at least one for the files")
 
     def _foreach(self, verb: str, function: Any, name: str | None, frame: bool) -> StreamT:
         step = self._step(verb)
         if not callable(function):
-            raise step.error(TopologyError, f"{brief(function)} is no callable; write {verb}(function, name=...)")
+            raise step.error(TopologyError, f"{brief(function)} is not a callable; write {verb}(function, name=...)")
         site = site_of(function)
         step = step.with_function(site)
         what = "a DataFrame" if frame else "an Arrow table"
@@ -211,7 +214,10 @@ class OutputVerbs(StreamBase[StreamT]):
             yields=True,
         )
         if is_coroutine(function) or is_generator(function):
-            raise step.error(TopologyError, "it is called, and what it returns means nothing: give a plain function")
+            raise step.error(
+                TopologyError,
+                "a call runs none of its code, as it is a coroutine or a generator: give a plain function",
+            )
         check_output(self, step)
         node = nodes.ForeachBatch(
             self._node,
@@ -241,16 +247,13 @@ def _folder(path: object, step: Step) -> str:
 
 
 def check_output(stream: StreamBase[Any], step: Step) -> None:
-    """Refuse requests: they end in an answer."""
+    """Refuse an output of DRPC requests, which end in an answer."""
     if rules.is_request(stream._node):
         raise step.error(TopologyError, "DRPC requests leave as the function's answer, and nowhere else")
 
 
 def output_name(stream: StreamBase[Any], verb: str, name: str | None, step: Step) -> str:
-    """The output's name, which no other has."""
-    try:
-        found = check_name("an output", f"{stream._label}.{verb}" if name is None else name)
-    except TopologyError as error:
-        raise step.error(TopologyError, f"{error}{'; give it a name=' if name is None else ''}") from None
-    stream._register.check_free_sink(found, step)
-    return found
+    """Return the output's name. Refuse one that another output has."""
+    output = name_of("an output", name, step, default=f"{stream._label}.{verb}")
+    stream._register.check_free_sink(output, step)
+    return output

@@ -1,4 +1,4 @@
-"""What outlives a batch: persistentAggregate and partitionPersist."""
+"""The verbs persistentAggregate and partitionPersist, which update states."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic
@@ -6,14 +6,14 @@ from typing import Any, Generic
 from pyspark.sql.types import DataType, StructType
 
 from trident.base.errors import TopologyError
-from trident.base.names import FieldsLike, brief, check_name
+from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.operations.aggregators import Reduction
 from trident.operations.output_fields import OutputsLike
 from trident.operations.state_updaters import emitted_fields, held_fields, read_updater
 from trident.plan import nodes, rules
 from trident.stream.aggregate import folded
-from trident.stream.arguments import Arguments, read_arguments
+from trident.stream.arguments import Arguments, check_factory, name_of, read_arguments
 from trident.stream.base import StreamBase, StreamT
 from trident.stream.state import StateT
 
@@ -35,30 +35,30 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         outputFields: OutputsLike | None = None,
         name: str | None = None,
     ) -> StateT:
-        """Combine the aggregate of every batch into one value that outlives the batch.
+        """Combine the aggregate of every batch into a state.
 
-        The state has no key fields; `groupBy` before it gives one value for each key. Every batch lands in it once,
-        whatever fails: `explain()` says what is promised for this spout and this state.
+        The state is one value without key fields; `groupBy` before it gives one value for each key. Every batch enters
+        it once, whatever fails: `explain()` shows the guarantee for this spout and this state.
         Meaning: ``org.apache.storm.trident.Stream.persistentAggregate``.
 
         Parameters
         ----------
         stateFactory : StateFactory
-            Where and how it is kept: ``MemoryMapState.transactional()``, ``RedisMapState.opaque(url)``.
+            The kind and place of the state: ``MemoryMapState.transactional()``, ``RedisMapState.opaque(url)``.
         inputFields : str or list of str, optional
             The fields that the aggregator sees. Omitted: all fields; none for Count.
         aggregator : CombinerAggregator or ReducerAggregator
             Count(), Sum(), Min(), Max() or one of your own. A reducer (``init()``, ``reduce(curr, tuple)``) sees every
-            tuple, one after the other: all of them come to the driver.
+            tuple, one after the other, so all tuples come to the driver.
         outputFields : str or StructType
-            One name, with the type where the aggregator does not tell it.
+            One name, with a type if the aggregator does not declare it.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.<output field>`` if omitted.
 
         Raises
         ------
         DuplicateNameError
-            Where another step updates a state of this name.
+            If another step updates a state of this name.
 
         Examples
         --------
@@ -83,29 +83,29 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         valueType: str | DataType | None = None,
         name: str | None = None,
     ) -> StateT:
-        """Change a state by code of your own, once a batch, with all of the batch's tuples.
+        """Update a state by code of your own, which is called once for each batch with all its tuples.
 
-        The updater reads the state as the batch before left it, with its own changes over it. It runs on the driver,
-        over tuples that are frozen already; what it makes of the state is frozen before it is written, so each batch
-        changes the state once, whatever fails. What the updater does elsewhere may happen again.
+        The updater reads the state as the batch before left it, and its own changes. It runs on the driver, over tuples
+        that are frozen already. Its changes are frozen before they are written, so each batch changes the state once,
+        whatever fails. Any other effect of the updater may happen again.
         Meaning: ``org.apache.storm.trident.Stream.partitionPersist``, with all partitions in one call.
 
         Parameters
         ----------
         stateFactory : StateFactory
-            Where and how it is kept.
+            The kind and place of the state.
         inputFields : str or list of str, optional
             The fields of the tuples that the updater gets. Omitted: all fields.
         updater : StateUpdater
             An object with ``updateState(state, tuples, collector)``, or a callable of these three. `state` is a
             `RemovableMapState`, or a `Snapshottable` where there are no key fields (``trident.state`` has both).
         outputFields : str, list of str or StructType, optional
-            What the collector is given; these are the fields of `newValuesStream`.
+            The fields that the collector takes. They are the fields of `newValuesStream`.
         keyFields : str, list of str or StructType, optional
-            The state's key, ``"user long, day date"``; a field of the stream needs no type. Omitted: what the updater's
-            attribute ``keyFields`` says, else the state is one value.
+            The state's key, ``"user long, day date"``; a field of the stream needs no type. Omitted: the updater's
+            attribute ``keyFields``; without it the state is one value.
         valueType : str or DataType
-            The type of the state's values, ``"long"``; or the updater's attribute ``valueType`` says it.
+            The type of the state's values, ``"long"``. Omitted: the updater's attribute ``valueType``.
         name : str
             The state's name, its identity over restarts.
 
@@ -121,7 +121,7 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         TridentState('seen': user bigint, value date; opaque)
         """
         step = self._step("partitionPersist")
-        _check_factory(stateFactory, step, _UPDATE_USAGE)
+        check_factory(stateFactory, step, _UPDATE_USAGE)
         call = read_arguments(step, _UPDATE_USAGE, args, {"updater": updater}, inputFields, outputFields)
         step = call.step
         _check_requests(self, step)
@@ -161,7 +161,7 @@ def persisted(
 ) -> nodes.PersistentAggregate | nodes.PersistentReduce:
     """Add the step that keeps a stream's aggregates by these group fields in a state."""
     step = stream._step("persistentAggregate")
-    _check_factory(factory, step, _USAGE)
+    check_factory(factory, step, _USAGE)
     call = read_arguments(step, _USAGE, args, {"aggregator": aggregator}, inputFields, outputFields)
     step = call.step
     _check_requests(stream, step)
@@ -185,30 +185,11 @@ def _aggregating(
 
 
 def _spec(stream: StreamBase[Any], name: str | None, output: str, factory: object, step: Step) -> nodes.StateSpec:
-    spec = nodes.StateSpec(_state_name(stream, name, output, step), factory)  # type: ignore[arg-type]
-    stream._register.check_free(spec.name, step)
-    return spec
+    state = name_of("a state", name, step, default=f"{stream._label}.{output}")
+    stream._register.check_free(state, step)
+    return nodes.StateSpec(state, factory)  # type: ignore[arg-type]
 
 
 def _check_requests(stream: StreamBase[Any], step: Step) -> None:
     if rules.is_request(stream._node):
         raise step.error(TopologyError, "DRPC requests update no state; they read states with stateQuery")
-
-
-def _check_factory(factory: object, step: Step, usage: str) -> None:
-    if all(hasattr(factory, name) for name in ("kind", "survives", "open")) and not isinstance(factory, type):
-        return
-    called = callable(factory) and not isinstance(factory, type)
-    hint = "call it, " if called else ""
-    raise step.error(
-        TopologyError,
-        f"{brief(factory)} is no state factory: {hint}give MemoryMapState.opaque(), RedisMapState.opaque(url) or the "
-        f"like before everything else; write {usage}",
-    )
-
-
-def _state_name(stream: StreamBase[Any], name: str | None, output: str, step: Step) -> str:
-    try:
-        return check_name("a state", f"{stream._label}.{output}" if name is None else name)
-    except TopologyError as error:
-        raise step.error(TopologyError, f"{error}{'; give it a name=' if name is None else ''}") from None

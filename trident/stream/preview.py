@@ -1,4 +1,4 @@
-"""Looking at the tuples of a stream: show, take."""
+"""The verbs take, show and explainSpark, which look at a stream's first batch."""
 
 from typing import TYPE_CHECKING
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class LookVerbs(StreamBase[StreamT]):
+class PreviewVerbs(StreamBase[StreamT]):
     """Verbs that change nothing and start nothing."""
 
     __slots__ = ()
 
     def take(self, n: int, spark: "SparkSession | None" = None) -> list[Row]:
-        """The first `n` tuples that the spout's first batch comes to here.
+        """Return the first `n` tuples of this stream for the spout's first batch.
 
-        No txid is used, no state and no position is touched. Spark runs it where a session is given or active, or where
-        an operation has no Python form; else it runs in this process.
+        This uses no txid, and changes no state and no position. Spark computes the tuples if a session is given or
+        active, or if an operation has no Python form; else this process does.
 
         Raises
         ------
         TopologyError
-            On a stream that has read a state, or that carries DRPC requests: there is no first batch to look at.
+            If the stream has read a state or carries DRPC requests: then there is no first batch.
 
         Examples
         --------
@@ -46,9 +46,9 @@ class LookVerbs(StreamBase[StreamT]):
         return list(preview.take(self._node, n, spark=spark))
 
     def show(self, n: int = 20, truncate: bool | int = True, spark: "SparkSession | None" = None) -> None:
-        """Print the first `n` tuples that the spout's first batch comes to here, as `DataFrame.show` does.
+        """Print the first `n` tuples of this stream for the spout's first batch, as `DataFrame.show` does.
 
-        `truncate`: cut what is longer than 20 characters, or than this number of them.
+        `truncate` cuts values that are longer than 20 characters, or than this number of characters.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -65,10 +65,10 @@ class LookVerbs(StreamBase[StreamT]):
         print(text_table(self.fields, self.take(n, spark=spark), width))
 
     def explainSpark(self, mode: str = "simple", spark: "SparkSession | None" = None) -> None:
-        """Print the plan that Spark makes of the way here, over the spout's first batch; nothing is run.
+        """Print Spark's plan for this stream over the spout's first batch, without running it.
 
-        `mode` is that of ``DataFrame.explain``: "simple", "extended", "codegen", "cost" or "formatted". A session is
-        needed; without an active one a local one is started.
+        `mode` is that of ``DataFrame.explain``: "simple", "extended", "codegen", "cost" or "formatted". Without a given
+        or active session a local one is started.
         """
         self._check_visible("explainSpark")
         from trident.compiler import preview

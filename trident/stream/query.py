@@ -1,4 +1,4 @@
-"""What a state knows of a tuple: stateQuery."""
+"""The verb stateQuery, which reads a state."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -36,24 +36,25 @@ class QueryVerbs(StreamBase[StreamT]):
         outputFields: OutputsLike | None = None,
         replace: bool = False,
     ) -> StreamT:
-        """Append to every tuple what a query function finds in a state.
+        """Append the answers of a query function about a state to every tuple.
 
-        A batch sees the state as it was before the batch, a DRPC request sees what is committed; several states in one
-        request are seen as of one batch.
+        A batch sees the state as it was before the batch. A DRPC request sees the last committed batch, the same one in
+        all states that it reads.
         Meaning: ``org.apache.storm.trident.Stream.stateQuery``.
 
         Parameters
         ----------
         state : TridentState
-            What a `persistentAggregate`, a `partitionPersist` or a `newStaticState` of the same topology gave.
+            The result of a `persistentAggregate`, a `partitionPersist` or a `newStaticState` of the same topology.
         inputFields : str or list of str, optional
             For MapGet the fields to look up by: as many as the state has keys, of their types. Omitted: all fields
-            (none for a state without keys). A function of your own gets tuples of these fields, whichever they are.
+            (none for a state without keys). A function of your own gets tuples of these fields, whatever their types.
         function : QueryFunction
             MapGet(), SnapshotGet() for a state without keys, TupleCollectionGet() for all entries of one, or an object
             with batchRetrieve(state, args) and execute(tuple, result, collector).
         outputFields : str, list of str or StructType
-            New names; the built-in ones know the types (TupleCollectionGet: the key fields, then the value).
+            Names for the answers. The built-in functions know the types (TupleCollectionGet: the key fields, then the
+            value).
         replace : bool
             True: an output field that the tuple already has replaces that field, as in `Stream.each`.
 
@@ -80,10 +81,10 @@ def queried(
     outputFields: OutputsLike | None,
     replace: bool,
 ) -> StreamT:
-    """Return the stream with what a query function finds in a state."""
+    """Add a query of a state."""
     step = stream._step("stateQuery")
     if not isinstance(state, StateBase):
-        raise step.error(TopologyError, f"{brief(state)} is no state of this topology; write {_USAGE}")
+        raise step.error(TopologyError, f"{brief(state)} is not a state of this topology; write {_USAGE}")
     if state._register is not stream._register:
         raise step.error(TopologyError, f"state {state.name!r} {stream._register.stranger(state._register)}")
     call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
@@ -104,7 +105,7 @@ def queried(
 
 
 def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, StructType]:
-    """The query function, and its output fields with their types."""
+    """Return the query function, and its output fields with their types."""
     step, function = call.step, call.operation
     if isinstance(function, type) and kind_of(function):
         raise step.error(
@@ -113,8 +114,8 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
     if kind_of(function) != "query":
         raise step.error(
             TopologyError,
-            f"{brief(function)} is no query function; give MapGet() or an object with batchRetrieve(state, args) and "
-            "execute(tuple, result, collector)",
+            f"{brief(function)} is not a query function; give MapGet() or an object with batchRetrieve(state, args) "
+            "and execute(tuple, result, collector)",
         )
     if call.outputs is None:
         raise step.error(TopologyError, f"name the output field; write {_USAGE}")
@@ -146,7 +147,7 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
 
 
 def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
-    """The one field that MapGet gives."""
+    """Return the one output field of MapGet or SnapshotGet."""
     if len(declared.schema.names) != 1:
         names = ", ".join(declared.schema.names)
         what = "" if step.function is None else step.function.name
@@ -155,7 +156,7 @@ def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> Str
 
 
 def _entry_outputs(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
-    """What TupleCollectionGet gives: the key fields and the value, under the names given."""
+    """Return the output fields of TupleCollectionGet: the key fields and the value, under the user's names."""
     keys = keys_of(updated)
     given = declared.schema.fields
     if len(given) != len(keys.fields) + 1:
@@ -177,7 +178,7 @@ def _entry_outputs(declared: Declared, updated: nodes.HeldState, step: Step) -> 
 
 
 def _shown_value(output: StructField, typed: bool, updated: nodes.HeldState, step: Step) -> StructField:
-    """The field of a state's value as queries see it: what it holds, or what its aggregator presents."""
+    """Return the field of a state's value as queries see it: as stored, or as its aggregator presents it."""
     held = shown_type(updated)
     if not typed and held is None:
         raise step.error(

@@ -1,14 +1,15 @@
-"""Where tuples go: shuffle, partitionBy, broadcast and their like, and how many partitions there are."""
+"""Verbs that choose the partition of a tuple (shuffle, partitionBy, broadcast and others), groupBy, and name."""
 
 from typing import Generic, TypeVar
 
+from trident.base.checks import check_whole_number
 from trident.base.errors import TopologyError
-from trident.base.names import FieldsLike, check_name
+from trident.base.names import FieldsLike
 from trident.operations.callables import bind, read_operation
 from trident.operations.functions import Call
 from trident.plan import nodes, rules
 from trident.plan.nodes import Placing
-from trident.stream.arguments import read_arguments
+from trident.stream.arguments import name_of, read_arguments
 from trident.stream.base import StreamBase, StreamT
 
 GroupedT = TypeVar("GroupedT")
@@ -18,7 +19,7 @@ _PARTITION = "partition([inputFields,] function)"
 
 
 class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
-    """Verbs that say which tuples meet, and in how many places."""
+    """Verbs that choose partitions and groups, and their number."""
 
     __slots__ = ()
 
@@ -36,14 +37,14 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._placed(Placing.SHUFFLE)
 
     def localOrShuffle(self) -> StreamT:
-        """Leave the tuples where they are if there are as many partitions already as are asked for; else spread them.
+        """Spread the tuples evenly, unless there are as many partitions already as the hint asks for.
 
         Meaning: ``org.apache.storm.trident.Stream.localOrShuffle``.
         """
         return self._placed(Placing.LOCAL_OR_SHUFFLE)
 
     def partitionBy(self, *fields: FieldsLike) -> StreamT:
-        """Bring tuples with equal values of these fields into one partition, in every batch the same.
+        """Bring tuples with equal values of these fields into one partition, the same in every batch.
 
         Meaning: ``org.apache.storm.trident.Stream.partitionBy``.
 
@@ -61,7 +62,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         )
 
     def groupBy(self, *fields: FieldsLike) -> GroupedT:
-        """Take the tuples with equal values of these fields as one group for what comes next. Nulls are one group.
+        """Group the tuples with equal values of these fields, for the next verb. Nulls are one group.
 
         Meaning: ``org.apache.storm.trident.Stream.groupBy``.
 
@@ -77,8 +78,9 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._grouped(names)
 
     def broadcast(self) -> StreamT:
-        """Give every tuple to every partition: as many copies of it as there are. Without a `parallelismHint` that is
-        one. Meaning: ``org.apache.storm.trident.Stream.broadcast``.
+        """Copy every tuple to every partition.
+
+        Without a `parallelismHint` there is one partition. Meaning: ``org.apache.storm.trident.Stream.broadcast``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -96,25 +98,25 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._placed(Placing.GLOBAL)
 
     def batchGlobal(self) -> StreamT:
-        """Bring all tuples of a batch to one partition: the same at every attempt, another one for another batch.
+        """Bring all tuples of a batch to one partition: the same one at every attempt, and others for other batches.
 
         Meaning: ``org.apache.storm.trident.Stream.batchGlobal``.
         """
         return self._placed(Placing.BATCH_GLOBAL)
 
     def identityPartition(self) -> StreamT:
-        """Leave every tuple in its partition: as many partitions behind this step as before it.
+        """Leave every tuple in its partition. The number of partitions stays the same.
 
         Meaning: ``org.apache.storm.trident.Stream.identityPartition``.
         """
         return self._placed(Placing.IDENTITY)
 
     def partition(self, *args: object, inputFields: FieldsLike | None = None, function: object = None) -> StreamT:
-        """Bring every tuple where your own function says.
+        """Bring every tuple to the partition that a function of your own chooses.
 
-        It is called with one positional argument an input field (without input fields: with one TridentTuple of all
-        fields) and the number of partitions behind them, and gives an index from 0 on, or a list of them: a copy goes
-        to each. Without a `parallelismHint` there is one partition.
+        The function gets one positional argument for each input field (without input fields: one TridentTuple of all
+        fields), then the number of partitions. It returns an index from 0 on, or a list of them: a copy goes to each.
+        Without a `parallelismHint` there is one partition.
         Meaning: ``org.apache.storm.trident.Stream.partition`` with a ``CustomStreamGrouping``.
 
         >>> from trident import TridentTopology
@@ -131,9 +133,9 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
             raise step.error(TopologyError, f"partition takes a plain callable; write {_PARTITION}")
         if operation.many:
             raise step.error(TopologyError, "it gives its partitions one by one; return an index, or a list of them")
-        given = 1 if operation.call is Call.TUPLE else len(inputs)
+        count = 1 if operation.call is Call.TUPLE else len(inputs)
         what = "one TridentTuple" if operation.call is Call.TUPLE else f"one argument a field ({', '.join(inputs)})"
-        bind(operation.target, given + 1, f"it is called with {what} and the number of partitions", step)
+        bind(operation.target, count + 1, f"it is called with {what} and the number of partitions", step)
         return self._then(
             nodes.Repartition(
                 self._node, Placing.CUSTOM, inputs, operation, step=step.label, site=step.called, schema=self.schema
@@ -141,20 +143,19 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         )
 
     def parallelismHint(self, count: int) -> StreamT:
-        """Have exactly so many partitions, from the last repartitioning before this step to the next one behind it.
+        """Set the number of partitions, from the last repartitioning before this step to the next one behind it.
 
-        Where one stretch is given several hints, the greatest holds. Tuples of a spout are spread anew.
+        Of several hints between two repartitionings the greatest holds. The tuples of a spout are spread anew.
         Meaning: ``org.apache.storm.trident.Stream.parallelismHint``, where it is the number of tasks.
         """
         step = self._step(f"parallelismHint({count})")
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise step.error(TopologyError, f"parallelismHint takes a number of partitions from 1 on, not {count!r}")
+        check_whole_number("count", count, error=lambda problem: step.error(TopologyError, problem))
         return self._then(
             nodes.ParallelismHint(self._node, count, step=step.label, site=step.called, schema=self.schema)
         )
 
     def name(self, name: str) -> StreamT:
-        """Call the steps from here on so, in errors, events and pictures; they are counted anew.
+        """Name the steps from here on, in errors, events and pictures. Their numbers begin anew.
 
         Meaning: ``org.apache.storm.trident.Stream.name``.
 
@@ -165,11 +166,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         Stream(even/0:filter(<lambda>): n bigint)
         """
         step = self._step("name")
-        try:
-            check_name("a stream", name)
-        except TopologyError as error:
-            raise step.error(TopologyError, str(error)) from None
-        return self._new(self._node, name)
+        return self._new(self._node, name_of("a stream", name, step))
 
     def _grouped(self, fields: tuple[str, ...]) -> GroupedT:
         """Return this stream in groups of equal values of these fields."""

@@ -1,18 +1,18 @@
-"""Where streams begin: with a spout, with the requests to a function, with a state that is there already."""
+"""The verbs of a topology that begin streams: newStream, newDRPCStream; and newStaticState."""
 
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType, StructType
 
 from trident.base.errors import DuplicateNameError, TopologyError
-from trident.base.names import check_name
 from trident.base.step import Step, caller
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.operations.state_updaters import held_fields
 from trident.plan import rules
 from trident.plan.nodes import RequestSource, SpoutSource, StateSpec, StaticState
 from trident.plan.register import Register
-from trident.stream.display import Shown
+from trident.stream.arguments import name_of
+from trident.stream.display import Drawable
 from trident.stream.static_states import STATIC_USAGE, static_factory
 from trident.stream.stream import Stream, TridentState
 from trident_spouts.adapters.adapt import as_spout
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trident_spouts.protocols import UserContract
 
 
-class Beginnings(Shown):
+class Beginnings(Drawable):
     """Verbs of a topology that begin a stream, or name a state that another topology writes."""
 
     _register: Register
@@ -30,33 +30,32 @@ class Beginnings(Shown):
     def newStream(
         self, name: str, spout: "Spout | UserContract", *, formerly: str | None = None, anew: bool = False
     ) -> Stream:
-        """Begin a stream with the batches of a spout: one of `trident.spouts`, or an object of your own that extends
-        `BatchSpout`, `TridentSpout`, `PartitionedSpout` or `OpaquePartitionedSpout`.
+        """Begin a stream with the batches of a spout.
 
-        `name` is the stream's identity in the transaction log, which knows by it where the source stands: letters,
-        digits, ``-``, ``_`` and ``.``. Meaning: ``org.apache.storm.trident.TridentTopology.newStream``.
+        Meaning: ``org.apache.storm.trident.TridentTopology.newStream``.
 
         Parameters
         ----------
         name : str
-            The stream's name.
-        spout : Spout or one of the four contracts
-            The source.
+            The stream's name: letters, digits, ``-``, ``_`` and ``.``. The transaction log keeps the position of the
+            source under this name.
+        spout : Spout, BatchSpout, TridentSpout, PartitionedSpout or OpaquePartitionedSpout
+            The source: a spout of `trident.spouts`, or an object of your own that extends one of the four contracts.
         formerly : str, optional
-            The name that this stream had in earlier programs: it goes on where that one stood. It may stay in the code:
-            once a batch was frozen under `name`, it means nothing. It must go where another stream of this topology
-            takes that name. Refused where the log knows both names from earlier programs, and where two streams say it
-            of one.
+            The name that this stream had in earlier programs; the stream goes on at that stream's position. It may stay
+            in the code: it has no effect once a batch was frozen under `name`. Take it out before another stream of
+            this topology gets the former name. It is refused if the log knows both names from earlier programs, or if
+            two streams have the same former name.
         anew : bool
-            Let the stream begin at its source's start where a start would be refused, because it is not clear how it
-            goes on: the log knows another kind of source under its name, or streams of other names disappear in the
-            same start. Take it out after the first start: a stream that the log knows with this source goes on, and a
-            warning says that `anew` has no effect; but after the next renaming it would have the source read again.
+            Let the stream begin at its source's start where a start would be refused, because the position is not
+            clear: the log knows another kind of source under its name, or streams of other names disappear in the same
+            start. Take it out after the first start. A stream that the log knows with this source goes on, and a
+            warning says that `anew` has no effect; but after the next renaming the source would be read again.
 
         Raises
         ------
         DuplicateNameError
-            Where a stream of this name begins already.
+            If the topology has a stream of this name.
 
         Examples
         --------
@@ -75,15 +74,15 @@ class Beginnings(Shown):
         except TopologyError as error:
             raise step.error(type(error), str(error)) from None
         if formerly is not None:
-            check_name("a stream", formerly)
+            name_of("a stream", formerly, step)
         node = SpoutSource(name, adapted, formerly, anew, step=label, site=step.called, schema=adapted.schema)
         self._register.add(name, node)
         return Stream(self._register, node, name)
 
     def newDRPCStream(self, function: str, arguments: OutputsLike = "args string") -> Stream:
-        """Begin a stream with the requests to a DRPC function: one tuple each, of these arguments.
+        """Begin a stream with the requests to a DRPC function. The arguments of a request are one tuple.
 
-        The function's answer is what leaves the last step of the stream, the one that no other step reads.
+        The function's answer is the tuples that leave the last step of the stream, the one that no other step reads.
         Meaning: ``org.apache.storm.trident.TridentTopology.newDRPCStream``.
 
         >>> from trident import TridentTopology
@@ -109,22 +108,22 @@ class Beginnings(Shown):
         name: str | None = None,
         topology: str | None = None,
     ) -> TridentState:
-        """A state that this topology asks and never writes: another topology's, or what is there already.
+        """Name a state that this topology reads and never writes: another topology's state, or data of your own.
 
-        Every read of another topology's state shows whole batches of it; a batch that is tried again may see a later
-        one. Meaning: ``org.apache.storm.trident.TridentTopology.newStaticState``.
+        A read of another topology's state shows whole batches of it. If a batch of this topology is tried again, it may
+        see a later batch of the other. Meaning: ``org.apache.storm.trident.TridentTopology.newStaticState``.
 
         Parameters
         ----------
         stateFactory : StateFactory, dict or ReadOnlyMapState
-            Where another topology keeps it, such as ``RedisMapState.opaque(url)``; or the entries themselves; or an
-            object of your own with ``multiGet(keys)`` (or ``get()``, without key fields).
+            The factory with which another topology keeps the state, such as ``RedisMapState.opaque(url)``; or a dict of
+            entries; or an object of your own with ``multiGet(keys)`` (or ``get()``, without key fields).
         keyFields : str, list of str or StructType, optional
-            Its key, ``"user long, day date"``. Omitted: one value.
+            The state's key, ``"user long, day date"``. Omitted: the state is one value.
         valueType : str or DataType
-            The type of its values, ``"long"``.
+            The type of the state's values, ``"long"``.
         name : str, optional
-            Its name in the topology that writes it.
+            The state's name in the topology that writes it.
         topology : str, optional
             The name of the topology that writes it.
 
@@ -151,9 +150,6 @@ class Beginnings(Shown):
         return TridentState(self._register, node, name)
 
     def _check_name(self, what: str, name: str, taken: dict[str, Any], step: Step) -> None:
-        try:
-            check_name(what, name)
-        except TopologyError as error:
-            raise step.error(TopologyError, str(error)) from None
+        name_of(what, name, step)
         if name in taken:
             raise step.error(DuplicateNameError, f"{what} of this name begins at {taken[name].site.location} already")

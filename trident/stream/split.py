@@ -1,4 +1,4 @@
-"""One stream to several, by one function that runs once: split."""
+"""The verb split, which makes several streams of one by a function that runs once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic
@@ -6,16 +6,16 @@ from typing import Generic
 from pyspark.sql.types import StructType
 
 from trident.base.errors import TopologyError, TypeDeclarationError
-from trident.base.names import FieldsLike, check_name, did_you_mean
+from trident.base.names import FieldsLike, did_you_mean
 from trident.base.step import Step
 from trident.operations.callables import check_arguments, read_operation
 from trident.operations.functions import Call, Operation
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan import nodes
 from trident.plan.split_schema import shown_streams, split_schema
-from trident.stream.arguments import Arguments, read_arguments
+from trident.stream.arguments import Arguments, name_of, read_arguments
 from trident.stream.base import StreamBase, StreamT
-from trident.stream.display import Shown
+from trident.stream.display import Drawable
 
 _USAGE = "split([inputFields,] function, streams={'name': 'field type, ...'})"
 _MOST = 127
@@ -33,10 +33,11 @@ class SplitVerbs(StreamBase[StreamT]):
         function: object = None,
         streams: Mapping[str, OutputsLike] | None = None,
     ) -> "SplitStreams[StreamT]":
-        """Send every tuple to named streams: any number of tuples to any of them, each stream with its own fields.
+        """Replace every tuple by any number of tuples in named streams, each stream with its own fields.
 
-        The function runs once for every tuple, however many of the streams are read. What it sends replaces the tuple;
-        to keep a field, send it along. Trident has no counterpart (it was asked for as STORM-68).
+        The function runs once for every tuple, even if several of the streams are read. A sent tuple has only the
+        values that the function sends; to keep a field, send it along. Trident has no counterpart (it was asked for as
+        STORM-68).
 
         Parameters
         ----------
@@ -46,20 +47,20 @@ class SplitVerbs(StreamBase[StreamT]):
         function : callable or Function
             A generator that yields ``("name", values)``, or a function that returns one such pair or a list of them:
             the name of a stream, and a tuple of its fields' values (a scalar where it has one field). A `Function`
-            calls ``collector.emitTo("name", [values])``. A tuple of which nothing is sent is dropped.
+            calls ``collector.emitTo("name", [values])``. If nothing is sent, the tuple is dropped.
         streams : dict
             The streams' names, and their fields with types: ``{"orders": "id long, price double"}``.
 
         Returns
         -------
         SplitStreams
-            Its streams by name, ``parsed.orders`` or ``parsed["orders"]``; or all of them in order,
+            The streams by name, ``parsed.orders`` or ``parsed["orders"]``; or all of them in order,
             ``orders, errors = ...``.
 
         Raises
         ------
         FieldNotFoundError, TypeDeclarationError, TopologyError
-            Where the call cannot mean anything.
+            If the call is wrong. It is raised here, and not when the topology starts.
 
         Examples
         --------
@@ -97,8 +98,8 @@ class SplitVerbs(StreamBase[StreamT]):
         return SplitStreams(self, node)
 
 
-class SplitStreams(Shown, Generic[StreamT]):
-    """The streams that `Stream.split` gives, by name."""
+class SplitStreams(Drawable, Generic[StreamT]):
+    """The streams of a `Stream.split`, by name."""
 
     __slots__ = ("_node", "_parts", "_stream")
 
@@ -136,7 +137,7 @@ class SplitStreams(Shown, Generic[StreamT]):
         return map(self.__getitem__, self.names)
 
     def _part(self, name: str) -> StreamT:
-        """A stream of its own, made when it is first asked for: what nobody reads is no end of the topology."""
+        """Return one of the streams. Its node is made on the first call, so a stream that is not used is not run."""
         register, number, label = self._stream._register, self.names.index(name), f"{self._stream._label}.{name}"
         schema, step = self._node.streams[number][1], register.label(label, name)
         node = nodes.Part(self._node, number, step=step, site=self._node.site, schema=schema)
@@ -146,7 +147,7 @@ class SplitStreams(Shown, Generic[StreamT]):
     def _missing(self, name: object) -> str:
         near = did_you_mean(name, self.names) if isinstance(name, str) else ""
         if not near and isinstance(name, str) and hasattr(type(self._stream), name):
-            near = f"; {name} is a verb of each of them, such as of {self.names[0]}"
+            near = f"; {name} is a verb of each of these streams, such as {self.names[0]}"
         return f"{self._node.step}: there is no stream {name!r}; the streams are {', '.join(self.names)}{near}"
 
     def _ends(self) -> list[nodes.Node]:
@@ -160,9 +161,13 @@ def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
     step = call.step
     operation, returns = read_operation(call.operation, step, tuples=call.inputs is None)
     if operation.call.native:
-        raise step.error(TopologyError, "it is Spark's own; what sends tuples to streams is a Python function")
+        raise step.error(
+            TopologyError, "it is a function of Spark; give a Python function, which can send tuples to streams"
+        )
     if operation.call is Call.FILTER:
-        raise step.error(TopologyError, "it is a Filter; what sends tuples to streams is a function or a Function")
+        raise step.error(
+            TopologyError, "it is a Filter; give a function or a Function, which can send tuples to streams"
+        )
     if returns.nothing:
         raise step.error(TypeDeclarationError, "it is annotated to return None, and sends nothing")
     check_arguments(operation, inputs, step)
@@ -171,21 +176,18 @@ def _operation(call: Arguments, inputs: tuple[str, ...]) -> Operation:
 
 def _declared(streams: object, step: Step) -> tuple[tuple[str, StructType], ...]:
     if not isinstance(streams, Mapping) or not streams:
-        what = "name the streams" if not streams else f"streams is a dict of names and fields, not {streams!r}"
-        raise step.error(TopologyError, f"{what}; write {_USAGE}")
+        problem = "name the streams" if not streams else f"streams is a dict of names and fields, not {streams!r}"
+        raise step.error(TopologyError, f"{problem}; write {_USAGE}")
     if len(streams) > _MOST:
         raise step.error(TopologyError, f"at most {_MOST} streams leave a split, not {len(streams)}")
     return tuple((_checked(name, step), _typed(name, fields, step)) for name, fields in streams.items())
 
 
 def _checked(name: object, step: Step) -> str:
-    try:
-        checked = check_name("a stream", name)
-    except TopologyError as error:
-        raise step.error(TopologyError, str(error)) from None
-    if hasattr(SplitStreams, checked):
-        raise step.error(TopologyError, f"{checked!r} is something else of what split gives: name the stream otherwise")
-    return checked
+    stream = name_of("a stream", name, step)
+    if hasattr(SplitStreams, stream):
+        raise step.error(TopologyError, f"{stream!r} is an attribute of the result of split: name the stream otherwise")
+    return stream
 
 
 def _typed(name: str, fields: OutputsLike, step: Step) -> StructType:

@@ -1,4 +1,4 @@
-"""A state that a topology updates, as a user holds it."""
+"""The verbs of a state in a topology."""
 
 from collections.abc import Sequence
 from typing import Any, Generic, NoReturn, TypeVar
@@ -12,14 +12,14 @@ from trident.plan import nodes
 from trident.plan.register import Register
 from trident.stream import foreign_names
 from trident.stream.base import StreamT, unknown_verb
-from trident.stream.display import Shown
+from trident.stream.display import Drawable
 
 StateT = TypeVar("StateT", bound="StateBase[Any]")
-"""The class of states that verbs give."""
+"""The class of states that verbs return."""
 
 
-class StateBase(Shown, Generic[StreamT]):
-    """A node that holds a state, with what a user can ask of it."""
+class StateBase(Drawable, Generic[StreamT]):
+    """A state that a topology updates or reads."""
 
     __slots__ = ("_label", "_node", "_register")
 
@@ -45,9 +45,9 @@ class StateBase(Shown, Generic[StreamT]):
         return [self._node]
 
     def newValuesStream(self) -> StreamT:
-        """The keys that a batch touched with their values after it, one tuple a key; of a `partitionPersist` what its
-        updater emits.
+        """Return the new values of each batch as a stream: one tuple for each key that the batch changed.
 
+        Of a `partitionPersist` these are the tuples that its updater emits.
         Meaning: ``org.apache.storm.trident.TridentState.newValuesStream``.
         """
         return self._stream_type(self._register, self._new_values(), self._label)
@@ -58,21 +58,21 @@ class StateBase(Shown, Generic[StreamT]):
             return node
         step = Step(self._register.label(self._label, "newValuesStream"), caller("newValuesStream"))
         if isinstance(node, nodes.Watermark):
-            raise step.error(TopologyError, f"state {self.name!r} is a watermark: it has no stream of new values")
+            raise step.error(TopologyError, f"state {self.name!r} is a watermark and has no stream of new values")
         if isinstance(node, nodes.StaticState):
-            raise step.error(TopologyError, f"state {self.name!r} is only read here: it has no new values")
+            raise step.error(TopologyError, f"state {self.name!r} is only read here and has no new values")
         if not node.outputs.fields:
             raise step.error(
                 TopologyError,
-                f"the updater of state {self.name!r} declares nothing that it emits: give partitionPersist "
+                f"the updater of state {self.name!r} declares no fields that it emits: give partitionPersist "
                 f"({node.site.location}) outputFields, such as 'word string'",
             )
-        known = self._register.emitted.get(node)
-        if known is None:
-            known = nodes.Emitted(node, step=step.label, site=step.called, schema=node.outputs)
-            self._register.add(self._label, known)
-            self._register.emitted[node] = known
-        return known
+        emitted = self._register.emitted.get(node)
+        if emitted is None:
+            emitted = nodes.Emitted(node, step=step.label, site=step.called, schema=node.outputs)
+            self._register.add(self._label, emitted)
+            self._register.emitted[node] = emitted
+        return emitted
 
     def __repr__(self) -> str:
         kind = "static" if isinstance(self._node, nodes.StaticState) else self._node.state.factory.kind.value

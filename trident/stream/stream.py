@@ -1,7 +1,7 @@
-"""The fluent skin, put together from its families of verbs: streams, grouped and windowed ones, and states.
+"""The classes of streams and states, put together from families of verbs.
 
-These four classes give one another, so only this module knows them. A family of verbs, in a file of its own, has type
-parameters in their places: what it calls ``StreamT`` is `Stream` here.
+Verbs of each of these four classes return the others, so only this module knows them all. A family of verbs, in a file
+of its own, has type parameters in their places: its ``StreamT`` is `Stream` here.
 """
 
 from trident.plan import nodes
@@ -9,14 +9,14 @@ from trident.plan.register import Register
 from trident.stream.aggregate import AggregateVerbs
 from trident.stream.aggregator_chain import ChainVerbs
 from trident.stream.assembly import AssemblyVerbs
-from trident.stream.dead_letters import LetterVerbs
+from trident.stream.dead_letters import DeadLetterVerbs
 from trident.stream.extremes import ExtremeVerbs
 from trident.stream.grouped import GroupedVerbs
-from trident.stream.joins import CombineVerbs
+from trident.stream.joins import JoinVerbs
 from trident.stream.map import MapVerbs
 from trident.stream.outputs import OutputVerbs
 from trident.stream.persist import PersistVerbs
-from trident.stream.preview import LookVerbs
+from trident.stream.preview import PreviewVerbs
 from trident.stream.query import QueryVerbs
 from trident.stream.repartition import RepartitionVerbs
 from trident.stream.split import SplitVerbs
@@ -33,17 +33,17 @@ class Stream(
     ExtremeVerbs["Stream"],
     PersistVerbs["Stream", "TridentState"],
     QueryVerbs["Stream"],
-    CombineVerbs["Stream"],
+    JoinVerbs["Stream"],
     SplitVerbs["Stream"],
     OutputVerbs["Stream"],
-    LetterVerbs["Stream"],
-    LookVerbs["Stream"],
+    DeadLetterVerbs["Stream"],
+    PreviewVerbs["Stream"],
     WindowVerbs["WindowedStream"],
     AssemblyVerbs["Stream"],
 ):
-    """A description of what happens to every batch; `TridentTopology.newStream` begins one.
+    """A description of the steps that every batch takes, begun by `TridentTopology.newStream`.
 
-    Immutable: each verb gives a new stream, and a stream may be used as often as you like. Nothing runs before
+    It is immutable: each verb returns a new stream, and a stream may be used several times. Nothing runs before
     `TridentTopology.start`. Meaning: ``org.apache.storm.trident.Stream``.
     """
 
@@ -66,7 +66,7 @@ class Stream(
 
 
 class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream"]):
-    """A stream in groups, which `Stream.groupBy` gives: what comes next happens to each group by itself.
+    """A stream in groups, made by `Stream.groupBy`. The next verb works on each group by itself.
 
     Meaning: ``org.apache.storm.trident.fluent.GroupedStream``.
     """
@@ -81,7 +81,7 @@ class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream"]):
 
 
 class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
-    """The stream of a window's results, which `window` gives; `late` and `state` are what it has beyond a stream."""
+    """The stream of a window's results, made by `window`. Beyond a stream it has `late`, `state` and `watermark`."""
 
     __slots__ = ("_before",)
 
@@ -91,9 +91,9 @@ class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
 
 
 class TridentState(StateBase[Stream]):
-    """A state that a topology updates or reads: ask it with `stateQuery`, or go on with its new values.
+    """A state that a topology updates or reads. `stateQuery` reads it; `newValuesStream` is the stream of its changes.
 
-    Meaning: ``org.apache.storm.trident.TridentState``. Its identity is the topology's name and its own.
+    It is identified by the topology's name and its own. Meaning: ``org.apache.storm.trident.TridentState``.
     """
 
     __slots__ = ()

@@ -1,11 +1,11 @@
-"""Tuples as a table of text, the way a DataFrame shows itself."""
+"""Tuples as a table of text, as `DataFrame.show` prints them."""
 
 from collections.abc import Sequence
 from typing import Any
 
 
 def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = 20) -> str:
-    """Rows under their names; what is longer than `width` characters is cut, 0 cuts nothing.
+    """Return rows as a table under their names. Values longer than `width` characters are cut; 0 cuts none.
 
     >>> print(text_table(["word", "n"], [("dog", 2), (None, 10)]))
     +----+--+

@@ -1,4 +1,4 @@
-"""Where streams meet: merge, join, multiReduce."""
+"""The verbs of a topology that make one stream of several: merge, join, multiReduce."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from trident.operations.join_kinds import JoinOutFieldsMode, JoinType, JoinTypes
 from trident.operations.output_fields import OutputsLike
 from trident.plan.register import Register
-from trident.stream.display import Shown
+from trident.stream.display import Drawable
 from trident.stream.joins import joined, merged
 from trident.stream.multireduce import multi_reduced
 from trident.stream.stream import GroupedStream, Stream
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trident.operations.multireducers import GroupedMultiReducer, MultiReducer
 
 
-class Meetings(Shown):
+class Meetings(Drawable):
     """Verbs of a topology that make one stream of several."""
 
     _register: Register
@@ -23,11 +23,11 @@ class Meetings(Shown):
     def merge(
         self, *streams: Stream, outputFields: OutputsLike | None = None, sourceField: str | None = None
     ) -> Stream:
-        """The tuples of all these streams, WITHIN ONE BATCH: their spouts share txids from here on.
+        """Merge the tuples of all these streams, WITHIN ONE BATCH: their spouts share txids from here on.
 
-        By position: the types must be the same, the names are the first stream's unless others are given. No tuple is
-        dropped for being there twice. `sourceField` names one more field, which holds the name of the stream that a
-        tuple comes from. Meaning: ``org.apache.storm.trident.TridentTopology.merge``.
+        Fields pair up by position and must have the same types. Their names are those of the first stream, unless
+        `outputFields` gives others. Equal tuples all stay. `sourceField` names one more field, which holds the name of
+        the stream that a tuple comes from. Meaning: ``org.apache.storm.trident.TridentTopology.merge``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -49,10 +49,10 @@ class Meetings(Shown):
         joinType: JoinTypes = JoinType.INNER,
         mode: str = JoinOutFieldsMode.COMPACT,
     ) -> Stream:
-        """All combinations of tuples with equal keys, one of each stream, WITHIN ONE BATCH.
+        """Combine tuples with equal keys, one of each stream, in every combination, WITHIN ONE BATCH.
 
-        Tuples that arrive in different batches never meet; a state that is asked with `stateQuery` remembers.
-        Null keys meet, as in Trident and unlike SQL.
+        Tuples of different batches are never joined; keep one side in a state and read it with `stateQuery`. Null keys
+        are equal, as in Trident and unlike SQL.
         Meaning: ``org.apache.storm.trident.TridentTopology.join``.
 
         Parameters
@@ -64,13 +64,13 @@ class Meetings(Shown):
         outputFields : str or list of str, optional
             Names for the keys, then every stream's other fields. Needed where two streams share a name.
         joinType : str or list of JoinType
-            "inner" (default); for two streams "left" (the second may be missing), "right" and "full"; for any number a
-            list that says of each stream whether it must be there (`JoinType.INNER`) or may be missing
-            (`JoinType.OUTER`): a key of which an INNER stream has no tuple leaves nothing, and an OUTER stream without
-            tuples of the key gives nulls. The key is then that of a stream that is there.
+            "inner" (default); for two streams "left" (the second may lack the key), "right" and "full"; for any number
+            a list with `JoinType.INNER` or `JoinType.OUTER` for each stream. If an INNER stream has no tuple with a
+            key, no tuple with this key leaves. If an OUTER stream has none, its fields are null, and the key is taken
+            from another stream.
         mode : str or JoinOutFieldsMode
             "compact" (default): the keys once. "preserve": all fields of every stream, in their order, all of them null
-            where the stream is missing.
+            if the stream lacks the key.
 
         Examples
         --------
@@ -94,11 +94,11 @@ class Meetings(Shown):
         reducer: "MultiReducer | GroupedMultiReducer",
         outputFields: OutputsLike,
     ) -> Stream:
-        """What a reducer emits that sees the tuples of all these streams, WITHIN ONE BATCH.
+        """Reduce the tuples of all these streams with one reducer, WITHIN ONE BATCH.
 
-        Plain streams: partition by partition, once for every partition of every batch, also an empty one. Tuples stay
-        in their partitions; where no `parallelismHint` says how many there are, the whole batch is one. Grouped
-        streams: group by group, each stream by its own group fields, which pair up by position.
+        For plain streams the reducer runs once for every partition of every batch, empty ones included. Tuples stay in
+        their partitions; without a `parallelismHint` the whole batch is one partition. For grouped streams it runs
+        once for every group. Each stream has its own group fields, which pair up by position.
         Meaning: ``org.apache.storm.trident.TridentTopology.multiReduce``.
 
         Parameters
@@ -106,11 +106,11 @@ class Meetings(Shown):
         streams : list of Stream, or list of GroupedStream
             Two or more.
         inputFields : list of fields, one for each stream, or one text for all; None
-            What the reducer sees of each stream; None means all fields.
+            The fields of each stream that the reducer sees. None means all fields.
         reducer : MultiReducer or GroupedMultiReducer
-            The one for plain, the other for grouped streams.
+            A MultiReducer for plain streams, a GroupedMultiReducer for grouped ones.
         outputFields : str, list of str or StructType
-            What it emits, with types: ``"user string, total long"``. Group fields are not put before.
+            The fields that it emits, with types: ``"user string, total long"``. Group fields are not prepended.
 
         Examples
         --------
@@ -120,7 +120,7 @@ class Meetings(Shown):
 
 
 def _flat(streams: Sequence[Any]) -> list[Stream]:
-    """The streams, also where they came as one list."""
+    """Return the streams, which may come as arguments or as one list."""
     if len(streams) == 1 and isinstance(streams[0], list | tuple):
         return list(streams[0])
     return list(streams)

@@ -1,4 +1,4 @@
-"""The last tuples, or the tuples of a time: window, tumblingWindow, slidingWindow."""
+"""The verbs window, tumblingWindow and slidingWindow, which bring tuples of several batches together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from trident.base.errors import TopologyError
-from trident.base.names import FieldsLike, brief, check_name
+from trident.base.names import FieldsLike, brief
 from trident.base.step import Step
 from trident.base.types import select
 from trident.operations.output_fields import OutputsLike
@@ -26,9 +26,9 @@ from trident.operations.windows import (
 from trident.plan import nodes, rules
 from trident.plan import window_schema as fields
 from trident.stream.aggregate import inputs_of
-from trident.stream.arguments import read_arguments
+from trident.stream.arguments import check_factory, is_factory, name_of, read_arguments
 from trident.stream.base import StreamBase
-from trident.stream.checked_calls import Told
+from trident.stream.checked_calls import CheckedCalls
 from trident_state.memory.factory import MemoryMapState
 
 WindowedT = TypeVar("WindowedT", bound=StreamBase[Any])
@@ -42,8 +42,8 @@ _USAGES = {
 }
 
 
-class WindowVerbs(Told, Generic[WindowedT]):
-    """Verbs that bring tuples of several batches together; a stream has them, and a grouped stream."""
+class WindowVerbs(CheckedCalls, Generic[WindowedT]):
+    """Verbs of streams and grouped streams that bring tuples of several batches together."""
 
     __slots__ = ()
 
@@ -66,11 +66,11 @@ class WindowVerbs(Told, Generic[WindowedT]):
         keepFor: Duration = 0,
         name: str | None = None,
     ) -> WindowedT:
-        """What an aggregator makes of each window: one call for a window's tuples, over as many batches as it takes.
+        """Aggregate the tuples of each window, which may span several batches.
 
-        What waits lives in a state of the topology: a window goes on where it stood after a restart, and a replay
-        changes nothing, because what enters it is frozen. Results leave with the batch that completed the window.
-        Over a whole stream there is one window at a time; `groupBy` before it gives each group its own.
+        Open windows live in a state of the topology. So they go on after a restart, and a replay changes nothing,
+        because the tuples that enter are frozen. A result leaves with the batch that completes its window. After
+        `groupBy` each group has windows of its own.
         Meaning: ``org.apache.storm.trident.Stream.window``, whose windows in memory are lost at a restart.
 
         Parameters
@@ -79,16 +79,17 @@ class WindowVerbs(Told, Generic[WindowedT]):
             Or by event time, beyond Trident: TumblingEventTimeWindow, SlidingEventTimeWindow, SessionWindow. Their
             results begin with the fields ``windowStart`` and ``windowEnd``.
         stateFactory : StateFactory, optional
-            Where tuples wait. Omitted: ``MemoryMapState.opaque()``, which lasts with a checkpointLocation.
+            The state of the open windows. Omitted: ``MemoryMapState.opaque()``, which survives a restart if the run has
+            a checkpointLocation.
         inputFields : str or list of str, optional
             The fields that the aggregator sees. Omitted: all fields; none for Count.
         aggregator : CombinerAggregator, ReducerAggregator or Aggregator
-            By time a CombinerAggregator keeps one value a window and group; the others keep the tuples. An
-            Aggregator's ``init`` gets the window's number in place of the batch's.
+            In a window by time a CombinerAggregator keeps one value for each window and group; the others keep the
+            tuples. An Aggregator's ``init`` gets the number of the window in place of the batch's.
         outputFields : str, list of str or StructType
-            What it gives, with types where it does not tell them.
+            Names for the results, with types if the aggregator does not declare them.
         keepFor : str, number of seconds or timedelta, optional
-            How long a result can still be asked for in the state after it has left: for a CombinerAggregator by time.
+            How long the state holds a result after it has left. For a CombinerAggregator and a window by time.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.<first output field>`` if omitted.
 
@@ -101,8 +102,8 @@ class WindowVerbs(Told, Generic[WindowedT]):
         >>> clicks.groupBy("url").window(hours, "n", Sum(), "sum")
         WindowedStream(clicks/1:window(Sum): windowStart timestamp, windowEnd timestamp, url string, sum bigint)
         """
-        given = _Given("window", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name)
-        return self._results(windowed(*self._by_group(), config, given))
+        arguments = _WindowArguments("window", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name)
+        return self._results(windowed(*self._by_group(), config, arguments))
 
     def tumblingWindow(
         self,
@@ -115,7 +116,9 @@ class WindowVerbs(Told, Generic[WindowedT]):
         keepFor: Duration = 0,
         name: str | None = None,
     ) -> WindowedT:
-        """`window` of every `length` tuples (a whole number), or of every `length` of batch time (``"5 seconds"``).
+        """Aggregate every `length` tuples (a whole number), or every `length` of batch time (``"5 seconds"``).
+
+        The other parameters are those of `window`.
 
         Meaning: ``org.apache.storm.trident.Stream.tumblingWindow``.
 
@@ -131,9 +134,11 @@ class WindowVerbs(Told, Generic[WindowedT]):
         >>> words.tumblingWindow(3, "word", Last(), "last")
         WindowedStream(words/1:tumblingWindow(Last): last string)
         """
-        given = _Given("tumblingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name)
+        arguments = _WindowArguments(
+            "tumblingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name
+        )
         stream, group = self._by_group()
-        return self._results(windowed(stream, group, tumbling(length, stream._step(given.verb)), given))
+        return self._results(windowed(stream, group, tumbling(length, stream._step(arguments.verb)), arguments))
 
     def slidingWindow(
         self,
@@ -147,7 +152,9 @@ class WindowVerbs(Told, Generic[WindowedT]):
         keepFor: Duration = 0,
         name: str | None = None,
     ) -> WindowedT:
-        """`window` of the last `length`, every `slide`: tuples where both are whole numbers, else batch time.
+        """Aggregate the last `length` tuples every `slide` tuples; or both as batch time (``"1 minute"``).
+
+        The other parameters are those of `window`.
 
         Meaning: ``org.apache.storm.trident.Stream.slidingWindow``.
 
@@ -157,24 +164,26 @@ class WindowVerbs(Told, Generic[WindowedT]):
         >>> words.groupBy("word").slidingWindow("1 minute", "10 seconds", Count(), "count")
         WindowedStream(words/1:slidingWindow(Count): word string, count bigint)
         """
-        given = _Given("slidingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name)
+        arguments = _WindowArguments(
+            "slidingWindow", args, stateFactory, inputFields, aggregator, outputFields, keepFor, name
+        )
         stream, group = self._by_group()
-        return self._results(windowed(stream, group, sliding(length, slide, stream._step(given.verb)), given))
+        return self._results(windowed(stream, group, sliding(length, slide, stream._step(arguments.verb)), arguments))
 
 
 def tumbling(length: int | Duration, step: Step) -> WindowConfig:
-    """A tumbling window by count for a whole number, else by duration."""
+    """Return a tumbling window: by count for a whole number, else by duration."""
     _check_fractions(step, length=length)
     return TumblingCountWindow(length) if _counts(length) else TumblingDurationWindow(length)  # type: ignore[arg-type]
 
 
 def sliding(length: int | Duration, slide: int | Duration, step: Step) -> WindowConfig:
-    """A sliding window by count for whole numbers, else by duration."""
+    """Return a sliding window: by count for whole numbers, else by duration."""
     _check_fractions(step, length=length, slide=slide)
     if _counts(length) != _counts(slide):
         raise step.error(
             TopologyError,
-            f"length={length!r} and slide={slide!r}: both are whole numbers, of tuples, or both durations, such as "
+            f"length={length!r} and slide={slide!r}: expected two numbers of tuples, or two durations such as "
             "'1 minute'",
         )
     if _counts(length):
@@ -182,9 +191,9 @@ def sliding(length: int | Duration, slide: int | Duration, step: Step) -> Window
     return SlidingDurationWindow(length, slide)
 
 
-def _check_fractions(step: Step, **given: object) -> None:
-    """A number here is a number of tuples: seconds are said with their unit."""
-    for name, value in given.items():
+def _check_fractions(step: Step, **sizes: object) -> None:
+    """Refuse a float: a number counts tuples, and seconds need their unit."""
+    for name, value in sizes.items():
         if isinstance(value, float):
             raise step.error(
                 TopologyError,
@@ -192,13 +201,13 @@ def _check_fractions(step: Step, **given: object) -> None:
             )
 
 
-def _counts(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool)
+def _counts(size: object) -> bool:
+    return isinstance(size, int) and not isinstance(size, bool)
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """What a verb was given beside its window."""
+class _WindowArguments:
+    """The arguments of a verb beside its window."""
 
     verb: str
     args: Sequence[object]
@@ -210,58 +219,54 @@ class _Given:
     name: str | None
 
 
-def windowed(stream: StreamBase[Any], group: tuple[str, ...], config: WindowConfig, given: _Given) -> nodes.Emitted:
-    """Add the steps of a stream's windows by these group fields, and return the last, which gives the results."""
-    step, usage = stream._step(given.verb), _USAGES[given.verb]
+def windowed(
+    stream: StreamBase[Any], group: tuple[str, ...], config: WindowConfig, arguments: _WindowArguments
+) -> nodes.Emitted:
+    """Add the steps of a stream's windows by these group fields, and return the last one, which emits the results."""
+    step, usage = stream._step(arguments.verb), _USAGES[arguments.verb]
     if not isinstance(config, WindowConfig):
         raise step.error(
             TopologyError,
-            f"{brief(config)} is no window; give TumblingCountWindow(3), TumblingDurationWindow('5 seconds'), "
+            f"{brief(config)} is not a window; give TumblingCountWindow(3), TumblingDurationWindow('5 seconds'), "
             f"TumblingEventTimeWindow('1 hour', 'at') or the like; write {usage}",
         )
     if rules.is_request(stream._node):
         raise step.error(TopologyError, "DRPC requests fill no window; they read states with stateQuery")
-    factory, args = given.factory, given.args
-    if factory is None and args and _is_factory(args[0]):
+    factory, args = arguments.factory, arguments.args
+    if factory is None and args and is_factory(args[0]):
         factory, args = args[0], args[1:]
     factory = MemoryMapState.opaque() if factory is None else factory
-    _check_factory(factory, step, usage)
-    call = read_arguments(step, usage, args, {"aggregator": given.aggregator}, given.inputFields, given.outputFields)
+    check_factory(factory, step, usage)
+    _check_keeps_all(factory, step)
+    call = read_arguments(
+        step, usage, args, {"aggregator": arguments.aggregator}, arguments.inputFields, arguments.outputFields
+    )
     step = call.step
     if call.outputs is None:
         raise step.error(TopologyError, f"name the output field; write {usage}")
     inputs = inputs_of(stream, call)
-    kept = microseconds(given.keepFor, "keepFor", step, zero=True)
+    kept = microseconds(arguments.keepFor, "keepFor", step, zero=True)
     windowing = read_windowing(config, call.operation, select(stream.schema, inputs), call.outputs, kept, step)
     if kept and not windowing.panes:
         raise step.error(
             TopologyError,
-            "keepFor keeps results in the state, and this one holds tuples: give a CombinerAggregator and a window by "
-            "time, or take the results on, into persistentAggregate or partitionPersist",
+            "keepFor keeps results in the state, and this state holds tuples: give a CombinerAggregator and a window "
+            "by time, or put the results into a state with persistentAggregate or partitionPersist",
         )
-    return _Plan(stream, group, inputs, windowing, factory, given.name, step).made()
+    return _WindowNodes(stream, group, inputs, windowing, factory, arguments.name, step).add_all()
 
 
-def _is_factory(given: object) -> bool:
-    return all(hasattr(given, name) for name in ("kind", "survives", "open")) and not isinstance(given, type)
-
-
-def _check_factory(factory: object, step: Step, usage: str) -> None:
-    if not _is_factory(factory):
-        raise step.error(
-            TopologyError,
-            f"{brief(factory)} is no state factory: give MemoryMapState.opaque(), RedisMapState.opaque(url) or the "
-            f"like; write {usage}",
-        )
+def _check_keeps_all(factory: object, step: Step) -> None:
+    """Refuse a state whose values expire."""
     if getattr(factory, "ttlSecs", None) is not None:
         raise step.error(
             TopologyError,
-            f"{brief(factory)} forgets, and a window holds what it has until it is complete: give a state that keeps "
-            "all keys; a window's own entries go when they are not needed any more (keepFor= keeps results longer)",
+            f"{brief(factory)} has ttlSecs, and a window needs its entries until it is complete: give a state that "
+            "keeps all keys; a window removes entries that it no longer needs (keepFor= keeps results longer)",
         )
 
 
-class _Plan:
+class _WindowNodes:
     """The nodes of one window."""
 
     def __init__(
@@ -282,10 +287,10 @@ class _Plan:
             self._source, self._group = self._numbered(), (fields.PARTITION,)
             self._keys = select(self._source.schema, self._group)
         self._time = fields.time_field(stream.schema, timestamp_field(windowing.config), step)
-        self._name = self._checked(f"{stream._label}.{windowing.outputs.names[0]}" if name is None else name, name)
+        self._name = name_of("a state", name, step, default=f"{stream._label}.{windowing.outputs.names[0]}")
 
-    def made(self) -> nodes.Emitted:
-        """Add the steps, and return the one that gives the window's results."""
+    def add_all(self) -> nodes.Emitted:
+        """Add the steps, and return the one that emits the window's results."""
         stream, step, windowing = self._stream, self._step, self._windowing
         inputs = select(stream.schema, self._inputs)
         keys, value = fields.state_fields(windowing, self._keys, inputs, self._time, step)
@@ -337,7 +342,7 @@ class _Plan:
             return None
         step, none = self._step, StructType([])
         value = StructType([StructField("watermark", self._time)])
-        spec = self._spec(self._checked(f"{self._name}.watermark", self._name))
+        spec = self._spec(name_of("a state", f"{self._name}.watermark", step))
         watermark = nodes.Watermark(
             source, self._windowing, none, spec, step=f"{step.label}.watermark", site=step.called, schema=value
         )
@@ -350,9 +355,3 @@ class _Plan:
     def _spec(self, name: str) -> nodes.StateSpec:
         self._stream._register.check_free(name, self._step)
         return nodes.StateSpec(name, self._factory)  # type: ignore[arg-type]
-
-    def _checked(self, name: str, given: str | None) -> str:
-        try:
-            return check_name("a state", name)
-        except TopologyError as error:
-            raise self._step.error(TopologyError, f"{error}{'; give it a name=' if given is None else ''}") from None

@@ -1,4 +1,4 @@
-"""The results of windows, and what stands beside them: the window's state, and the tuples that came too late."""
+"""The verbs of a window's results: the late tuples, the window's state and its watermark."""
 
 from trident.base.errors import TopologyError
 from trident.base.step import Step, caller
@@ -11,7 +11,7 @@ from trident.stream.state import StateT
 
 
 class WindowedVerbs(PersistVerbs[StreamT, StateT]):
-    """Verbs that a stream of a window's results has beyond a stream."""
+    """Verbs that a stream of a window's results has beyond those of a stream."""
 
     __slots__ = ()
 
@@ -19,10 +19,10 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
     """The node whose tuples entered the window."""
 
     def late(self) -> StreamT:
-        """The tuples that came when every window of theirs had left, and those without a time: as they were.
+        """Return the late tuples as a stream: those whose windows had all closed, and those without a time.
 
-        Beyond Trident. They leave with the batch in which they came. Where this is asked for, all tuples of a batch
-        come to the driver, because which of them are late is known only when the batches before are committed.
+        Beyond Trident. They leave unchanged, with the batch in which they came. If late tuples are used, all tuples of
+        a batch come to the driver: which of them are late is known only when the batches before are committed.
 
         >>> from trident import Count, TridentTopology, TumblingEventTimeWindow
         >>> from trident.spouts import FixedBatchSpout
@@ -34,20 +34,21 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         window = self._window
         if not isinstance(window.windowing.config, EventTimeWindow | SessionWindow):
             raise step.error(
-                TopologyError, f"no tuple is late for {window.windowing.config!r}: that is by event time only"
+                TopologyError,
+                f"no tuple is late for {window.windowing.config!r}: only windows by event time have late tuples",
             )
-        known = self._register.late.get(window)
-        if known is None:
-            known = nodes.LateTuples(
-                self._before, window, step=step.label, site=step.called, schema=self._before.schema
-            )
-            self._register.add(self._label, known)
-            self._register.late[window] = known
-        return self._new(known, self._label)
+        late = self._register.late.get(window)
+        if late is None:
+            late = nodes.LateTuples(self._before, window, step=step.label, site=step.called, schema=self._before.schema)
+            self._register.add(self._label, late)
+            self._register.late[window] = late
+        return self._new(late, self._label)
 
     def state(self) -> StateT:
-        """What the windows hold, for `stateQuery`: a value by the window's start and the group, from the first tuple of
-        a window on, until it has left (or `keepFor` longer).
+        """Return the state of the windows, for `stateQuery`.
+
+        Its key is the window's start and the group fields. It has the value of a window from the window's first tuple
+        until the result has left (or `keepFor` longer).
 
         >>> from trident import Count, MapGet, TridentTopology, TumblingEventTimeWindow
         >>> from trident.spouts import FixedBatchSpout
@@ -64,13 +65,13 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
             step = Step(self._register.label(self._label, "state"), caller("state"))
             raise step.error(
                 TopologyError,
-                f"state {window.state.name!r} holds what waits, and no results: put these into a state of their own, "
-                "with persistentAggregate or partitionPersist",
+                f"state {window.state.name!r} holds waiting tuples, not results: put the results into a state of their "
+                "own, with persistentAggregate or partitionPersist",
             )
         return self._state_of(window)
 
     def watermark(self) -> StateT:
-        """How far time has come for these windows, for `stateQuery` with SnapshotGet.
+        """Return the state that holds the watermark of these windows, for `stateQuery` with SnapshotGet.
 
         >>> from trident import Count, SnapshotGet, TridentTopology, TumblingEventTimeWindow
         >>> from trident.spouts import FixedBatchSpout
@@ -83,7 +84,7 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         watermark = self._window.watermark
         if watermark is None:
             step = Step(self._register.label(self._label, "watermark"), caller("watermark"))
-            raise step.error(TopologyError, f"{self._window.windowing.config!r} counts tuples: it has no watermark")
+            raise step.error(TopologyError, f"{self._window.windowing.config!r} counts tuples and has no watermark")
         return self._state_of(watermark)
 
     def __repr__(self) -> str:
