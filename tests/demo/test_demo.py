@@ -1,4 +1,4 @@
-"""The demo does what it says: it is killed in the middle of a batch, resumes, and every count is right."""
+"""The demo is killed in the middle of a batch, resumes, and every count is right."""
 
 import os
 import re
@@ -22,8 +22,8 @@ def _play(redis: str) -> str:
     return ran.stdout
 
 
-def _check(told: str) -> None:
-    lines = told.splitlines()
+def _check(output: str) -> None:
+    lines = output.splitlines()
     killed = next(number for number, line in enumerate(lines) if "SIGKILL" in line)
     before, after = (
         [int(n) for n in re.findall(r"batch +(\d+) committed", "\n".join(part))]
@@ -31,7 +31,7 @@ def _check(told: str) -> None:
     )
     assert before == list(range(1, KILLED_IN))
     assert after == list(range(KILLED_IN, after[-1] + 1)) and after[-1] > KILLED_IN
-    assert "asked while it runs" in told
+    assert "asked while it runs" in output
     assert lines[-1] == "0 lost, 0 counted twice"
 
 
@@ -57,11 +57,11 @@ def test_a_wrong_count_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_driver_that_ends_otherwise_is_no_success(tmp_path: Path) -> None:
     driver = Driver("demo", tmp_path, crash_at="no.such.point")
-    assert list(driver.tells()) == []
+    assert list(driver.reports()) == []
     with pytest.raises(
-        DriverFailedError, match=r"(?s)was to be killed in batch 8, but it ended with exit code 1.*no such point"
+        DriverFailedError, match=r"(?s)should be killed in batch 8, but it ended with exit code 1.*no such point"
     ):
-        driver.must_have_been_killed()
+        driver.check_killed()
 
 
 def test_the_independent_count_reads_the_whole_novel() -> None:

@@ -11,8 +11,8 @@ from trident.spouts import FixedBatchSpout
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """What a test adds is taken away after it."""
+def built_in_verbs_only() -> Iterator[None]:
+    """Remove the verbs that a test adds."""
     before = set(vars(Stream))
     yield
     for name in set(vars(Stream)) - before:
@@ -100,15 +100,15 @@ def test_a_cell_may_run_again_and_another_function_may_not_take_the_name() -> No
 
 
 @pytest.mark.parametrize(
-    "wrong, told",
+    ("wrong", "says"),
     [
         (5, "makes a verb of a named function, not of 5"),
         (Count, "makes a verb of a named function, not of"),
         (lambda stream: stream, "makes a verb of a named function, not of"),
     ],
 )
-def test_what_can_be_no_verb(wrong: Any, told: str) -> None:
-    with pytest.raises(TopologyError, match=told):
+def test_what_can_be_no_verb(wrong: Any, says: str) -> None:
+    with pytest.raises(TopologyError, match=says):
         verb(wrong)
 
 

@@ -63,8 +63,7 @@ class Builder:
         return self.topology.join([a, b], "word", f"word, n, {self.name('f')}")
 
     def aggregate(self) -> Stream:
-        total = self.pick(self.streams).groupBy("word").aggregate("n", Sum(), "n")
-        return total  # type: ignore[no-any-return]
+        return self.pick(self.streams).groupBy("word").aggregate("n", Sum(), "n")  # type: ignore[no-any-return]
 
     def persist(self) -> Stream:
         state = (

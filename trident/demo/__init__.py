@@ -1,1 +1,1 @@
-"""The main job on real text, killed and resumed before your eyes: ``python -m trident.demo``."""
+"""The demo: a word count over a novel, killed and resumed before your eyes. Run ``python -m trident.demo``."""

@@ -1,11 +1,12 @@
-"""The main job before your eyes: a novel is counted batch by batch, the driver is killed in the middle of one, and
-nothing is lost or counted twice.
+"""The demo. It counts the words of a novel batch by batch and kills the driver in the middle of a batch.
+
+No word is lost or counted twice.
 
     python -m trident.demo                       # counts in memory, durable in the checkpoint
     REDIS=redis://localhost python -m trident.demo   # counts in Redis
 
-The driver is a process of its own (`driver`), so that it can be killed; this one starts it, shows what it tells, starts
-it again, and compares its counts with its own count of the same files.
+The driver is a process of its own (`trident.demo.driver`), so that it can be killed. This process starts it, shows its
+reports, starts it again after the kill, and compares its counts with a count of its own of the same files.
 """
 
 import json
@@ -24,17 +25,17 @@ from trident.demo.java import MissingJavaError, ensure_java
 from trident.demo.words import CORPUS, count_independently
 
 KILLED_IN = 8
-"""The batch in the middle of which the driver dies: its counts are in the state, the log does not know it yet."""
+"""The txid of the batch in which the driver dies: the state has its counts, the log does not have its commit."""
 
 CRASH_AT = f"commit.state.after:{KILLED_IN}"
 
 
 class DriverFailedError(RuntimeError):
-    """The driver process ended otherwise than it should."""
+    """The driver process did not end as it should."""
 
 
 class Driver:
-    """One life of the driver process."""
+    """A process that runs the topology."""
 
     def __init__(self, name: str, folder: Path, crash_at: str = "") -> None:
         self._log = folder / "driver.log"
@@ -48,18 +49,20 @@ class Driver:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment, text=True)
 
-    def tells(self) -> Iterator[dict[str, Any]]:
-        """What it says, until it ends."""
+    def reports(self) -> Iterator[dict[str, Any]]:
+        """Yield the reports of the process until it ends."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             yield json.loads(line)
         self._process.wait()
 
-    def must_have_been_killed(self) -> None:
+    def check_killed(self) -> None:
+        """Raise DriverFailedError unless the process was killed."""
         if self._process.returncode != -signal.SIGKILL:
-            raise DriverFailedError(f"the driver was to be killed in batch {KILLED_IN}, but {self._ending()}")
+            raise DriverFailedError(f"the driver should be killed in batch {KILLED_IN}, but {self._ending()}")
 
-    def must_have_finished(self) -> None:
+    def check_finished(self) -> None:
+        """Raise DriverFailedError unless the process ended in good order."""
         if self._process.returncode != 0:
             raise DriverFailedError(self._ending())
 
@@ -70,48 +73,48 @@ class Driver:
         return f"it {how}; the end of its log:\n{last}"
 
     def end(self) -> None:
-        """Leave no process behind."""
+        """Kill the process if it still runs."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
 
 
-def show(news: Mapping[str, Any]) -> None:
-    """One plain line about what the driver told."""
-    match news["kind"]:
+def show(report: Mapping[str, Any]) -> None:
+    """Print a report of the driver as one line."""
+    match report["kind"]:
         case "spark":
-            print(f"Spark {news['version']} is up", flush=True)
+            print(f"Spark {report['version']} is up", flush=True)
         case "batch":
-            how = "from the log, as it was frozen" if news["txid"] == KILLED_IN else f"{news['ms']:7,.0f} ms"
-            print(f"batch {news['txid']:3} committed, {news['words']:6,} words, {how}", flush=True)
+            how = "from the log, as it was frozen" if report["txid"] == KILLED_IN else f"{report['ms']:7,.0f} ms"
+            print(f"batch {report['txid']:3} committed, {report['words']:6,} words, {how}", flush=True)
         case "answer":
             print(
-                f"    asked while it runs: occurrences({news['asked']!r}) = {news['sum']:,} "
-                f"as of batch {news['asOfTxid']}, {news['ms']:.1f} ms",
+                f"    asked while it runs: occurrences({report['asked']!r}) = {report['sum']:,} "
+                f"as of batch {report['asOfTxid']}, {report['ms']:.1f} ms",
                 flush=True,
             )
 
 
-def verdict(got: Mapping[str, int], expected: Mapping[str, int]) -> tuple[int, int]:
-    """How many occurrences were lost, and how many counted more than once, over all words.
+def wrong_counts(counts: Mapping[str, int], expected: Mapping[str, int]) -> tuple[int, int]:
+    """Return how many occurrences were lost, and how many were counted more than once, over all words.
 
-    >>> verdict({"whale": 3, "sea": 1}, {"whale": 2, "sea": 1, "ahab": 5})
+    >>> wrong_counts({"whale": 3, "sea": 1}, {"whale": 2, "sea": 1, "ahab": 5})
     (5, 1)
     """
-    expected, got = Counter(expected), Counter(got)
-    return (expected - got).total(), (got - expected).total()
+    expected, counts = Counter(expected), Counter(counts)
+    return (expected - counts).total(), (counts - expected).total()
 
 
-def compare(got: Mapping[str, int], expected: Counter[str]) -> bool:
-    """Print the verdict; whether every count is right."""
-    lost, twice = verdict(got, expected)
+def compare(counts: Mapping[str, int], expected: Counter[str]) -> bool:
+    """Print how many counts are wrong, and return whether all are right."""
+    lost, twice = wrong_counts(counts, expected)
     print(f"{expected.total():,} occurrences of {len(expected):,} words, compared with a count by plain Python:")
     print(f"{lost:,} lost, {twice:,} counted twice", flush=True)
     return lost == twice == 0
 
 
 def play(folder: Path) -> bool:
-    """The whole demo, in `folder`. Whether every count is right and a query was answered on the way."""
+    """Run the whole demo in a folder, and return whether every count is right."""
     redis = os.environ.get("REDIS") or None
     files = sorted(CORPUS.glob("*.txt"))
     size = sum(path.stat().st_size for path in files)
@@ -123,17 +126,17 @@ def play(folder: Path) -> bool:
     for crash_at in (CRASH_AT, ""):
         driver = Driver(name, folder, crash_at)
         try:
-            for news in driver.tells():
-                answers += news["kind"] == "answer"
-                show(news)
+            for report in driver.reports():
+                answers += report["kind"] == "answer"
+                show(report)
         finally:
             driver.end()
         if crash_at:
-            driver.must_have_been_killed()
+            driver.check_killed()
             print(f"batch {KILLED_IN:3} SIGKILL: the driver died between writing the counts and logging the commit")
             print("starting it again on the same checkpoint", flush=True)
         else:
-            driver.must_have_finished()
+            driver.check_finished()
 
     if not answers:
         raise DriverFailedError("no query was answered while it ran")

@@ -1,4 +1,4 @@
-"""The driver process of the demo: the pipeline itself. It tells its parent how it goes, a JSON object a line."""
+"""The driver process of the demo, which runs the topology. It reports to its parent, one JSON object a line."""
 
 import json
 import os
@@ -19,14 +19,14 @@ from trident.state import MemoryMapState, RedisMapState
 BATCH_BYTES = 64 * 1024
 ASKED = "ahab whale sea ship"
 ASK_EVERY = 4
-"""A query after every so many batches."""
+"""The number of batches between two queries."""
 
-
-_telling = threading.Lock()
+_reporting = threading.Lock()
+"""Held for each line: threads of the run report, too, and lines must not mix."""
 
 
 def wordcount(redis: str | None) -> TridentTopology:
-    """The main job: words of the novel, counted once each, and a query over the counts."""
+    """Return the topology: a count of each word of the novel, and a query over the counts."""
     topology = TridentTopology()
     counts = (
         topology.newStream("novel", FileSpout(str(CORPUS / "*.txt"), maxBytesPerBatch=BATCH_BYTES))
@@ -47,44 +47,43 @@ def wordcount(redis: str | None) -> TridentTopology:
     return topology
 
 
-def tell(kind: str, **what: Any) -> None:
-    """One line to the parent, at once and whole: the run's threads tell too."""
-    with _telling:
-        print(json.dumps({"kind": kind, **what}), flush=True)
+def report(kind: str, **details: Any) -> None:
+    """Write one line to the parent."""
+    with _reporting:
+        print(json.dumps({"kind": kind, **details}), flush=True)
 
 
-class Teller:
-    """Tells of every committed batch, in the moment in which the run does; so the parent hears of it before the next
-    commit begins, and before a kill."""
+class Reporter:
+    """A progress listener that reports each committed batch once."""
 
     def __init__(self) -> None:
         self.last = 0
         self._lock = threading.Lock()
 
     def hear(self, event: dict[str, Any]) -> None:
-        """A progress event; each batch is told once."""
+        """Report the batch of a progress event, unless it was reported before."""
         with self._lock:
             if event["event"] == "committed" and event["txid"] > self.last:
                 self.last = event["txid"]
                 keys = event["states"]["counts"]["keys"]
-                tell("batch", txid=self.last, words=keys, ms=event["durationMs"]["total"])
+                report("batch", txid=self.last, words=keys, ms=event["durationMs"]["total"])
 
 
 def run(name: str, folder: Path, redis: str | None) -> None:
-    """Count until the novel is read, asking now and then; then hand over all counts."""
+    """Count the words until the novel is read, with queries on the way. Then write all counts to a file."""
     spark = _spark(folder)
     topology = wordcount(redis)
-    teller = Teller()
+    reporter = Reporter()
     with topology.start(spark, name=name, checkpointLocation=str(folder / "checkpoint")) as running:
-        running.progress.listen(teller.hear)
+        running.progress.listen(reporter.hear)
         for event in running.recentProgress:
-            teller.hear(event)
+            reporter.hear(event)
         reader = threading.Thread(target=running.processAllAvailable, daemon=True)
         reader.start()
         asked = 0
         while reader.is_alive():
-            if teller.last >= asked + ASK_EVERY:
-                asked = teller.last
+            if reporter.last >= asked + ASK_EVERY:
+                asked = reporter.last
                 _ask(running)
             reader.join(0.02)
         if running.exception() is None:
@@ -98,7 +97,7 @@ def _ask(running: RunningTopology) -> None:
     start = time.perf_counter()
     answer = running.drpc.execute("occurrences", ASKED)
     ms = 1000 * (time.perf_counter() - start)
-    tell("answer", asked=ASKED, sum=answer[0]["sum"] if answer else 0, asOfTxid=answer.asOfTxid, ms=ms)
+    report("answer", asked=ASKED, sum=answer[0]["sum"] if answer else 0, asOfTxid=answer.asOfTxid, ms=ms)
 
 
 def _spark(folder: Path) -> SparkSession:
@@ -115,7 +114,7 @@ def _spark(folder: Path) -> SparkSession:
         .config("spark.local.dir", str(folder / "local"))
         .getOrCreate()
     )
-    tell("spark", version=spark.version)
+    report("spark", version=spark.version)
     return spark
 
 

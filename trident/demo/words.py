@@ -1,4 +1,4 @@
-"""What a word is, and a count of them that knows nothing of batches, states or Spark."""
+"""The words of a text, and a count of them in plain Python, without batches, states or Spark."""
 
 import re
 from collections import Counter
@@ -11,20 +11,20 @@ _WORD = re.compile(r"[a-z]+(?:'[a-z]+)*")
 
 
 def words(line: str) -> Iterator[str]:
-    """The words of a line, in small letters.
+    """Yield the words of a line, in small letters.
 
     >>> list(words("Don't call me Ishmael--"))
     ["don't", 'call', 'me', 'ishmael']
     """
-    for found in _WORD.finditer(line.lower()):
-        yield found.group()
+    for match in _WORD.finditer(line.lower()):
+        yield match.group()
 
 
 def count_independently(folder: Path) -> Counter[str]:
-    """Every word of every text file, counted by plain Python."""
-    counted: Counter[str] = Counter()
+    """Count every word of every text file in a folder."""
+    counts: Counter[str] = Counter()
     for path in sorted(folder.glob("*.txt")):
         with path.open(encoding="utf-8") as lines:
             for line in lines:
-                counted.update(words(line))
-    return counted
+                counts.update(words(line))
+    return counts

