@@ -1,4 +1,4 @@
-"""Where a user's function stands, and where a verb was called."""
+"""Source locations of users' functions and of calls of verbs."""
 
 import functools
 

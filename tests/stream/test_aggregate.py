@@ -1,4 +1,4 @@
-"""aggregate, persistentAggregate, stateQuery: what the plan holds of them."""
+"""The nodes of aggregate, persistentAggregate and stateQuery."""
 
 from decimal import Decimal
 from typing import Any

@@ -1,4 +1,4 @@
-"""chainedAgg, partitionAggregate, min, max and their kin, FirstN: wrong calls, and what the plan says of them."""
+"""chainedAgg, partitionAggregate, min, max and others, FirstN: their nodes, and wrong calls."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Verbs of users: found, called, named and wrong like built-in ones."""
+"""Verbs of a user's own are called, named and refused like built-in ones."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whatever verbs are put together, a topology holds together: it can be cut, explained and drawn, with no JVM."""
+"""Any combination of verbs makes a topology that can be cut, explained and drawn, without a JVM."""
 
 import contextlib
 import io

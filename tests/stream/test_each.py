@@ -1,4 +1,4 @@
-"""each, filter, peek, project: what the plan holds of them."""
+"""The nodes of each, filter, peek, project, drop and rename."""
 
 import functools
 from collections.abc import Iterator

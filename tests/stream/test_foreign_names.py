@@ -1,4 +1,4 @@
-"""Who types PySpark's or Storm's name for a thing, or forgets an argument, is told the one that this library has."""
+"""Names of PySpark or Storm, and missing arguments, raise errors that name the right verb or argument."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""map, flatMap, transform: what the plan holds of them."""
+"""The nodes of map, flatMap and transform."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the verbs describe is what Spark does: every family of verbs, seen through take and show."""
+"""Every family of verbs on Spark, seen through take and show."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Outputs as they are written: names, errors where they stand, how they are explained and drawn."""
+"""Outputs: their names, their errors, and how they are explained and drawn."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reducers, partitionPersist, newStaticState and what asks them: what is said, and what is refused."""
+"""Reducers, partitionPersist, newStaticState and queries of them: their nodes, and wrong calls."""
 
 import datetime
 from typing import Any

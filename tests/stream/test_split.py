@@ -1,4 +1,4 @@
-"""A split as it is written: its streams by name, and every wrong call told where it stands."""
+"""split: its streams by name, and wrong calls."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where streams begin and meet, and what a topology says there is to run."""
+"""newStream, merge and join of a topology, and the plan that is run."""
 
 import subprocess
 import sys

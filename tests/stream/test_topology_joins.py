@@ -1,4 +1,4 @@
-"""Every wrong call where streams meet fails where it stands, and what is right says what leaves."""
+"""merge, join and multiReduce of a topology: their fields, and wrong calls."""
 
 from collections.abc import Callable
 from typing import Any

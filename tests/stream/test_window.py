@@ -1,4 +1,4 @@
-"""Windows are said right or refused where they stand: by their configuration, and by the verb."""
+"""Windows: their configurations and verbs, and wrong calls."""
 
 import datetime
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Every wrong call fails where it stands, and the message says what came, what is accepted and what was meant."""
+"""A wrong call raises at once. The message says what came, what is accepted and what was probably meant."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -69,8 +69,8 @@ class WindowVerbs(CheckedCalls, Generic[WindowedT]):
         """Aggregate the tuples of each window, which may span several batches.
 
         Open windows live in a state of the topology. So they go on after a restart, and a replay changes nothing,
-        because the tuples that enter are frozen. A result leaves with the batch that completes its window. After
-        `groupBy` each group has windows of its own.
+        because the tuples that enter are frozen. A result leaves with the batch that completes its window. Over a whole
+        stream there is one window at a time; after `groupBy` each group has its own.
         Meaning: ``org.apache.storm.trident.Stream.window``, whose windows in memory are lost at a restart.
 
         Parameters
