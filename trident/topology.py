@@ -12,10 +12,10 @@ from trident.plan.nodes import BestEffort, Node, RequestSource, StateWriter, wal
 from trident.plan.register import Register
 from trident.stream import Stream, TridentState, foreign_names
 from trident.stream.base import unknown_verb
-from trident.stream.dead_letters import letters_of, taken_out, with_letters
+from trident.stream.dead_letters import dead_letters_of, replayed_letters, steps_with_dead_letters
 from trident.stream.joins import merged
-from trident.stream.sources import Beginnings
-from trident.stream.topology_joins import Meetings
+from trident.stream.sources import SourceVerbs
+from trident.stream.topology_joins import TopologyJoinVerbs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trident.run.running import RunningTopology
 
 
-class TridentTopology(Beginnings, Meetings):
+class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     """Streams, and the states that they update. A program declares them once, and a run works batch by batch.
 
     Nothing here needs a JVM before `start`. Meaning: ``org.apache.storm.trident.TridentTopology``.
@@ -51,14 +51,14 @@ class TridentTopology(Beginnings, Meetings):
         Write it behind the last step with ``onError="deadLetter"``. As `merge` does, it brings the streams of all these
         steps into one batch group; to keep groups apart, call `Stream.deadLetters` in each.
         """
-        failing = with_letters(self._register.nodes)
+        failing = steps_with_dead_letters(self._register.nodes)
         if not failing:
             site = caller("deadLetters")
             raise TopologyError(
                 f"deadLetters (called at {site.location}): no step makes dead letters yet; give one "
                 "onError='deadLetter', and write this behind it"
             )
-        return letters_of(self._register, failing, self._stream)
+        return dead_letters_of(self._register, failing, self._stream)
 
     def deadLetterState(self, stateFactory: object, *, name: str = "deadLetters", most: int = 10_000) -> TridentState:
         """Keep the dead letters of all steps written so far in a state, the newest `most` of them.
@@ -76,7 +76,7 @@ class TridentTopology(Beginnings, Meetings):
         'deadLetters'
         """
         letters = self.deadLetters()
-        replayed = taken_out(self._register, self._stream)
+        replayed = replayed_letters(self._register, self._stream)
         changes = merged(self._register, [letters, *replayed], None, None) if replayed else letters
         return changes.partitionPersist(stateFactory, KeepLetters(most), name=name)
 

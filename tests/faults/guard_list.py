@@ -851,7 +851,7 @@ GUARDS = [
         "stop, code that hangs",
         "stop waits for code that does not come back",
         "trident/run/group_run.py",
-        "                self._later(PATIENCE, self._give_up)\n",
+        "                self._later(PATIENCE_SECONDS, self._give_up)\n",
         "",
         "tests/run/test_limits.py -k stop_leaves_an_output",
     ),

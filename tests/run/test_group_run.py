@@ -134,7 +134,7 @@ class Stuck(BatchSpout):
 
 
 def test_stop_returns_while_a_spout_hangs(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(group_run, "PATIENCE", 0.2)
+    monkeypatch.setattr(group_run, "PATIENCE_SECONDS", 0.2)
     spout = Stuck()
     running = start_local(counting(spout), name="stuck")
     assert spout.asked.wait(5)

@@ -36,8 +36,8 @@ SOON = 15.0
 
 @pytest.fixture(autouse=True)
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(watched_calls, "PATIENCE", 1.0)
-    monkeypatch.setattr(group_run, "PATIENCE", 1.0)
+    monkeypatch.setattr(watched_calls, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(group_run, "PATIENCE_SECONDS", 1.0)
     yield
     for running in trident.active():
         running.stop()

@@ -181,7 +181,7 @@ FAULTS = [
         "code that hangs",
         "a stop waits for user code as long as it likes",
         "trident/run/group_run.py",
-        "                self._later(PATIENCE, self._give_up)\n",
+        "                self._later(PATIENCE_SECONDS, self._give_up)\n",
         "",
     ),
     Fault(

@@ -341,7 +341,7 @@ class Pool:
         outcome.run()
         self.running -= 1
 
-    def mine(self) -> bool:
+    def owns_this_thread(self) -> bool:
         return False
 
     def close(self, timeout: float | None = None) -> bool:

@@ -7,6 +7,7 @@ import pyarrow as pa
 from trident.base.types import arrow_schema, select
 from trident.compiler.program import Group, Output, Program, RequestPlan, Stage
 from trident.compiler.states.shapes import nullable, shape_of
+from trident.plan.node_sets import NodeSets
 from trident.plan.nodes import (
     Debug,
     Emitted,
@@ -68,27 +69,18 @@ def _with_writers(roots: Sequence[Node]) -> list[Node]:
 
 def _components(nodes: Sequence[Node]) -> list[list[Node]]:
     """Return the nodes in components that have no node and no state in common, and so no txid."""
-    # Disjoint sets: `parent` leads from each node to the root of its component.
-    parent = {id(node): id(node) for node in nodes}
-
-    def root(at: int) -> int:
-        while parent[at] != at:
-            parent[at] = parent[parent[at]]
-            at = parent[at]
-        return at
-
-    writers: dict[str, int] = {}
+    sets = NodeSets(nodes)
+    writers: dict[str, Node] = {}
     for node in nodes:
         for other in sources_of(node):
-            parent[root(id(other))] = root(id(node))
+            sets.unite(other, node)
         if isinstance(node, StateQuery) and isinstance(node.updated, StateWriter):
-            parent[root(id(node.updated))] = root(id(node))
+            sets.unite(node.updated, node)
         if isinstance(node, StateWriter):
-            first = writers.setdefault(node.state.name, id(node))
-            parent[root(first)] = root(id(node))
+            sets.unite(writers.setdefault(node.state.name, node), node)
     components: dict[int, list[Node]] = {}
     for node in nodes:
-        components.setdefault(root(id(node)), []).append(node)
+        components.setdefault(sets.root(node), []).append(node)
     return list(components.values())
 
 

@@ -26,7 +26,7 @@ HandOver = Callable[[Sink, Result, int], None]
 """A function that hands a batch's frozen rows to an output, and returns when the output has them."""
 
 
-def no_sinks(sink: Sink, result: Result, txid: int) -> None:
+def raise_no_outputs(sink: Sink, result: Result, txid: int) -> None:
     """Refuse a batch: the `HandOver` of a group without outputs."""
     raise TypeError(f"{sink.step}: this group was started without its outputs")
 

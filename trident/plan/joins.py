@@ -10,13 +10,13 @@ from trident.base.step import Step
 from trident.base.types import ddl, schema_of, select, type_ddl
 from trident.operations.output_fields import OutputsLike, read_outputs
 from trident.plan.nodes import Join, Node, RequestSource, SpoutSource, walk
-from trident.plan.rules import appended, chosen, group_keys, known_fields, types_of, under_names
+from trident.plan.rules import appended, check_comparable, chosen, known_fields, types_of, under_names
 
 Origin = tuple[int, str]
 """A field of a source: the position of the source, the name of the field."""
 
 
-def one_batch(nodes: Sequence[Node], step: Step) -> None:
+def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
     """Refuse streams that share no batch: all must come from spouts, or all from the requests of one DRPC function."""
     below = walk(*nodes)
     requests = {node.function: node for node in below if isinstance(node, RequestSource)}
@@ -98,7 +98,7 @@ def for_each(fields: object, count: int, expected: str, step: Step) -> Sequence[
     raise step.error(TopologyError, f"{expected}, not {fields!r}")
 
 
-def same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.StructType], step: Step) -> None:
+def check_same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.StructType], step: Step) -> None:
     """Refuse keys that do not pair up by position.
 
     Each stream needs the same number of keys, of the same types, and the types must be comparable.
@@ -115,7 +115,7 @@ def same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.StructTyp
                 f"the keys have other types: {_typed(keys[0], kinds[0])} and {_typed(names, types)}; "
                 "bring them to one type with expr('cast(...)')",
             )
-    group_keys(select(schemas[0], keys[0]), step)
+    check_comparable(select(schemas[0], keys[0]), step)
 
 
 # --- join --------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def join_keys(schemas: Sequence[spark.StructType], keys: object, step: Step) -> 
         known_fields(schema, names, step, f" in stream {at}")
         for at, (schema, names) in enumerate(zip(schemas, for_each(keys, len(schemas), expected, step), strict=True), 1)
     )
-    same_keys(by_stream, schemas, step)
+    check_same_keys(by_stream, schemas, step)
     return by_stream
 
 

@@ -45,7 +45,7 @@ class Register:
         self._nodes: list[Node] = []
         self._counts: dict[str, int] = {}
 
-    def stranger(self, other: "Register") -> str:
+    def why_foreign(self, other: "Register") -> str:
         """Return why the steps of another register cannot be used with these."""
         branch = self.branch or other.branch
         if not branch:

@@ -36,7 +36,7 @@ def chosen(schema: spark.StructType, names: Sequence[str], step: Step) -> spark.
     return select(schema, names)
 
 
-def group_keys(keys: spark.StructType, step: Step) -> None:
+def check_comparable(keys: spark.StructType, step: Step) -> None:
     """Refuse fields that cannot be compared: Spark groups by all types but maps."""
     for field in keys.fields:
         if "map<" in type_ddl(field.dataType):
@@ -95,7 +95,7 @@ def under_names(schema: spark.StructType, names: Sequence[str]) -> spark.StructT
     return schema_of(spark.StructField(name, field.dataType, field.nullable) for field, name in pairs)
 
 
-def query_keys(inputs: spark.StructType, keys: spark.StructType, state: str, step: Step) -> None:
+def check_query_keys(inputs: spark.StructType, keys: spark.StructType, state: str, step: Step) -> None:
     """Refuse a query by other fields than the state's keys: it takes as many, of the same types."""
     if types_of(inputs) != types_of(keys):
         accepted = f"its key is ({ddl(keys)})" if keys.fields else "it has no key fields, one value for all"

@@ -15,7 +15,7 @@ from trident.recovery.takeover import explained
 from trident.run import events as on
 from trident.run.commit_errors import REPEATED, TRANSIENT
 from trident.run.context import GroupContext
-from trident.user_calls.watched_calls import WORTH_TELLING
+from trident.user_calls.watched_calls import SHOWN_AFTER_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class CommitTurns:
         """The turn that takes longer than usual, as `status` says it, with the states that are being written."""
         under_way = self._under_way  # read once: the commit thread sets it to None meanwhile
         seconds = 0.0 if under_way is None else self._clock.monotonic() - under_way[1]
-        if under_way is None or seconds < WORTH_TELLING:
+        if under_way is None or seconds < SHOWN_AFTER_SECONDS:
             return None
         factories = {step.state.name: step.state.factory for step in self._context.group.states}
         writing = [f"state {name!r} ({factories[name]!r}) is being written" for name in sorted(self._committer.writing)]

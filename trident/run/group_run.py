@@ -41,7 +41,7 @@ from trident.run.coordinator import Coordinator, Rules
 from trident.run.log_retention import Trimming
 from trident.run.rests import Rests
 from trident.user_calls.threads import MakeThreads, Threads
-from trident.user_calls.watched_calls import PATIENCE
+from trident.user_calls.watched_calls import PATIENCE_SECONDS
 from trident.user_calls.watched_store import STATE_LANE
 
 logger = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class GroupRun:
     def owns_this_thread(self) -> bool:
         """Return whether the calling thread is one of this group's own: it must not wait for the group."""
         own = (self._plan_thread, self._run_threads, self._commit_thread, self._calls)
-        return threading.current_thread() is self._loop_thread or any(threads.mine() for threads in own)
+        return threading.current_thread() is self._loop_thread or any(threads.owns_this_thread() for threads in own)
 
     def heal(self, state: str) -> None:
         """Bring a rewound store up again, in the commit thread."""
@@ -168,8 +168,8 @@ class GroupRun:
             event()
         elif event is not None:
             if isinstance(event, on.StopAsked) and self._give_up_at is None:
-                self._give_up_at = now + PATIENCE
-                self._later(PATIENCE, self._give_up)
+                self._give_up_at = now + PATIENCE_SECONDS
+                self._later(PATIENCE_SECONDS, self._give_up)
             self._carry_out(self.coordinator.handle(event))
         self._sync_when_idle()
 
@@ -301,7 +301,7 @@ class GroupRun:
         That is code of the user's, or a thread of ours to which a store or the log does not answer.
         """
         now = self._clock.monotonic()
-        until = max(self._give_up_at or now + PATIENCE, now + _LAST_PATIENCE)
+        until = max(self._give_up_at or now + PATIENCE_SECONDS, now + _LAST_PATIENCE)
 
         def left() -> float:
             return max(0.0, until - self._clock.monotonic())

@@ -249,7 +249,7 @@ class RunningTopology:
     # --- the run's own -----------------------------------------------------------------------------------------
 
     def _owns_this_thread(self) -> bool:
-        if self.progress.owns_this_thread() or self._context.state_threads.mine():
+        if self.progress.owns_this_thread() or self._context.state_threads.owns_this_thread():
             return True
         return any(run.owns_this_thread() for run in self._runs.values())
 

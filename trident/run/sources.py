@@ -15,7 +15,7 @@ from trident.base.callsite import CallSite, site_of
 from trident.base.errors import SpoutContractError
 from trident.log.history import BatchPlan, Positions, positions_after
 from trident.plan.nodes import Node, SpoutSource
-from trident.user_calls.watched_calls import PATIENCE, Subject, WatchedCalls
+from trident.user_calls.watched_calls import PATIENCE_SECONDS, Subject, WatchedCalls
 from trident_spouts.executor import Emission, Metadata, Spout, SpoutExecutor, SpoutKind
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ class Sources:
         for stream, executor in self._executors.items():
             self._tell(stream, executor.fail, attempt)
 
-    def close(self, timeout: float = PATIENCE) -> None:
+    def close(self, timeout: float = PATIENCE_SECONDS) -> None:
         """Close every spout, each behind what it still does. Wait `timeout` seconds at most for all of them."""
         until = monotonic() + timeout
         for closed in [self._tell(stream, executor.close) for stream, executor in self._executors.items()]:

@@ -25,7 +25,7 @@ from trident.compiler.stages import cut
 from trident.compiler.states.queries import Reads, compile_query
 from trident.log.protocol import TransactionLog
 from trident.log.sqlite_log import SqliteLog
-from trident.outputs.outlets import HandOver, Outlets, no_sinks
+from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_outlet import RunIdentity
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.nodes import StateQuery, WriteParquet
@@ -196,7 +196,7 @@ def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
 def _nothing() -> None: ...
 
 
-def _group_run(group: Group, context: RunContext, sources: Sources, outlets: HandOver = no_sinks) -> GroupRun:
+def _group_run(group: Group, context: RunContext, sources: Sources, outlets: HandOver = raise_no_outputs) -> GroupRun:
     """Make the run of one group, with its states healed up to the last committed batch."""
     settings, log, begun = context.settings, context.log, context.begun
     slots = Slots(lambda: context.engine.slot(group), settings.scratch)

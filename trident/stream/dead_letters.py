@@ -35,10 +35,10 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         Stream(lines/3:project: step string, tuple string)
         """
         step = self._step("deadLetters")
-        failing = with_letters(nodes.walk(self._node))
+        failing = steps_with_dead_letters(nodes.walk(self._node))
         if not failing:
             raise step.error(TopologyError, f"no step that leads here makes dead letters; {_HOW}")
-        return letters_of(self._register, failing, self._new)
+        return dead_letters_of(self._register, failing, self._new)
 
     def replayable(self) -> StreamT:
         """Let `RunningTopology.replayDeadLetters` put the dead letters of later steps back into this stream.
@@ -60,7 +60,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         if self._label in self._register.replays:
             site = self._register.replays[self._label].site
             raise step.error(TopologyError, f"dead letters come back into {self._label!r} at {site.location} already")
-        joins.one_batch([self._node], step)
+        joins.check_one_batch([self._node], step)
         name, spout = f"{self._label}.again", ReplaySpout(self.schema)
         label = f"{name}/0:replays"
         source = nodes.SpoutSource(name, spout, anew=True, step=label, site=step.called, schema=spout.schema)
@@ -73,7 +73,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
         return self._then(nodes.Merge((self._node, tuples), step=step.label, site=step.called, schema=self.schema))
 
 
-def taken_out(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> list[StreamT]:
+def replayed_letters(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> list[StreamT]:
     """Return the ids of the letters that batches put back into streams: one stream for each `replayable`."""
     streams = []
     for source in register.replays.values():
@@ -88,12 +88,14 @@ def taken_out(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> 
     return streams
 
 
-def with_letters(among: Iterable[nodes.Node]) -> list[nodes.Node]:
+def steps_with_dead_letters(among: Iterable[nodes.Node]) -> list[nodes.Node]:
     """Return the steps that make dead letters."""
     return [node for node in among if isinstance(getattr(node, "onError", None), DeadLetter)]
 
 
-def letters_of(register: Register, failing: Iterable[nodes.Node], new: Callable[[nodes.Node, str], StreamT]) -> StreamT:
+def dead_letters_of(
+    register: Register, failing: Iterable[nodes.Node], new: Callable[[nodes.Node, str], StreamT]
+) -> StreamT:
     """Return the dead letters of these steps as one stream, which `new` makes of a node and a label."""
     streams = []
     for node in failing:

@@ -69,7 +69,7 @@ def merged(
 ) -> StreamT:
     """Merge streams of one topology."""
     label, step = new_step(register, "merge", streams)
-    joins.one_batch([stream._node for stream in streams], step)
+    joins.check_one_batch([stream._node for stream in streams], step)
     schema = joins.merged([stream.schema for stream in streams], outputFields, sourceField, step)
     sources = tuple(stream._node for stream in streams)
     labels = () if sourceField is None else tuple(stream._label for stream in streams)
@@ -87,7 +87,7 @@ def joined(
     """Join streams of one topology."""
     check_is_list(streams, "join")
     label, step = new_step(register, "join", streams)
-    joins.one_batch([stream._node for stream in streams], step)
+    joins.check_one_batch([stream._node for stream in streams], step)
     schemas = [stream.schema for stream in streams]
     key_names = joins.join_keys(schemas, keys, step)
     step = Step(f"{step.label}({', '.join(key_names[0])})", step.called)
@@ -122,7 +122,7 @@ def new_step(register: Register, verb: str, streams: Sequence[object]) -> tuple[
             hint = _STREAM_OF.get(type(stream).__name__, "")
             raise Step(verb, called).error(TopologyError, f"{stream!r} is not a stream{hint}")
         if stream._register is not register:
-            raise Step(verb, called).error(TopologyError, f"{stream!r} {register.stranger(stream._register)}")
+            raise Step(verb, called).error(TopologyError, f"{stream!r} {register.why_foreign(stream._register)}")
     if len(streams) < 2:
         raise Step(verb, called).error(TopologyError, f"a {verb} needs at least two streams, not {len(streams)}")
     label = "-".join(dict.fromkeys(stream._label for stream in streams if isinstance(stream, StreamBase)))

@@ -28,11 +28,11 @@ def multi_reduced(
     sources: list[Stream] = [stream.toStream() for stream in streams] if all(grouped) else list(streams)
     label, step = new_step(register, "multiReduce", sources)
     step = step.with_function(operation_site(reducer))
-    joins.one_batch([stream._node for stream in sources], step)
+    joins.check_one_batch([stream._node for stream in sources], step)
     schemas = [stream.schema for stream in sources]
     groups = tuple(stream.groupFields for stream in streams) if all(grouped) else ()
     if groups:
-        joins.same_keys(groups, schemas, step)
+        joins.check_same_keys(groups, schemas, step)
     inputs = _inputs(sources, inputFields, step)
     reduction = read_multi_reducer(reducer, bool(groups), step)
     schema = emitted(reducer, outputFields, step, "reducer")

@@ -127,7 +127,7 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         _check_requests(self, step)
         updating = read_updater(call.operation, step)
         keys, value = held_fields(call.operation, self.schema, keyFields, valueType, _UPDATE_USAGE, step)
-        rules.group_keys(keys, step)
+        rules.check_comparable(keys, step)
         if name is None:
             raise step.error(TopologyError, f"the state needs a name, its identity over restarts; {_UPDATE_USAGE}")
         node = nodes.PartitionPersist(

@@ -86,7 +86,7 @@ def queried(
     if not isinstance(state, StateBase):
         raise step.error(TopologyError, f"{brief(state)} is not a state of this topology; write {_USAGE}")
     if state._register is not stream._register:
-        raise step.error(TopologyError, f"state {state.name!r} {stream._register.stranger(state._register)}")
+        raise step.error(TopologyError, f"state {state.name!r} {stream._register.why_foreign(state._register)}")
     call = read_arguments(step, _USAGE, args, {"function": function}, inputFields, outputFields)
     step, updated = call.step, state._node
     check_replace(replace, step, _USAGE)
@@ -95,7 +95,7 @@ def queried(
     whole = not keys.names or isinstance(query.function, TupleCollectionGet)
     inputs = () if call.inputs is None and whole else stream._inputs(call.inputs, step)
     if query.get:
-        rules.query_keys(select(stream.schema, inputs), keys, state.name, step)
+        rules.check_query_keys(select(stream.schema, inputs), keys, state.name, step)
     schema = rules.appended(stream.schema, outputs, step, replace=replace)
     return stream._then(
         nodes.StateQuery(

@@ -56,7 +56,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         """
         step = self._step(Placing.FIELDS.value)
         names = self._named(fields, step)
-        rules.group_keys(rules.chosen(self.schema, names, step), step)
+        rules.check_comparable(rules.chosen(self.schema, names, step), step)
         return self._then(
             nodes.Repartition(self._node, Placing.FIELDS, names, step=step.label, site=step.called, schema=self.schema)
         )
@@ -74,7 +74,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         """
         step = self._step("groupBy")
         names = self._named(fields, step)
-        rules.group_keys(rules.chosen(self.schema, names, step), step)
+        rules.check_comparable(rules.chosen(self.schema, names, step), step)
         return self._grouped(names)
 
     def broadcast(self) -> StreamT:

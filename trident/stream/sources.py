@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trident_spouts.protocols import UserContract
 
 
-class Beginnings(Drawable):
+class SourceVerbs(Drawable):
     """Verbs of a topology that begin a stream, or name a state that another topology writes."""
 
     _register: Register
@@ -142,7 +142,7 @@ class Beginnings(Drawable):
         self._register.check_free(name, step)
         self._check_name("a state", name, {}, step)
         keys, value = held_fields(stateFactory, StructType([]), keyFields, valueType, STATIC_USAGE, step)
-        rules.group_keys(keys, step)
+        rules.check_comparable(keys, step)
         schema = rules.appended(keys, StructType([value]), step, of="the key")
         spec = StateSpec(name, factory)
         node = StaticState(keys, spec, topology, step=f"{name}/0:newStaticState", site=step.called, schema=schema)

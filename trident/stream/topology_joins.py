@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trident.operations.multireducers import GroupedMultiReducer, MultiReducer
 
 
-class Meetings(Drawable):
+class TopologyJoinVerbs(Drawable):
     """Verbs of a topology that make one stream of several."""
 
     _register: Register

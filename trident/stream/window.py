@@ -295,7 +295,7 @@ class _WindowNodes:
         inputs = select(stream.schema, self._inputs)
         keys, value = fields.state_fields(windowing, self._keys, inputs, self._time, step)
         outputs = fields.result_fields(windowing, self._results_by, self._time, step)
-        rules.group_keys(keys, step)
+        rules.check_comparable(keys, step)
         source = self._panes() if windowing.panes else self._source
         window = nodes.Window(
             source,

@@ -80,7 +80,7 @@ class Threads:
             self._changed.notify()
         return future
 
-    def mine(self) -> bool:
+    def owns_this_thread(self) -> bool:
         """Return whether the calling thread belongs to this pool."""
         return threading.current_thread() in self._threads
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-PATIENCE = 10.0
+PATIENCE_SECONDS = 10.0
 """Seconds that a call waits for a lane whose last call overran its limit, and that a stop waits for user code."""
 
 _TICK = 0.1
@@ -35,7 +35,7 @@ _TICK = 0.1
 _MOST_DOUBLINGS = 10
 """The most doublings of a limit. Attempt numbers grow over restarts too: a limit would become years, then overflow."""
 
-WORTH_TELLING = 1.0
+SHOWN_AFTER_SECONDS = 1.0
 """Seconds after which a call is shown as the reason why a batch waits."""
 
 
@@ -182,8 +182,8 @@ class WatchedCalls:
         """
         if call.thread is not None:
             return call.since + call.seconds
-        running, patience = self._running_in_lane(call), max(call.seconds, PATIENCE)
-        return max(call.since + patience, running.since + running.seconds + PATIENCE if running else 0)
+        running, patience = self._running_in_lane(call), max(call.seconds, PATIENCE_SECONDS)
+        return max(call.since + patience, running.since + running.seconds + PATIENCE_SECONDS if running else 0)
 
     def _running_in_lane(self, call: _Call) -> _Call | None:
         """Return the call that runs in the same lane now."""
@@ -259,7 +259,7 @@ class WatchedCalls:
         """The call that has run longest, if that is more than a second."""
         now = self._clock.monotonic()
         with self._lock:
-            calls = [call for call in self._calls if call.thread is not None and now - call.since > WORTH_TELLING]
+            calls = [call for call in self._calls if call.thread is not None and now - call.since > SHOWN_AFTER_SECONDS]
         if not calls:
             return None
         call = min(calls, key=lambda call: call.since)
@@ -269,10 +269,10 @@ class WatchedCalls:
     def _current_line(self, call: _Call) -> str | None:
         return current_line(call.thread, call.subject.sites)
 
-    def mine(self) -> bool:
+    def owns_this_thread(self) -> bool:
         """Return whether the calling thread is that of a lane."""
         with self._lock:
-            return any(threads.mine() for threads in self._lanes.values())
+            return any(threads.owns_this_thread() for threads in self._lanes.values())
 
     # --- end ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Beginnings of lines, and bytes as lines: wherever the bytes are cut, the lines are those of the file."""
+"""SourceVerbs of lines, and bytes as lines: wherever the bytes are cut, the lines are those of the file."""
 
 import io
 
