@@ -25,7 +25,7 @@ from trident.run import attempts, committer, fence_watch, group_run, slots, sour
 from trident_state import checks
 from trident_state.binary import with_lengths
 from trident_state.keys import decode_keys, encode_keys, hash_keys
-from trident_state.memory import changes, key_index, key_storage, segments, snapshots
+from trident_state.memory import changes, key_index, segments, snapshots
 from trident_state.memory import entries as memory_entries
 from trident_state.memory import store as memory_store
 from trident_state.memory.segments import Segment
@@ -241,7 +241,7 @@ def _strays(folder: Path, manifest: Any, log: str, epoch: int | None) -> list[st
     ]
 
 
-_short_keys = key_storage._short
+_short_keys = key_index._short
 
 
 def _keeping(work: Callable[..., Placement]) -> Callable[..., Placement]:
@@ -280,8 +280,8 @@ def _all() -> list[tuple[Any, str, Any]]:
         *((module, "threading", _THREADING) for module in (group_run, commit_gate, committed_reads, fence_watch)),
         (start, "compile_query", cache(compile_query)),
         (slots, "shutil", SimpleNamespace(rmtree=lambda path, ignore_errors: None)),  # nobody writes there
-        (key_index, "heads_of", remembered(key_storage.heads_of, content)),
-        (key_storage, "_short", remembered(lambda heads: kept(_short_keys(heads)), bytes)),
+        (key_index, "heads_of", remembered(key_index.heads_of, content)),
+        (key_index, "_short", remembered(lambda heads: kept(_short_keys(heads)), bytes)),
         (snapshots, "write_segment", _write_segment),
         (snapshots, "read_segment", _read_segment),
         (snapshots, "delete_segments", lambda folder, names: Worlds.now.segments.delete(folder, names)),

@@ -10,10 +10,8 @@ from trident_state.binary import in_halves, replace_rows
 from trident_state.checks import check_distinct_keys, check_none_later, check_update_types, encode_checked_keys
 from trident_state.expiry import Expiry, without_expired
 from trident_state.keys import hash_keys
-from trident_state.memory.entries import Entries
-from trident_state.memory.key_index import Hashes
-from trident_state.memory.triples import Triples
-from trident_state.memory.value_columns import Cells, Slots
+from trident_state.memory.entries import Cells, Entries, Triples
+from trident_state.memory.key_index import Hashes, Slots
 from trident_state.messages import Update
 from trident_state.rules import combined
 from trident_state.state_shape import StateShape

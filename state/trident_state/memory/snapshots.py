@@ -21,8 +21,8 @@ from trident.base.errors import FencedError, StateOwnedError, StateShapeError
 from trident_state.binary import in_halves
 from trident_state.expiry import Expiry
 from trident_state.keys import hash_keys
-from trident_state.memory.entries import Entries
-from trident_state.memory.key_index import Keys
+from trident_state.memory.entries import Cells, Column, Entries, Triples
+from trident_state.memory.key_index import Keys, Slots
 from trident_state.memory.segments import (
     FORMAT,
     Manifest,
@@ -33,8 +33,6 @@ from trident_state.memory.segments import (
     strays,
     write_segment,
 )
-from trident_state.memory.triples import Triples
-from trident_state.memory.value_columns import Cells, Column, Slots
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home
 

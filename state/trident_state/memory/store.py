@@ -21,8 +21,8 @@ from trident_state.expiry import Expiry, without_expired
 from trident_state.keys import decode_keys
 from trident_state.memory.changes import Change, changes_of, encode_and_hash
 from trident_state.memory.entries import Entries
+from trident_state.memory.key_index import Slots
 from trident_state.memory.snapshots import Cut, Snapshots
-from trident_state.memory.value_columns import Slots
 from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.rules import as_of
 from trident_state.state_shape import StateIdentity, StateKind, StateShape

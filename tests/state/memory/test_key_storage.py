@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trident_state.memory.key_storage import KeyHeap, StoredKeys, heads_of, heap_bytes_of
+from trident_state.memory.key_index import KeyHeap, StoredKeys, heads_of, heap_bytes_of
 
 KEYS = st.one_of(st.binary(max_size=16), st.sampled_from([b"", b"x" * 11, b"x" * 12, b"x" * 13, b"x" * 300]))
 

@@ -6,8 +6,7 @@ import pytest
 
 from tests.state.memory.test_value_columns import MORE
 from trident.testing.contracts.stores.values import TYPES
-from trident_state.memory.triples import Rows, Triples
-from trident_state.memory.value_columns import Cells, Column
+from trident_state.memory.entries import Cells, Column, Rows, Triples
 
 
 def _triples(column: Column, values: pa.Array, prevs: pa.Array | None, txid: int = 7) -> Triples:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from trident.testing.contracts.stores.values import TYPES
-from trident_state.memory.value_columns import Column
+from trident_state.memory.entries import Column
 
 MORE: dict[str, tuple[pa.DataType, list[Any]]] = {
     "duration": (pa.duration("us"), [0, -1, 2**62]),
