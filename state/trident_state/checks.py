@@ -1,4 +1,4 @@
-"""The checks that every store makes before it writes or reads, with the same messages.
+"""The checks that every store makes before it writes, with the same messages.
 
 `where` names the state; each message begins with it.
 """
@@ -11,15 +11,11 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.errors import (
     FencedError,
-    SnapshotMovedError,
     StateBehindError,
     StateCorruptError,
-    StateRecoveringError,
     StateShapeError,
     StateValueError,
 )
-from trident.base.types import same_types
-from trident_state.keys import encode_keys
 from trident_state.messages import Update
 from trident_state.state_shape import StateShape
 
@@ -83,31 +79,3 @@ def check_distinct_keys(where: str, encoded: pa.Array, hashes: npt.NDArray[np.ui
 def duplicate_key_error(where: str, txid: int) -> StateValueError:
     """Return the error of a batch with two values for one key."""
     return StateValueError(f"{where}: batch {txid} names a key twice; nothing of it was applied")
-
-
-def encode_checked_keys(where: str, shape: StateShape, keys: pa.Table) -> pa.Array:
-    """Return the keys as bytes; raises StateValueError where they are not of the state's types."""
-    if not same_types(keys.schema, shape.keys):
-        raise StateValueError(
-            f"{where}: the keys given are ({_shown(keys.schema)}), those of the state are ({_shown(shape.keys)})"
-        )
-    return encode_keys(keys)
-
-
-def check_reached(where: str, marker: int | None, asOf: int) -> None:
-    """Refuse a read as of a txid that the state has not reached."""
-    if marker is None or marker < asOf:
-        raise StateRecoveringError(f"{where} stands at txid {marker}, a read as of {asOf} has to wait")
-
-
-def check_not_beyond(where: str, marker: int | None, asOf: int) -> None:
-    """Refuse a read as of a txid that the state has passed by more than one batch.
-
-    A key keeps two values: its own and the one before. So only the marker and the txid before it can be read.
-    """
-    if marker is not None and marker > asOf + 1:
-        raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: it stands at {marker} already")
-
-
-def _shown(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.base.errors import StateCorruptError, TypeDeclarationError
+from trident.base.errors import StateCorruptError, StateValueError, TypeDeclarationError
 from trident_state.binary import Bytes, Offsets, buffers_of, join_columns, one_chunk
 from trident_state.encoding import decode_column, decode_row, encode_column, unencodable
 
@@ -33,11 +33,37 @@ def encode_keys(keys: pa.Table) -> pa.Array:
     [b'S\x03\x00\x00\x00dogi\x01\x00\x00\x00\x00\x00\x00\x00']
     """
     check_key_types(keys.schema)
+    return _encode(keys)
+
+
+def encode_checked_keys(where: str, schema: pa.Schema, keys: pa.Table) -> pa.Array:
+    """Return the keys of a state as bytes; its key types, those of `schema`, have passed `check_key_types`.
+
+    Raises StateValueError where the keys are not of these types. Names do not matter.
+    """
+    if not keys.schema.equals(schema) and keys.schema.types != schema.types:
+        raise StateValueError(
+            f"{where}: the keys given are ({_shown(keys.schema)}), those of the state are ({_shown(schema)})"
+        )
+    return _encode(keys)
+
+
+def encode_and_hash(where: str, schema: pa.Schema, keys: pa.Table) -> tuple[pa.Array, npt.NDArray[np.uint64]]:
+    """Return the keys of a state as `encode_checked_keys` does, and their hashes."""
+    encoded = encode_checked_keys(where, schema, keys)
+    return encoded, hash_keys(encoded)
+
+
+def _encode(keys: pa.Table) -> pa.Array:
     if keys.num_columns == 0:
         return pa.array([GLOBAL] * keys.num_rows, pa.binary())
     alone = keys.num_columns == 1
     columns = [encode_column(one_chunk(column), alone, grouped=True) for column in keys.columns]
     return columns[0] if alone else join_columns(*columns)
+
+
+def _shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def decode_keys(encoded: pa.Array, schema: pa.Schema) -> pa.Table:

@@ -14,7 +14,13 @@ import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from trident.base.callsite import site_of
-from trident.base.errors import SnapshotMovedError, StateValueError, TridentError, UserFunctionError
+from trident.base.errors import (
+    SnapshotMovedError,
+    StateRecoveringError,
+    StateValueError,
+    TridentError,
+    UserFunctionError,
+)
 from trident.base.values import NotAccepted, to_arrow, to_python, type_name
 from trident_state.binary import one_chunk
 from trident_state.state_shape import Combine
@@ -63,6 +69,21 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
             f"does not fit its type {type_name(deltas.type)}; nothing of the batch was applied. "
             f"{OVERFLOW_HINT}"
         ) from None
+
+
+def check_reached(where: str, marker: int | None, asOf: int) -> None:
+    """Refuse a read as of a txid that the state has not reached."""
+    if marker is None or marker < asOf:
+        raise StateRecoveringError(f"{where} stands at txid {marker}, a read as of {asOf} has to wait")
+
+
+def check_not_beyond(where: str, marker: int | None, asOf: int) -> None:
+    """Refuse a read as of a txid that the state has passed by more than one batch.
+
+    A key keeps two values: its own and the one before. So only the marker and the txid before it can be read.
+    """
+    if marker is not None and marker > asOf + 1:
+        raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: it stands at {marker} already")
 
 
 def as_of(

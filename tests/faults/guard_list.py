@@ -642,8 +642,8 @@ GUARDS = [
         "expiry, a read",
         "a read or a scan finds a value that has passed away",
         "state/trident_state/memory/store.py",
-        "        values = without_expired(entries.value.unpack(triples.values), triples.txids, cutoff)",
-        "        values = entries.value.unpack(triples.values)",
+        "            values = without_expired(values, triples.txids, cutoff)\n",
+        "",
         "tests/state/memory/test_contract.py -k nothing_to_the_first_batch",
     ),
     Guard(

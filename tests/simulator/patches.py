@@ -22,11 +22,11 @@ from trident.log import frozen_batches
 from trident.log.frozen_batches import keys_and_values
 from trident.reads import commit_gate, committed_reads
 from trident.run import attempts, committer, fence_watch, group_run, slots, sources, start
-from trident_state import checks
+from trident_state import keys as state_keys
 from trident_state.binary import with_lengths
-from trident_state.keys import decode_keys, encode_keys, hash_keys
-from trident_state.memory import changes, key_index, segments, snapshots
+from trident_state.keys import decode_keys, hash_keys
 from trident_state.memory import entries as memory_entries
+from trident_state.memory import key_index, segments, snapshots
 from trident_state.memory import store as memory_store
 from trident_state.memory.segments import Segment
 from trident_state.records.forms import records_of, unpack_records
@@ -241,7 +241,7 @@ def _strays(folder: Path, manifest: Any, log: str, epoch: int | None) -> list[st
     ]
 
 
-_short_keys = key_index._short
+_short_keys, _encode = key_index._short, state_keys._encode
 
 
 def _keeping(work: Callable[..., Placement]) -> Callable[..., Placement]:
@@ -264,7 +264,7 @@ def _placed(encoded: pa.Array, layout: Layout, *what: str) -> Any:
 
 def _all() -> list[tuple[Any, str, Any]]:
     """What is put in the place of what: module, name, and the other thing."""
-    encode = remembered(lambda keys: kept(encode_keys(keys)), content)
+    encode = remembered(lambda keys: kept(_encode(keys)), content)
     hashed = remembered(hash_keys, content)
     decode = remembered(decode_keys, lambda encoded, schema: (content(encoded), schema.names[0]))
     arguments = remembered(Arguments, content)
@@ -286,8 +286,8 @@ def _all() -> list[tuple[Any, str, Any]]:
         (snapshots, "read_segment", _read_segment),
         (snapshots, "delete_segments", lambda folder, names: Worlds.now.segments.delete(folder, names)),
         (snapshots, "strays", _strays),
-        (checks, "encode_keys", encode),
-        *((module, "hash_keys", hashed) for module in (placement, changes, memory_entries, snapshots)),
+        (state_keys, "_encode", encode),
+        *((module, "hash_keys", hashed) for module in (state_keys, placement, memory_entries, snapshots)),
         (writer, "PUT_KEYS", PUT_KEYS),  # each world sets its own
         (redis_store, "threading", SimpleNamespace(RLock=Turns)),
         (memory_store, "threading", SimpleNamespace(RLock=Turns, Lock=Turn)),

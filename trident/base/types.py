@@ -98,15 +98,6 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
     return pa.schema([pa.field(f.name, arrow_type(f.dataType), f.nullable) for f in schema.fields])
 
 
-def same_types(a: pa.Schema, b: pa.Schema) -> bool:
-    """Return whether two schemas have the same types in the same order. Names do not matter.
-
-    >>> same_types(pa.schema({"word": pa.string()}), pa.schema({"key": pa.string()}))
-    True
-    """
-    return bool(a.equals(b) or a.types == b.types)
-
-
 def spark_schema(schema: pa.Schema) -> spark.StructType:
     """Return the Spark schema of Arrow fields."""
     return schema_of(spark.StructField(f.name, from_arrow_type(f.type), f.nullable) for f in schema)

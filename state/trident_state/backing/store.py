@@ -26,17 +26,14 @@ from trident_state.checks import (
     check_newest,
     check_next_batch,
     check_none_later,
-    check_not_beyond,
-    check_reached,
     check_unchanged_option,
     check_update_types,
     duplicate_key_error,
-    encode_checked_keys,
 )
-from trident_state.keys import check_key_types, decode_keys
+from trident_state.keys import check_key_types, decode_keys, encode_checked_keys
 from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of, unpack_records
-from trident_state.rules import as_of, combined
+from trident_state.rules import as_of, check_not_beyond, check_reached, combined
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import read_again
 
@@ -285,4 +282,4 @@ class BackingStore:
         return keys
 
     def _encoded(self, keys: pa.Table) -> pa.Array:
-        return encode_checked_keys(self._where, self._shape, keys)
+        return encode_checked_keys(self._where, self._shape.keys, keys)

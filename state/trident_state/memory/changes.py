@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from trident_state.binary import in_halves, replace_rows
-from trident_state.checks import check_distinct_keys, check_none_later, check_update_types, encode_checked_keys
+from trident_state.checks import check_distinct_keys, check_none_later, check_update_types
 from trident_state.expiry import Expiry, without_expired
-from trident_state.keys import hash_keys
+from trident_state.keys import encode_and_hash
 from trident_state.memory.entries import Cells, Entries, Triples
 from trident_state.memory.key_index import Hashes, Slots
 from trident_state.messages import Update
@@ -36,17 +36,11 @@ def changes_of(
     return list(in_halves(partial(_change, update, entries, shape, expiry, marker, where), 0, len(update.deltas)))
 
 
-def encode_and_hash(where: str, shape: StateShape, keys: pa.Table) -> tuple[pa.Array, Hashes]:
-    """Return the encoded keys and their hashes."""
-    encoded = encode_checked_keys(where, shape, keys)
-    return encoded, hash_keys(encoded)
-
-
 def _change(
     update: Update, entries: Entries, shape: StateShape, expiry: Expiry, marker: int, where: str, part: slice
 ) -> Change:
     keys, deltas = update.part(part)
-    encoded, hashes = encode_and_hash(where, shape, keys)
+    encoded, hashes = encode_and_hash(where, shape.keys, keys)
     check_distinct_keys(where, encoded, hashes, update.txid)
     slots = entries.index.keys.find(encoded, hashes)
     before = entries.take(slots)

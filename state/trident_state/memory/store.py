@@ -11,20 +11,15 @@ from trident.base.attempt import Lease
 from trident.base.clock import Clock, SystemClock
 from trident.base.errors import FencedError, StateFullError, StateOwnedError
 from trident_state.binary import concatenate, in_halves
-from trident_state.checks import (
-    check_newest,
-    check_next_batch,
-    check_not_beyond,
-    check_reached,
-)
+from trident_state.checks import check_newest, check_next_batch
 from trident_state.expiry import Expiry, without_expired
-from trident_state.keys import decode_keys
-from trident_state.memory.changes import Change, changes_of, encode_and_hash
+from trident_state.keys import check_key_types, decode_keys, encode_and_hash
+from trident_state.memory.changes import Change, changes_of
 from trident_state.memory.entries import Entries
 from trident_state.memory.key_index import Slots
 from trident_state.memory.snapshots import Cut, Snapshots
 from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
-from trident_state.rules import as_of
+from trident_state.rules import as_of, check_not_beyond, check_reached
 from trident_state.state_shape import StateIdentity, StateKind, StateShape
 from trident_state.store import Home, read_again
 
@@ -76,6 +71,7 @@ class MemoryStore:
         start_thread: Callable[[str, Callable[[], None]], None] | None = None,
         ttl: float | None = None,
     ) -> None:
+        check_key_types(shape.keys)
         self._where = f"state {identity.name!r}"
         self._identity, self._shape, self._kind = identity, shape, kind
         self._ttl, self._expiry = ttl, Expiry()
@@ -237,7 +233,7 @@ class MemoryStore:
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
         self._loaded()
-        encoded, hashes = encode_and_hash(self._where, self._shape, keys)
+        encoded, hashes = encode_and_hash(self._where, self._shape.keys, keys)
         marker = self._check_reached(asOf)  # before the look-up, which must see the keys of that batch
         entries = self._loaded()
         slots = entries.index.keys.find(encoded, hashes)
@@ -261,7 +257,7 @@ class MemoryStore:
             yield from (table for table in in_halves(rows, at, stop) if table.num_rows)
 
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
-        encoded, hashes = encode_and_hash(self._where, self._shape, keys)
+        encoded, hashes = encode_and_hash(self._where, self._shape.keys, keys)
         self._check_reached(txid - 1)
         entries = self._loaded()
         return self._visible(entries, entries.index.keys.find(encoded, hashes), txid - 1, time)
@@ -277,10 +273,12 @@ class MemoryStore:
         with self._triples:
             triples = entries.take(slots)
             marker, expiry = self._marker, self._expiry
-        cutoff = expiry.as_of(asOf, marker)
-        if time is not None and asOf is not None and asOf == marker:
-            cutoff = expiry.after(asOf + 1, time, self._ttl, self._where).cutoff
-        values = without_expired(entries.value.unpack(triples.values), triples.txids, cutoff)
+        values = entries.value.unpack(triples.values)
+        if expiry.cutoff or time is not None:  # else nothing has expired so far
+            cutoff = expiry.as_of(asOf, marker)
+            if time is not None and asOf is not None and asOf == marker:
+                cutoff = expiry.after(asOf + 1, time, self._ttl, self._where).cutoff
+            values = without_expired(values, triples.txids, cutoff)
         if asOf is None or triples.prevs is None:
             return values
         check_not_beyond(self._where, marker, asOf)

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateCorruptError, StateLostError, StateRecoveringError
-from trident_state.checks import check_not_beyond, check_reached
 from trident_state.expiry import Cutoff, without_expired
 from trident_state.keys import decode_keys
 from trident_state.records.forms import Records, unpack_records
@@ -18,7 +17,7 @@ from trident_state.redis.layout import LEGEND, Layout
 from trident_state.redis.meta import Meta, parse_meta, read_meta
 from trident_state.redis.placement import READ_KEYS, Placement
 from trident_state.redis.wire import EXEC, MULTI, Arguments, bulks, command, hmget
-from trident_state.rules import as_of
+from trident_state.rules import as_of, check_not_beyond, check_reached
 from trident_state.state_shape import StateKind, StateShape
 
 _SCAN_COUNT = 1000

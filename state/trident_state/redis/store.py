@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from trident.base.attempt import Lease
 from trident.base.errors import SnapshotMovedError, StateUnavailableError
 from trident_state.binary import concatenate, in_halves, spread_rows
-from trident_state.checks import check_update_types, encode_checked_keys
+from trident_state.checks import check_update_types
 from trident_state.expiry import Expiry
-from trident_state.keys import check_key_types
+from trident_state.keys import check_key_types, encode_checked_keys
 from trident_state.messages import Applied, Found, GroupStatus, StoreReport, Update
 from trident_state.records.forms import ValueForm, records_of
 from trident_state.redis.address import Address
@@ -350,4 +350,4 @@ class RedisStore:
         return attempt(self._layout())
 
     def _encoded(self, keys: pa.Table) -> pa.Array:
-        return encode_checked_keys(self._where, self._shape, keys)
+        return encode_checked_keys(self._where, self._shape.keys, keys)
