@@ -25,6 +25,7 @@ class RunReadSource:
         writers = [(step.state, group) for group, run in runs.items() for step in run.group.states]
         self._name = name
         self._runs = runs
+        self._turns = {group: run.turns for group, run in runs.items()}
         self._stores: Mapping[str, ReadableStore] = {**stores, **statics}
         self._kinds = {state.name: state.factory.kind for state, _ in writers}
         self._kinds |= dict.fromkeys(statics, StateKind.NON_TRANSACTIONAL)
@@ -35,10 +36,10 @@ class RunReadSource:
         return self._groups[state]
 
     def committed(self, group: str) -> int:
-        return self._runs[group].committed
+        return self._turns[group].committed
 
     def between(self, group: str) -> AbstractContextManager[int]:
-        return self._runs[group].turns.gate.between()
+        return self._turns[group].gate.between()
 
     def store(self, state: str) -> ReadableStore:
         return self._stores[state]
