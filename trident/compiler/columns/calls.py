@@ -7,7 +7,6 @@ by value.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any
 
@@ -16,32 +15,14 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from trident.base.values import NotAccepted, are_exact, type_name
-from trident.compiler.columns.columns import Column, Columns, made_tuples
+from trident.compiler.columns.columns import Column, Columns, Kernel, made_tuples
 from trident.compiler.columns.failures import Where, reason, short, typed
+from trident.operations.builtin_filters import FilterNull
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
 
 Lists = Sequence[list[Any]]
 """The input fields, each as a list of its values."""
-
-
-@dataclass(slots=True)
-class Emitted:
-    """The tuples that a function gave for the rows of a column.
-
-    `columns` are the new fields; `ends` says how many tuples there were when each input row was done (None: one for
-    each row).
-    """
-
-    columns: list[Column]
-    ends: list[int] | None
-    rows: int
-
-    def origins(self) -> list[int]:
-        """Return for each emitted tuple the row that it comes from."""
-        counts: Any = numpy.diff(numpy.asarray(self.ends or (), numpy.int64), prepend=0)
-        origins: list[int] = numpy.repeat(numpy.arange(len(counts)), counts).tolist()
-        return origins
 
 
 def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Callable[[Lists, int], Iterator[Any]]:
@@ -114,43 +95,60 @@ def collect_results(where: Where, results: Iterator[Any], lists: Lists, rows: in
 # --- filters ------------------------------------------------------------------------------------------------------
 
 
-def predicate(operation: Operation, where: Where) -> Callable[[Lists, int], list[bool]]:
-    """Return a function from columns to a list that says which rows the user's predicate keeps."""
+def predicate(operation: Operation, where: Where, after: frozenset[str]) -> Kernel:
+    """Return the kernel of a filter: of the tuples that the user's predicate keeps, the fields in `after`."""
+    inputs = where.inputs
+    if type(operation.target) is FilterNull:
+        return lambda columns: columns.only(after).keep(_without_null(columns.lists(inputs), columns.rows))
+    call = call_rows(operation, inputs)
+
+    def filtered(columns: Columns) -> Columns:
+        lists = columns.lists(inputs)
+        kept = collect_results(where, call(lists, columns.rows), lists, columns.rows)
+        if not set(map(type, kept)) <= {bool}:
+            for row, value in enumerate(kept):
+                if not isinstance(value, bool | numpy.bool_):
+                    hint = "a filter returns bool; to add fields, name them after the function"
+                    raise where.gave(f"{short(value)} where a filter must return True or False", lists, row, hint)
+            kept = [bool(value) for value in kept]
+        return columns.only(after).keep(kept)
+
+    return filtered
+
+
+def _without_null(lists: Lists, rows: int) -> list[bool]:
+    """Return what FilterNull says of each row, without a tuple and a call for each."""
+    if not lists:
+        return [True] * rows
+    return [not any(value is None for value in values) for values in zip(*lists, strict=True)]
+
+
+def action(operation: Operation, where: Where, after: frozenset[str]) -> Kernel:
+    """Return the kernel of an action: it shows the tuples to the user's function and ignores what this returns."""
     call = call_rows(operation, where.inputs)
 
-    def run(lists: Lists, rows: int) -> list[bool]:
-        kept = collect_results(where, call(lists, rows), lists, rows)
-        if set(map(type, kept)) <= {bool}:
-            return kept
-        for row, value in enumerate(kept):
-            if not isinstance(value, bool | numpy.bool_):
-                hint = "a filter returns bool; to add fields, name them after the function"
-                raise where.gave(f"{short(value)} where a filter must return True or False", lists, row, hint)
-        return [bool(value) for value in kept]
+    def peeked(columns: Columns) -> Columns:
+        lists = columns.lists(where.inputs)
+        collect_results(where, call(lists, columns.rows), lists, columns.rows)
+        return columns.only(after)
 
-    return run
-
-
-def action(operation: Operation, where: Where) -> Callable[[Lists, int], None]:
-    """Return a function that shows columns to the user's action and ignores what it returns."""
-    call = call_rows(operation, where.inputs)
-
-    def run(lists: Lists, rows: int) -> None:
-        collect_results(where, call(lists, rows), lists, rows)
-
-    return run
+    return peeked
 
 
 # --- functions ----------------------------------------------------------------------------------------------------
 
 
-def emitter(operation: Operation, where: Where, outputs: pa.Schema) -> Callable[[Lists, int], Emitted]:
-    """Return a function from columns to what the user's function emits for them."""
+def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: frozenset[str]) -> Kernel:
+    """Return the kernel of a function: the tuples with what it emits for each; of them the fields in `after`.
+
+    What a map replaces is not in `after`, so it needs no rule of its own.
+    """
     call = call_rows(operation, where.inputs, len(outputs))
     collected = operation.call is Call.FUNCTION
     many = operation.many or collected
 
-    def run(lists: Lists, rows: int) -> Emitted:
+    def emitted(columns: Columns) -> Columns:
+        lists, rows = columns.lists(where.inputs), columns.rows
         ends = None
         if many:
             results, ends = collect_emissions(where, call(lists, rows), lists, rows)
@@ -159,19 +157,38 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema) -> Callable[
             if any(hasattr(kind, "__next__") for kind in set(map(type, results))):
                 emissions = (result if hasattr(result, "__next__") else (result,) for result in results)
                 results, ends = collect_emissions(where, emissions, lists, rows)
-        origin = origin_of(ends)
-        if len(outputs) == 1 and not collected and are_exact(results, outputs.field(0).type):  # the common case
-            return Emitted([tuple_column(where, results, outputs.field(0), lists, origin, True)], ends, len(results))
-        if collected:
-            fields = [list(values) for values in zip(*results, strict=True)] or [[] for _ in outputs]
-        else:
-            fields = field_values(where, results, outputs, lists, origin)
-        columns = [
-            tuple_column(where, values, field, lists, origin) for values, field in zip(fields, outputs, strict=True)
-        ]
-        return Emitted(columns, ends, len(results))
+        fields = _output_columns(where, results, outputs, collected, lists, ends)
+        added = {name: column for name, column in zip(outputs.names, fields, strict=True) if name in after}
+        rest = columns.only(after - added.keys())
+        return (rest if ends is None else repeat_rows(rest, ends)).plus(added)
 
-    return run
+    return emitted
+
+
+def _output_columns(
+    where: Where, results: list[Any], outputs: pa.Schema, collected: bool, lists: Lists, ends: list[int] | None
+) -> list[Column]:
+    """Return what a function gave as columns of the output fields; `collected` results are tuples of the right width.
+
+    `ends` is the number of results when each input row was done; None: one for each row.
+    """
+    origin = origin_of(ends)
+    if len(outputs) == 1 and not collected and are_exact(results, outputs.field(0).type):  # the common case
+        return [tuple_column(where, results, outputs.field(0), lists, origin, True)]
+    if collected:
+        values_by_field = [list(values) for values in zip(*results, strict=True)] or [[] for _ in outputs]
+    else:
+        values_by_field = field_values(where, results, outputs, lists, origin)
+    pairs = zip(values_by_field, outputs, strict=True)
+    return [tuple_column(where, values, field, lists, origin) for values, field in pairs]
+
+
+def repeat_rows(columns: Columns, ends: list[int]) -> Columns:
+    """Return each row once for each of its emissions; `ends` is their number when each row was done."""
+    if not columns.names:
+        return Columns({}, ends[-1] if ends else 0)
+    counts: Any = numpy.diff(numpy.asarray(ends, numpy.int64), prepend=0)
+    return columns.take(numpy.repeat(numpy.arange(len(counts)), counts).tolist())
 
 
 def collect_emissions(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> tuple[list[Any], list[int]]:

@@ -4,7 +4,7 @@ A step that calls Python reads lists and gives lists; a step that passes a field
 happens once, when the other form is first needed; what is never needed is never converted.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from typing import Any
 
@@ -134,8 +134,14 @@ class Columns:
         """Return these rows, in this order."""
         return Columns({name: column.take(rows) for name, column in self._by_name.items()}, len(rows))
 
+    def only(self, names: Container[str]) -> "Columns":
+        """Return those columns that are among these names, in their order."""
+        return Columns({name: column for name, column in self._by_name.items() if name in names}, self.rows)
+
     def keep(self, mask: list[bool]) -> "Columns":
         """Return the rows where the mask is true."""
+        if all(mask):
+            return self
         return Columns({name: column.keep(mask) for name, column in self._by_name.items()}, sum(mask))
 
     def plus(self, more: Mapping[str, Column]) -> "Columns":
@@ -153,6 +159,10 @@ class Columns:
         if not len(schema):
             return pa.Table.from_batches([self.batch(schema)])
         return pa.Table.from_arrays([self._by_name[field.name].array() for field in schema], schema=schema)
+
+
+Kernel = Callable[[Columns], Columns]
+"""A function from the tuples that enter a step to those that leave it."""
 
 
 def concat(parts: Sequence[Columns]) -> Columns:

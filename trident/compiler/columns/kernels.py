@@ -13,15 +13,12 @@ import pyarrow as pa
 from trident.base.errors import UserFunctionError
 from trident.base.types import arrow_schema
 from trident.compiler.columns.calls import action, emitter, predicate
-from trident.compiler.columns.columns import Columns, concat
+from trident.compiler.columns.columns import Columns, Kernel, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.failures import Where
 from trident.compiler.columns.splits import Streams, splitting
 from trident.operations.functions import Operation
 from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project, Split
-
-Kernel = Callable[[Columns], Columns]
-"""Tuples in, tuples out."""
 
 _CHUNK = 64
 """This many tuples are tried together before each is tried alone."""
@@ -106,32 +103,16 @@ def _kernel(work: Work, after: frozenset[str], letters: Letters | None) -> Kerne
 def kernel(work: Work, after: frozenset[str]) -> Kernel:
     """Return the kernel of one work; its result holds only the fields in `after`."""
     operation, where = work.operation, work.where
-
-    def passed_on(columns: Columns) -> Columns:
-        return columns.select(name for name in columns.names if name in after)
-
     if operation is None:
-        return _renaming(work, after) if work.renamed else passed_on
-    if work.verb == "filter":
-        keeps = predicate(operation, where)
-
-        def filtered(columns: Columns) -> Columns:
-            mask = keeps(columns.lists(where.inputs), columns.rows)
-            rest = passed_on(columns)
-            return rest if all(mask) else rest.keep(mask)
-
-        return filtered
-    if work.verb == "peek":
-        act = action(operation, where)
-
-        def peeked(columns: Columns) -> Columns:
-            act(columns.lists(where.inputs), columns.rows)
-            return passed_on(columns)
-
-        return peeked
-    if work.verb == "split":
-        return splitting(operation, where, work.streams, after)
-    return _emitting(operation, work, after)
+        return _renaming(work, after) if work.renamed else lambda columns: columns.only(after)
+    match work.verb:
+        case "filter":
+            return predicate(operation, where, after)
+        case "peek":
+            return action(operation, where, after)
+        case "split":
+            return splitting(operation, where, work.streams, after)
+    return emitter(operation, where, work.outputs, after)
 
 
 def _renaming(work: Work, after: frozenset[str]) -> Kernel:
@@ -144,25 +125,6 @@ def _renaming(work: Work, after: frozenset[str]) -> Kernel:
         return columns.select(names).rename([leaving[name] for name in names])
 
     return renamed
-
-
-def _emitting(operation: Operation, work: Work, after: frozenset[str]) -> Kernel:
-    """Return the kernel of a function.
-
-    What a map replaces is not in `after`, so it needs no rule of its own.
-    """
-    inputs, names = work.where.inputs, work.outputs.names
-    emit = emitter(operation, work.where, work.outputs)
-
-    def emitted(columns: Columns) -> Columns:
-        emission = emit(columns.lists(inputs), columns.rows)
-        added = {name: column for name, column in zip(names, emission.columns, strict=True) if name in after}
-        rest = columns.select(name for name in columns.names if name in after and name not in added)
-        if emission.ends is not None:
-            rest = rest.take(emission.origins()) if rest.names else Columns({}, emission.rows)
-        return rest.plus(added)
-
-    return emitted
 
 
 def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], Columns]:

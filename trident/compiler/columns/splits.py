@@ -1,6 +1,6 @@
 """The tuples that a split's function sends to its streams, as columns: those of all streams in the order sent."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any
@@ -11,12 +11,12 @@ import pyarrow as pa
 from trident.base.errors import UserFunctionError
 from trident.base.names import did_you_mean
 from trident.compiler.columns.calls import (
-    Emitted,
     Lists,
     call_rows,
     collect_emissions,
     field_values,
     origin_of,
+    repeat_rows,
     tuple_column,
 )
 from trident.compiler.columns.columns import Column, Columns, made_tuples
@@ -40,7 +40,7 @@ def part_of(node: Part, columns: Columns, hidden: Sequence[str]) -> Columns:
     return columns.select(inner_names).take(rows).rename([names[name] for name in inner_names])
 
 
-def splitting(operation: Operation, where: Where, streams: Streams, after: Collection[str]) -> "Splitting":
+def splitting(operation: Operation, where: Where, streams: Streams, after: frozenset[str]) -> "Splitting":
     """Return the kernel of a split; its result holds only the fields in `after`."""
     return Splitting(_pairs(operation, where, streams), where, streams, after)
 
@@ -52,15 +52,14 @@ class Splitting:
     pairs: Callable[[Lists, int], tuple[list[Any], list[int]]]
     where: Where
     streams: Streams
-    after: Collection[str]
+    after: frozenset[str]
 
     def __call__(self, columns: Columns) -> Columns:
         lists = columns.lists(self.where.inputs)
         pairs, ends = self.pairs(lists, columns.rows)
         added = self._by_stream(pairs, ends, lists)
-        kept = columns.select(name for name in columns.names if name in self.after and name not in added)
-        rest = kept.take(Emitted([], ends, len(pairs)).origins()) if kept.names else Columns({}, len(pairs))
-        return rest.plus({name: column for name, column in added.items() if name in self.after})
+        rest = columns.only(self.after - added.keys())
+        return repeat_rows(rest, ends).plus({name: column for name, column in added.items() if name in self.after})
 
     def _by_stream(self, pairs: list[Any], ends: list[int], lists: Lists) -> dict[str, Column]:
         """Return the columns of all streams, null in the rows of the others."""
