@@ -14,8 +14,15 @@ from trident import Count, Max, Min, Sum
 from trident.base.callsite import site_of
 from trident.base.errors import UserFunctionError
 from trident.base.types import parse_type, spark_schema
-from trident.compiler.aggregates.arrow_folds import arrow_merge, arrow_partial, fold_columns, merge_partials
-from trident.compiler.aggregates.folds import Fold, FoldMember, FoldSpec
+from trident.compiler.aggregates.folds import (
+    Fold,
+    FoldMember,
+    FoldSpec,
+    arrow_merge,
+    arrow_partial,
+    fold_columns,
+    merge_partials,
+)
 from trident.compiler.columns.columns import Columns, concat
 from trident.compiler.columns.failures import Where
 from trident.compiler.columns.keys import KeyIndex
@@ -91,7 +98,7 @@ def test_every_way_gives_the_same(tuples: list[Any], cut_at: int, keys: str, agg
     if both.num_rows or keys:
         for few in (256, 0):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("trident.compiler.aggregates.arrow_folds._FEW", few)
+                patch.setattr("trident.compiler.aggregates.folds._FEW", few)
                 assert outcome(lambda: merge_partials(how, both), how) == expected
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.compiler.stage_runner import STATE, OnArrow, Slots, results, rows, stream
 from trident import Count, JoinType, Stream, TridentTopology
-from trident.compiler.arrow.requests import compile_request
+from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.stages import cut
 
 INNER, OUTER = JoinType.INNER, JoinType.OUTER

@@ -9,7 +9,7 @@ from tests.compiler.stage_runner import STATE, OnArrow, Slots, results, rows, ru
 from tests.compiler.test_joins import ordered, seen, tuples
 from trident import Count, Sum, TridentTopology
 from trident.base.errors import UserFunctionError
-from trident.compiler.arrow.requests import compile_request
+from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.runners import whereabouts
 from trident.compiler.stages import cut
 

@@ -252,7 +252,7 @@ def test_errors_at_the_beginning_and_the_end_are_reported(engine: Slots, wrong: 
 
 
 def test_a_request_is_spread_and_answered_as_if_it_were_alone() -> None:
-    from trident.compiler.arrow.requests import compile_request
+    from trident.compiler.arrow.evaluation import compile_request
     from trident.compiler.stages import cut
 
     topology = TridentTopology()

@@ -12,7 +12,7 @@ from tests.compiler.stage_runner import STATE, OnArrow, Slots, results, rows, ru
 from tests.compiler.test_joins import ordered, seen, tuples
 from trident import Count, Function, Sum, TridentTopology
 from trident.base.errors import UserFunctionError
-from trident.compiler.arrow.requests import compile_request
+from trident.compiler.arrow.evaluation import compile_request
 from trident.compiler.stages import cut
 
 LINES = ["1 2.5", "2 free", "", "3 4.0", "x"]

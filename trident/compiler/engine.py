@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import SpoutContractError
-from trident.compiler.arrow.requests import Answer, compile_request
+from trident.compiler.arrow.evaluation import Answer, compile_request
 from trident.compiler.program import Group, RequestPlan, Stage
 from trident.compiler.results import StageResult
 from trident.compiler.spark.frozen_frames import Frames

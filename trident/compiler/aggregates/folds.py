@@ -1,24 +1,29 @@
 """Combiners over columns: tuples are folded to partial accumulators, partial accumulators are merged.
 
 ``init`` and ``combine`` are called as Trident does it: a null accumulator takes the first value as it is. Several
-combiners over the same groups share the work on the keys. Where Arrow's grouping gives the same, ``arrow_folds`` takes
-over.
+combiners over the same groups share the work on the keys. Arrow's own grouping takes over where there are many rows,
+and where it agrees with Spark.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as kinds
 
 from trident.base.types import arrow_type
 from trident.compiler.columns.calls import output_column
-from trident.compiler.columns.columns import Column, Columns, made_tuples
+from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
 from trident.compiler.columns.failures import Where
 from trident.compiler.columns.keys import KeyIndex
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.operations.tuples import tuple_type
+
+_FEW = 256
+"""From this number of rows on Arrow counts and sums faster than a Python loop."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +36,12 @@ class FoldMember:
     where: Where
     aggregation: Aggregation
     presented_type: pa.DataType | None = None
+    accumulator: pa.Field = field(init=False)
+    """The accumulators as a column."""
+
+    def __post_init__(self) -> None:
+        kind = arrow_type(self.aggregation.type)
+        object.__setattr__(self, "accumulator", pa.field(self.aggregation.output, kind))
 
     @property
     def output(self) -> str:
@@ -40,7 +51,7 @@ class FoldMember:
     @property
     def kind(self) -> pa.DataType:
         """The accumulator's type."""
-        return arrow_type(self.aggregation.type)
+        return self.accumulator.type
 
     def zero(self) -> Any:
         """Return the accumulator of no tuple."""
@@ -49,7 +60,7 @@ class FoldMember:
 
     def column(self, values: list[Any]) -> Column:
         """Return accumulators as a column; an error names the one that is of another type."""
-        return output_column(self.where, values, pa.field(self.output, self.kind))
+        return output_column(self.where, values, self.accumulator)
 
     def presented(self, accumulators: Column) -> Column:
         """Return the results of these accumulators; the result of a null is null."""
@@ -73,7 +84,7 @@ class FoldSpec:
     @classmethod
     def of(cls, keys: pa.Schema, *members: FoldMember) -> "FoldSpec":
         """Return the spec of these members over these key fields."""
-        return cls(members, keys, pa.schema([*keys, *(pa.field(member.output, member.kind) for member in members)]))
+        return cls(members, keys, pa.schema([*keys, *(member.accumulator for member in members)]))
 
     @property
     def leaving(self) -> pa.Schema:
@@ -88,6 +99,23 @@ class FoldSpec:
             {member.output: member.column([member.zero() for _ in range(rows)]) for member in self.members}, rows
         )
 
+    def with_zeros(self, folded: Columns, parts: Columns | None) -> Columns:
+        """Return the accumulators of an aggregate without group fields, also of parts that had no tuple.
+
+        `parts` has the keys of all parts, one row each; None: there is one part, without a key.
+        """
+        if parts is None:
+            return folded if folded.rows else self.zeros()
+        if folded.rows == parts.rows:
+            return folded
+        index = KeyIndex(self.keys.types)
+        index.numbers([folded[name] for name in parts.names], folded.rows)
+        seen = len(index)
+        numbers = index.numbers([parts[name] for name in parts.names], parts.rows)
+        missing = [row for row, number in enumerate(numbers) if number >= seen]
+        zeros = self.zeros(len(missing)).plus({name: parts[name].take(missing) for name in parts.names})
+        return concat([folded, zeros.select(folded.names)])
+
     def presented(self, folded: Columns) -> Columns:
         """Return columns of `schema` with results in place of accumulators."""
         return folded.plus({m.output: m.presented(folded[m.output]) for m in self.members if m.presented_type})
@@ -96,25 +124,29 @@ class FoldSpec:
 class Accumulators:
     """One combiner's accumulators, by the number of their key."""
 
-    __slots__ = ("member", "values", "_make")
+    __slots__ = ("member", "values")
 
     def __init__(self, member: FoldMember) -> None:
         self.member = member
         self.values: list[Any] = []
-        self._make = tuple_type(member.where.inputs)
 
     def add_tuples(self, numbers: list[int], columns: Columns, count: int) -> None:
         """Fold tuples whose keys have these numbers, all below `count`."""
         aggregator = self.member.aggregation.aggregator
         self._grow(count)
-        if self.member.aggregation.native == "count":
+        native = self.member.aggregation.native
+        if native == "count":
             self._count(numbers)
             return
         lists = columns.lists(self.member.where.inputs)
+        if native == "sum" and not kinds.is_decimal(self.member.kind):
+            self._sum(numbers, lists[0])
+            return
         if isinstance(aggregator, BuiltinAggregator) and aggregator.gathers:
             self._gather(numbers, lists, aggregator.gathered)
             return
-        self._fold(numbers, made_tuples(self._make, lists, columns.rows), aggregator.init, lists)
+        tuples = made_tuples(tuple_type(self.member.where.inputs), lists, columns.rows)
+        self._fold(numbers, tuples, aggregator.init, lists)
 
     def add_partials(self, numbers: list[int], columns: Columns, count: int) -> None:
         """Merge accumulators whose keys have these numbers, all below `count`."""
@@ -129,6 +161,13 @@ class Accumulators:
         counts = self.values
         for number in numbers:
             counts[number] += 1
+
+    def _sum(self, numbers: list[int], values: list[Any]) -> None:
+        """Fold as Sum does, without a tuple for each row and calls of it."""
+        sums = self.values
+        for number, value in zip(numbers, values, strict=True):
+            addend, stored = 0 if value is None else value, sums[number]
+            sums[number] = addend if stored is None else stored + addend
 
     def _gather(self, numbers: list[int], lists: list[list[Any]], gathered: Callable[[list[Any]], Any]) -> None:
         """Fold all tuples of a key at once."""
@@ -192,3 +231,131 @@ def folded_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
     fold = Fold(spec)
     fold.add_partials(Columns.of(partials, spec.schema))
     return fold.result()
+
+
+# --- by Arrow's grouping -----------------------------------------------------------------------------------------
+
+
+def fold_columns(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
+    """Return every key of these tuples with its accumulators."""
+    if sum(part.rows for part in parts) >= _FEW:
+        partials = [arrow_partial(spec, part) for part in parts]
+        if all(part is not None for part in partials):
+            return arrow_merge(spec, [part for part in partials if part is not None])
+    return folded(spec, parts)
+
+
+def merge_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
+    """Merge partial accumulators of several partitions by key.
+
+    Without key fields the result is one row, also if there are no accumulators.
+    """
+    if partials.num_rows >= _FEW and arrow_can_merge(spec):
+        return _merge_in_arrow(spec, partials)
+    if not partials.num_rows and not spec.keys.names:
+        return spec.zeros()
+    return folded_partials(spec, partials)
+
+
+def arrow_can_merge(spec: FoldSpec) -> bool:
+    """Return whether Arrow can merge these partial accumulators as Spark does.
+
+    It can for flat keys, whole numbers and values without NaN rules.
+    """
+    flat = bool(spec.keys.names) and not any(
+        kinds.is_nested(kind) or kinds.is_floating(kind) for kind in spec.keys.types
+    )
+    return flat and all(map(_member_can_merge, spec.members))
+
+
+def arrow_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
+    """Return the partial accumulators of these tuples by Arrow's grouping; None where Spark would differ.
+
+    Arrow keeps 0.0 and -0.0 apart: a merge has to follow.
+    """
+    if not _arrow_can_fold(spec, columns):
+        return None
+    arrays = [columns[name].array() for name in spec.keys.names]
+    values: list[pa.Array | None] = []
+    for member in spec.members:
+        inputs = member.where.inputs
+        counts = member.aggregation.native == "count"
+        values.append(None if counts else columns[inputs[0]].array().cast(member.kind))
+    return _grouped(arrays, spec, values, [str(member.aggregation.native) for member in spec.members])
+
+
+def arrow_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
+    """Merge partial accumulators of `arrow_partial` by key, equal as Spark means it."""
+    if len(partials) == 1 and not any(map(kinds.is_floating, spec.keys.types)):
+        return Columns.of(partials[0], spec.schema)
+    return _merge_in_arrow(spec, pa.concat_tables(partials))
+
+
+def _merge_in_arrow(spec: FoldSpec, partials: pa.Table) -> Columns:
+    """Merge the rows of one table that have the same key.
+
+    A Python loop does it where Arrow's sum might overflow.
+    """
+    width = len(spec.keys)
+    hows = ["sum" if m.aggregation.native == "count" else str(m.aggregation.native) for m in spec.members]
+    values = [column.combine_chunks() for column in partials.columns[width:]]
+    overflows = any(how == "sum" and not _cannot_overflow(value) for how, value in zip(hows, values, strict=True))
+    if overflows or any(map(kinds.is_floating, spec.keys.types)):
+        return folded_partials(spec, partials)
+    return Columns.of(_grouped(partials.columns[:width], spec, values, hows), spec.schema)
+
+
+def _member_can_merge(member: FoldMember) -> bool:
+    native = member.aggregation.native
+    if native in ("count", "sum"):
+        return bool(kinds.is_int64(member.kind))
+    return native in ("min", "max") and _orders_like_spark(member.kind)
+
+
+def _arrow_can_fold(spec: FoldSpec, columns: Columns) -> bool:
+    """Return whether Arrow can fold these tuples as Spark does.
+
+    It can for flat keys, whole numbers that cannot overflow and values without NaN rules.
+    """
+    if not spec.keys.names or any(map(kinds.is_nested, spec.keys.types)):
+        return False
+    return all(_member_can_fold(member, columns) for member in spec.members)
+
+
+def _member_can_fold(member: FoldMember, columns: Columns) -> bool:
+    native = member.aggregation.native
+    if native == "count":
+        return True
+    if native not in ("sum", "min", "max"):
+        return False
+    value = columns[member.where.inputs[0]].array()
+    if native == "sum":
+        return kinds.is_integer(value.type) and kinds.is_int64(member.kind) and _cannot_overflow(value)
+    return _orders_like_spark(value.type)
+
+
+def _orders_like_spark(kind: pa.DataType) -> bool:
+    """Return whether Arrow orders values of this type as Spark does."""
+    return any(test(kind) for test in (kinds.is_integer, kinds.is_string, kinds.is_date))
+
+
+def _cannot_overflow(value: pa.Array) -> bool:
+    extremes = pc.min_max(value).as_py()
+    largest = max(abs(extremes["min"] or 0), abs(extremes["max"] or 0))
+    return bool(largest * len(value) < 2**63)
+
+
+def _grouped(keys: Sequence[Any], spec: FoldSpec, values: Sequence[pa.Array | None], hows: Sequence[str]) -> pa.Table:
+    """Return one row for each key with each member's accumulator; a member without values counts rows."""
+    names = [f"k{at}" for at in range(len(keys))]
+    inputs = {f"v{at}": value for at, value in enumerate(values) if value is not None}
+    wanted: list[tuple[Any, str]] = [(f"v{at}", hows[at]) for at, value in enumerate(values) if value is not None]
+    if len(wanted) < len(values):
+        wanted.append(([], "count_all"))
+    table = pa.table([*keys, *inputs.values()], names=[*names, *inputs])
+    grouped = table.group_by(names, use_threads=False).aggregate(wanted)
+    columns = [grouped.column(name) for name in names]
+    for at, member in enumerate(spec.members):
+        result = grouped.column("count_all" if values[at] is None else f"v{at}_{hows[at]}").cast(member.kind)
+        columns.append(result.fill_null(0) if member.aggregation.native == "sum" else result)  # of nulls alone
+    return pa.Table.from_arrays(columns, schema=spec.schema)

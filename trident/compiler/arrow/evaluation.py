@@ -1,4 +1,7 @@
-"""Plans evaluated over columns in memory, for the driver-side engine and DRPC."""
+"""Plans evaluated over columns in memory, for the driver-side engine and DRPC.
+
+A DRPC function answers many requests in one pass, each as if it were alone.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,9 +11,11 @@ import pyarrow as pa
 
 from trident.base.errors import MissingSessionError
 from trident.base.types import arrow_schema, select
-from trident.compiler.aggregates.evaluation import compile_aggregate
+from trident.compiler.aggregates.folds import fold_columns
+from trident.compiler.aggregates.gathers import Gather
 from trident.compiler.aggregates.multireduces import multi_reduced
 from trident.compiler.aggregates.selections import PickSpec, picked
+from trident.compiler.aggregates.specs import can_fold, fold_spec, gather_spec
 from trident.compiler.arrow.joins import joined, merged
 from trident.compiler.column_pruning import needs, with_letters
 from trident.compiler.columns.columns import Columns, concat
@@ -19,6 +24,7 @@ from trident.compiler.columns.kernels import Work, catching, kernel, work_of
 from trident.compiler.columns.lifecycle import needs_lifecycle, prepared
 from trident.compiler.columns.partitions import (
     PARTITION,
+    PARTITION_FIELD,
     batch_partition,
     by_fields,
     every_partition,
@@ -31,6 +37,7 @@ from trident.compiler.columns.partitions import (
     spread,
 )
 from trident.compiler.columns.splits import part_of
+from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Read, compile_answer
 from trident.compiler.windows.panes import pane_spec, panes_of
 from trident.operations.context import OperationContext
@@ -76,6 +83,16 @@ class Run:
 NodeFunction = Callable[[Sequence[Columns], Run], Columns]
 """From the tuples of a node's sources to those that leave the node."""
 
+AggregateFunction = Callable[[Columns, Columns | None, Run], Columns]
+"""From tuples to aggregates. The second argument has one row for each part that is aggregated by itself, in hidden
+fields that the tuples have too; None: all tuples are one part."""
+
+Answer = Callable[[pa.Table, Read], pa.Table]
+"""A compiled DRPC function."""
+
+_REQUEST = pa.field("\0request", pa.int64())
+"""The field that tells requests apart while they run; users cannot give a field this name."""
+
 
 class Evaluation:
     """Nodes compiled once to functions over columns.
@@ -87,22 +104,24 @@ class Evaluation:
         self,
         ends: Mapping[Node, Iterable[str]],
         entries: Iterable[Node],
-        hidden: tuple[str, ...] = (),
+        hidden: Sequence[pa.Field] = (),
         native: Native | None = None,
         caught: Mapping[int, Caught] = MappingProxyType({}),
     ) -> None:
         """Compile the nodes between `entries`, where tuples enter, and `ends`, the nodes whose fields are read.
 
+        `hidden` fields tell parts of the tuples apart (requests), and pass every node.
         `caught` names the nodes (by id) whose failing tuples leave the stream; `Run.letters` takes them.
         """
         self._caught = caught
         self._entries = {id(node) for node in entries}
-        self._hidden = hidden
+        self._hidden_fields = hidden
+        self._hidden = tuple(field.name for field in hidden)
         self._native = native
         nodes = walk(*ends, starts=self._entries)
         self._counts = partition_counts(nodes, self._entries)
         self._partitioned = is_partitioned(nodes, self._counts)
-        self._carried = (*hidden, PARTITION) if self._partitioned else hidden
+        self._carried = (*self._hidden, PARTITION) if self._partitioned else self._hidden
         self._needs = needs(nodes, with_letters(nodes, ends, caught), self._carried)
         self._functions = [
             (id(node), [id(source) for source in sources_of(node)], self._compiled(node))
@@ -197,15 +216,20 @@ class Evaluation:
         return with_lifecycle
 
     def _aggregate_function(self, node: Aggregate | PersistentAggregate) -> NodeFunction:
-        aggregate = compile_aggregate(node)
-        if not self._partitioned or not isinstance(node, Aggregate) or node.scope == "batch":
-            return lambda sources, run: aggregate(sources[0], run.requests, _batch(run))
+        """Return the function of an aggregate; without group fields each part gives one row, also if it is empty.
+
+        A part is a request, a partition, or a partition of a request; the batch where there are none of these.
+        """
+        by_partition = self._partitioned and isinstance(node, Aggregate) and node.scope != "batch"
+        keys = [*self._hidden_fields, *([PARTITION_FIELD] if by_partition else [])]
+        if isinstance(node, Aggregate) and not can_fold(node):
+            aggregate = _gathering(node, keys)
+        else:
+            aggregate = _folding(node, keys)
+        if not by_partition:
+            return lambda sources, run: aggregate(sources[0], run.requests, run)
         count = self._counts[id(node)] or 1
-
-        def by_partition(sources: Sequence[Columns], run: Run) -> Columns:
-            return in_order(aggregate(sources[0], every_partition(run.requests, count), _batch(run)))
-
-        return by_partition
+        return lambda sources, run: in_order(aggregate(sources[0], every_partition(run.requests, count), run))
 
     def _selection_function(self, node: Pick) -> NodeFunction:
         spec = PickSpec.of(node)
@@ -232,6 +256,30 @@ class Evaluation:
         return lambda sources, run: native(node, sources[0], run.requests or Columns({}, 1))
 
 
+def _folding(node: Aggregate | PersistentAggregate, keys: Sequence[pa.Field]) -> AggregateFunction:
+    """Return the function of an aggregate of combiners; `keys` are the fields of its parts."""
+    spec, grouped = fold_spec(node, keys), bool(node.group)
+
+    def fold(columns: Columns, parts: Columns | None, run: Run) -> Columns:
+        folded = fold_columns(spec, [columns])
+        return spec.presented(folded if grouped else spec.with_zeros(folded, parts))
+
+    return fold
+
+
+def _gathering(node: Aggregate, keys: Sequence[pa.Field]) -> AggregateFunction:
+    """Return the function of an aggregate that must see each tuple; `keys` are the fields of its parts."""
+
+    def gather(columns: Columns, parts: Columns | None, run: Run) -> Columns:
+        gathered = Gather(gather_spec(node, _batch(run), keys))
+        if parts is not None and not node.group:
+            gathered.expect(parts)
+        gathered.add(columns)
+        return gathered.result()
+
+    return gather
+
+
 def _batch(run: Run) -> int | None:
     """Return the txid of the batch; None for requests, which belong to no batch."""
     return run.txid if run.requests is None else None
@@ -250,3 +298,25 @@ def _debugged(node: Debug, columns: Columns, run: Run) -> Columns:
         first = first.take(range(node.limit))
     run.debug[node.label] = first.table(schema)
     return columns
+
+
+def compile_request(plan: RequestPlan, native: Native | None = None) -> Answer:
+    """Return a function that answers requests.
+
+    It takes a reader of states and a table, one row for each request: a leading request number (an int64 of any name,
+    no number twice) and the function's arguments. It gives the leaf's tuples behind the number of the request that they
+    answer. An aggregate is one of its request. `native` runs the steps that only Spark can run; without it such a plan
+    is refused with MissingSessionError.
+    """
+    leaf = arrow_schema(plan.leaf.schema)
+    evaluation = Evaluation({plan.leaf: leaf.names}, [plan.source], [_REQUEST], native)
+    entering = pa.schema([_REQUEST, *arrow_schema(plan.source.schema)])
+    source, end = id(plan.source), id(plan.leaf)
+
+    def answer(args: pa.Table, read: Read) -> pa.Table:
+        columns = Columns.of(args, entering)
+        answers = evaluation.run(Run({source: columns}, read, columns.select([_REQUEST.name])))[end]
+        arrays = [answers[name].array() for name in (_REQUEST.name, *leaf.names)]
+        return pa.Table.from_arrays(arrays, schema=pa.schema([args.schema.field(0), *leaf]))
+
+    return answer

@@ -27,6 +27,7 @@ CHOICE = "__trident_partition"
 """The field of the partition that a user's function chooses."""
 
 _KIND = pa.int32()
+PARTITION_FIELD = pa.field(PARTITION, _KIND)
 
 
 # --- both engines ------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError
-from trident.compiler.arrow.requests import Answer, compile_request
+from trident.compiler.arrow.evaluation import Answer, compile_request
 from trident.compiler.columns.dead_letters import Caught, Letters
 from trident.compiler.columns.failures import decoded
 from trident.compiler.failed_tuples import Catcher

@@ -9,7 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.types import arrow_schema, select, spark_schema
 from trident.base.values import conform
-from trident.compiler.aggregates.arrow_folds import arrow_can_merge, merge_partials
+from trident.compiler.aggregates.folds import arrow_can_merge, merge_partials
 from trident.compiler.aggregates.specs import fold_spec
 from trident.compiler.columns.dead_letters import Letters
 from trident.compiler.layout import Layout, end_of

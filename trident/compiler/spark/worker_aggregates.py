@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trident.compiler.aggregates.arrow_folds import arrow_merge, arrow_partial
-from trident.compiler.aggregates.folds import Fold, FoldSpec
+from trident.compiler.aggregates.folds import Fold, FoldSpec, arrow_merge, arrow_partial
 from trident.compiler.aggregates.gathers import Gather, GatherSpec
 from trident.compiler.aggregates.selections import PickSpec, picked
 from trident.compiler.columns.columns import Columns, concat

@@ -6,8 +6,7 @@ import pyarrow.compute as pc
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
-from trident.compiler.aggregates.arrow_folds import arrow_can_merge, merge_partials
-from trident.compiler.aggregates.folds import FoldMember, FoldSpec
+from trident.compiler.aggregates.folds import FoldMember, FoldSpec, arrow_can_merge, merge_partials
 from trident.compiler.columns.calls import output_column
 from trident.compiler.states.overlay import Stored
 from trident.compiler.states.shapes import combine_of, nullable, shape_of

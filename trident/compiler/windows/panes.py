@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
-from trident.compiler.aggregates.arrow_folds import fold_columns
-from trident.compiler.aggregates.folds import FoldMember, FoldSpec
+from trident.compiler.aggregates.folds import FoldMember, FoldSpec, fold_columns
 from trident.compiler.columns.columns import Column, Columns
 from trident.compiler.windows.calls import where_of
 from trident.compiler.windows.time import known

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
 from trident.base.values import to_python
-from trident.compiler.aggregates.arrow_folds import fold_columns
-from trident.compiler.aggregates.folds import FoldMember, FoldSpec
+from trident.compiler.aggregates.folds import FoldMember, FoldSpec, fold_columns
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, made_tuples
 from trident.compiler.columns.keys import KeyIndex
