@@ -22,7 +22,7 @@ from trident.base.errors import (
     StateRecoveringError,
     UserFunctionError,
 )
-from trident.compiler.arrow.requests import compile_request
+from trident.compiler.arrow.evaluation import compile_request
 from trident.drpc.local import LocalDRPC, _apart
 from trident_state.state_shape import StateKind
 

@@ -1,10 +1,13 @@
 """DRPC inside the driver's process: a request runs through its stream and reads the states, without a Spark job."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import html
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.types import StructType
 
 from trident.base.errors import (
     DRPCArgumentError,
@@ -18,17 +21,20 @@ from trident.base.errors import (
     StateUnavailableError,
 )
 from trident.base.names import did_you_mean
-from trident.compiler.arrow.requests import Answer, compile_request
+from trident.base.types import arrow_schema, ddl
+from trident.base.values import NotAccepted, to_arrow, to_python
+from trident.compiler.arrow.evaluation import Answer, compile_request
 from trident.compiler.program import RequestPlan
 from trident.compiler.states.queries import Reads
-from trident.drpc.arguments import Arguments
 from trident.drpc.combining import Audience, Combining, Late
-from trident.drpc.result import DRPCResult
 from trident.plan.nodes import HeldState, StaticState, walk
 from trident.plan.sites import sites_in
 from trident.reads.committed_reads import ReadSource, Snapshot, read_consistently
 from trident.user_calls.watched_calls import Subject, current_line
 from trident_state.state_shape import StateKind
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Compile = Callable[[RequestPlan], Answer]
 """Makes the function that answers a plan's requests, many at once."""
@@ -45,6 +51,106 @@ _EVERYBODYS = (
 """Failures that every request of a batch would meet alike."""
 
 REQUEST = pa.field("_request", pa.int64(), nullable=False)
+_STRING = pa.string()
+
+
+class Arguments:
+    """The declared arguments of one DRPC function.
+
+    >>> from trident.base.types import parse_schema
+    >>> Arguments("lookup", parse_schema("user long, day string")).bind((1,), {"day": "2024-02-29"})
+    [1, '2024-02-29']
+    """
+
+    def __init__(self, function: str, declared: StructType) -> None:
+        self.function = function
+        self.names: list[str] = declared.names
+        self.schema = arrow_schema(declared)
+        self.signature = f"{function}({ddl(declared)})"
+
+    def bind(self, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
+        """One value for each declared argument, in their order.
+
+        Raises
+        ------
+        DRPCArgumentError
+            There are too many or too few, or one has no such name or not the declared type.
+        """
+        if len(args) > len(self.names):
+            raise self._error(f"{len(args)} arguments came")
+        values = dict(zip(self.names, args, strict=False))
+        for name, value in named.items():
+            if name not in self.names:
+                raise self._error(f"there is no argument {name!r}{did_you_mean(name, self.names)}")
+            if name in values:
+                raise self._error(f"argument {name!r} came twice")
+            values[name] = value
+        missing = [name for name in self.names if name not in values]
+        if missing:
+            raise self._error(f"argument {missing[0]!r} is missing")
+        for field in self.schema:
+            self._check(field, values[field.name])
+        return [values[name] for name in self.names]
+
+    def _check(self, field: pa.Field, value: Any) -> None:
+        if value is None and not field.nullable:
+            raise self._error(f"argument {field.name!r} came as None")
+        if type(value) is str and field.type == _STRING:
+            return
+        try:
+            to_arrow([value], field.type)
+        except NotAccepted as error:
+            why = f": {error.why}" if error.why else ""
+            raise self._error(
+                f"argument {field.name!r} came as {error.value!r} ({type(error.value).__name__}){why}"
+            ) from None
+
+    def columns(self, requests: Sequence[Sequence[Any]]) -> list[pa.Array]:
+        """Return the arguments of several requests as columns, with one row for each request."""
+        return [
+            to_arrow(list(values), field.type)
+            for field, values in zip(self.schema, zip(*requests, strict=True), strict=True)
+        ]
+
+    def _error(self, what: str) -> DRPCArgumentError:
+        return DRPCArgumentError(f"DRPC {self.function!r}: {what}; declared is {self.signature}")
+
+
+class DRPCResult(list[Row]):
+    """The rows that a request came to, and as of which batch they were read. A list of PySpark Rows.
+
+    Attributes
+    ----------
+    fields : the names of the rows' fields, also where there is no row.
+    asOfTxid : the txid of the last batch that the answer shows; one for each batch group by name where it was read from
+        several, None where no state was read (or only a non-transactional one).
+    """
+
+    def __init__(self, table: pa.Table, asOfTxid: Mapping[str, int]) -> None:
+        self.fields: tuple[str, ...] = tuple(table.column_names)
+        self._table = table
+        row = Row(*self.fields)
+        columns = [to_python(column) for column in table.columns]
+        super().__init__(row(*values) for values in zip(*columns, strict=True))
+        txids = dict(asOfTxid)
+        self.asOfTxid: int | dict[str, int] | None = (
+            None if not txids else next(iter(txids.values())) if len(txids) == 1 else txids
+        )
+
+    def toArrow(self) -> pa.Table:
+        """Return the rows as an Arrow table, with the declared types."""
+        return self._table
+
+    def toPandas(self) -> "pd.DataFrame":
+        """Return the rows as a pandas DataFrame."""
+        frame: pd.DataFrame = self._table.to_pandas()
+        frame.attrs["asOfTxid"] = self.asOfTxid
+        return frame
+
+    def _repr_html_(self) -> str:
+        names = "".join(f"<th>{html.escape(name)}</th>" for name in self.fields)
+        rows = "".join("<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row) + "</tr>" for row in self)
+        return f"<table><tr>{names}</tr>{rows}</table><i>as of txid {html.escape(str(self.asOfTxid))}</i>"
 
 
 class _Function:
@@ -58,6 +164,9 @@ class _Function:
         self._evaluate: Answer | None = None
         written = (query.updated for query in plan.queries if not isinstance(query.updated, StaticState))
         self._states = list(dict.fromkeys(node.state.name for node in written))
+        kept = (state for state in self._states if source.kind(state) is not StateKind.NON_TRANSACTIONAL)
+        self._groups = {source.group_of(state) for state in kept}
+        """The batch groups whose txids an answer is as of."""
         self._arguments = Arguments(plan.function, plan.source.schema)
         self._schema = pa.schema([REQUEST, *self._arguments.schema])
         self._combining: Combining[list[Any], DRPCResult] = Combining(self._answer)
@@ -122,12 +231,7 @@ class _Function:
             return evaluate(table, Reads(read, scan)), snapshot.asOf
 
         found, asOf = read_consistently(self._source, self._states, body, reads=len(self._plan.queries))
-        committed = {
-            self._source.group_of(state)
-            for state in self._states
-            if self._source.kind(state) is not StateKind.NON_TRANSACTIONAL
-        }
-        txids = {group: txid for group, txid in asOf.items() if group in committed}
+        txids = {group: txid for group, txid in asOf.items() if group in self._groups}
         return [DRPCResult(part, txids) for part in _apart(found, len(requests))]
 
 
