@@ -69,7 +69,7 @@ class Arguments:
         self.signature = f"{function}({ddl(declared)})"
 
     def bind(self, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
-        """One value for each declared argument, in their order.
+        """Return one value for each declared argument, in their order.
 
         Raises
         ------
