@@ -20,7 +20,7 @@ def resident_mb(pid: int | None = None) -> float:
 
 def live_heap_mb(spark: SparkSession) -> float:
     """Return the live part of the JVM's heap after a collection, in MB, which its resident set does not show."""
-    jvm = spark._jvm
+    jvm = spark._jvm  # noqa: SLF001 (PySpark has no public way to the JVM)
     assert jvm is not None
     for _ in range(3):  # what Spark's cleaner lets go after one collection, the next one takes
         jvm.System.gc()

@@ -11,7 +11,7 @@ from trident.base.errors import TopologyError
 
 
 @pytest.mark.parametrize(
-    "values, kept",
+    ("values", "kept"),
     [((1, 1, 1), True), ((1, 2, 2), False), ((2, 2, 1), False), ((None, None), True), ((None, 1), False), ((), True)],
 )
 def test_equals_compares_all_fields(values: tuple[Any, ...], kept: bool) -> None:

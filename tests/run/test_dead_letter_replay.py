@@ -130,11 +130,11 @@ def test_what_cannot_come_back_is_told(tmp_path: Path) -> None:
         with pytest.raises(trident.errors.StateError, match="no state 'letters'"):
             running.replayDeadLetters("lines", state="letters")
     wider = FixedBatchSpout("line string, more int", [])
-    with start_local(topology(wider), name="t", checkpointLocation=tmp_path) as running:
-        with pytest.raises(
-            TopologyError, match=r"000000000001.1.00000 cannot come back here: its tuple has no field 'mo"
-        ):
-            running.replayDeadLetters("lines")
+    with (
+        start_local(topology(wider), name="t", checkpointLocation=tmp_path) as running,
+        pytest.raises(TopologyError, match=r"000000000001.1.00000 cannot come back here: its tuple has no field 'mo"),
+    ):
+        running.replayDeadLetters("lines")
 
 
 def test_a_place_without_letters_and_a_second_one_are_refused(tmp_path: Path) -> None:

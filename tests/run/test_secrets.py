@@ -88,7 +88,7 @@ def test_nobody_is_told_the_password(
         for unknown in (f"{server.url}?nonsense=1", "env:TRIDENT_TEST_NOT_SET"):
             seen += failed(lambda url=unknown: start_local(counting(feeder, url), log=log, **options))
         for odd in (server.url.replace("@", "/@"), server.url.replace("@", "#@"), f"{server.url}/x", f"{server.url}:y"):
-            with pytest.raises(ValueError) as refused:
+            with pytest.raises(ValueError, match="redis") as refused:
                 RedisMapState.opaque(odd)
             seen.append(str(refused.value))
         seen += failed(lambda: start_local(topology, name="wc", checkpointLocation=tmp_path / "another"))

@@ -52,9 +52,8 @@ def test_run_through_starts_again_after_each_crash_and_raises_what_else_fails(tm
     topology = counting(FixedBatchSpout("word string", WORDS))  # type: ignore[arg-type]
     with crash_at("freeze.after"), run_through(topology, checkpointLocation=tmp_path, timeout=30) as running:
         assert counts(running) == COUNTS
-    with pytest.raises(ValueError, match="give a start with a CRASH a checkpointLocation="):
-        with crash_at("freeze.after"):
-            run_through(topology)
+    with pytest.raises(ValueError, match="give a start with a CRASH a checkpointLocation="), crash_at("freeze.after"):
+        run_through(topology)
 
 
 def test_a_topology_that_was_started_before_the_block_cannot_crash() -> None:

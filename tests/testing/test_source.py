@@ -73,9 +73,11 @@ def test_a_replay_of_an_opaque_source_has_half_of_the_rows_and_others_have_all(k
 
 def test_marks_add_up_and_too_many_of_them_stop_the_run() -> None:
     source = TestSource("word string", [FAIL, FAIL, ["a"], *[FAIL] * 3, ["b"]])
-    with pytest.raises(BatchFailedError, match="batch 2 failed 3 times, the last time with: FAIL before batch 1 of "):
-        with start_local(counting(source), maxAttempts=3, maxSpoutPending=1) as running:
-            running.processAllAvailable(timeout=30)
+    with (
+        pytest.raises(BatchFailedError, match="batch 2 failed 3 times, the last time with: FAIL before batch 1 of "),
+        start_local(counting(source), maxAttempts=3, maxSpoutPending=1) as running,
+    ):
+        running.processAllAvailable(timeout=30)
     assert [str(attempt) for attempt in source.attempts] == ["1:0", "1:1", "1:2", "2:0", "2:1", "2:2"]
 
 
@@ -86,9 +88,11 @@ def test_marks_add_up_and_too_many_of_them_stop_the_run() -> None:
 def test_a_crash_ends_the_run_and_the_next_start_goes_on(kind: str, tmp_path: Path) -> None:
     source = TestSource("word string", script(CRASH), kind)
     topology = counting(source)
-    with pytest.raises(DriverCrashedError, match="the driver died: CRASH before batch 1 of TestSource"):
-        with start_local(topology, checkpointLocation=tmp_path, maxSpoutPending=1) as running:
-            running.processAllAvailable(timeout=30)
+    with (
+        pytest.raises(DriverCrashedError, match="the driver died: CRASH before batch 1 of TestSource"),
+        start_local(topology, checkpointLocation=tmp_path, maxSpoutPending=1) as running,
+    ):
+        running.processAllAvailable(timeout=30)
     with start_local(topology, checkpointLocation=tmp_path, maxSpoutPending=1) as running:
         running.processAllAvailable(timeout=30)
         lost = Counter(WORDS[1]) if kind == "nonTransactional" else Counter[str]()

@@ -251,9 +251,11 @@ def test_a_start_needs_one_living_server_of_those_in_the_url(shared_cluster: Red
     with started(f"{dead},127.0.0.1:{shared_cluster.servers[1].port}", **GROUPS) as store:
         store.apply(LEASE, update(1, {1: 1}))
         assert contents(store, 1) == {"w1": 1}
-    with opened(f"{dead},127.0.0.1:{free_port()}", **GROUPS) as store:
-        with pytest.raises(StateUnavailableError, match=f"the server at {dead} does not answer"):
-            store.report()
+    with (
+        opened(f"{dead},127.0.0.1:{free_port()}", **GROUPS) as store,
+        pytest.raises(StateUnavailableError, match=f"the server at {dead} does not answer"),
+    ):
+        store.report()
 
 
 def test_every_master_is_checked(shared_cluster: RedisCluster) -> None:
@@ -286,9 +288,12 @@ def test_a_state_that_is_there_is_found_whatever_becomes_of_slots_that_are_not_i
 
 
 def test_a_cluster_whose_slots_nobody_holds_is_waited_for(tmp_path: Path) -> None:
-    with RedisServer(tmp_path, "none", "--cluster-enabled", "yes") as server, opened(server.url) as store:
-        with pytest.raises(StateUnavailableError, match=r"state 'counts': no server of the cluster at .* holds slot"):
-            store.groups_of()
+    with (
+        RedisServer(tmp_path, "none", "--cluster-enabled", "yes") as server,
+        opened(server.url) as store,
+        pytest.raises(StateUnavailableError, match=r"state 'counts': no server of the cluster at .* holds slot"),
+    ):
+        store.groups_of()
 
 
 def test_a_foreign_key_on_any_master_is_found(shared_cluster: RedisCluster) -> None:

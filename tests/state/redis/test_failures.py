@@ -170,9 +170,11 @@ def test_a_bucket_that_became_something_else_is_refused_and_nothing_is_half_coun
 
 def test_a_server_that_evicts_is_refused(redis_server: RedisServer) -> None:
     redis_server.client.config_set("maxmemory-policy", "allkeys-lru")
-    with opened(redis_server.url) as store:
-        with pytest.raises(StateError, match="state 'counts'.*maxmemory-policy allkeys-lru.*set it to noeviction"):
-            store.report()
+    with (
+        opened(redis_server.url) as store,
+        pytest.raises(StateError, match="state 'counts'.*maxmemory-policy allkeys-lru.*set it to noeviction"),
+    ):
+        store.report()
     assert redis_server.client.dbsize() == 0
 
 

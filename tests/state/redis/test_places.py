@@ -236,9 +236,11 @@ def test_a_reader_notices_that_the_state_was_created_anew_with_other_buckets(sha
             scan = reader.scan(1, 10)
             next(scan)
             other.drop()
-            with started(shared_redis.url, buckets=8, lease=SECOND, birth=1):
-                with pytest.raises(SnapshotMovedError, match="state 'counts' was dropped and created again"):
-                    list(scan)
+            with (
+                started(shared_redis.url, buckets=8, lease=SECOND, birth=1),
+                pytest.raises(SnapshotMovedError, match="state 'counts' was dropped and created again"),
+            ):
+                list(scan)
 
 
 # --- big buckets, drop -------------------------------------------------------------------------------------------
