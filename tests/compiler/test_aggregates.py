@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.compiler.functions import Longest, Mean, Tally
-from tests.compiler.stage_runner import STATE, Slots, leaving, run_group, stream
+from tests.compiler.stage_runner import STATE, Slots, leaving, results, run_group, stream
 from trident import Average, Count, CountDistinct, Max, Min, Quantiles, Sum, TopK, TridentTopology, expr
 from trident.base.errors import FailedException, UserFunctionError
 from trident.compiler.stages import cut_nodes
@@ -48,6 +48,13 @@ class Letters:
     def complete(self, state: list[Any], collector: Any) -> None:
         for at in range(self.times):
             collector.emit([f"{self.letter}{at}"])
+
+
+class SumOfMagnitudes(Sum):
+    """A subclass of a built-in aggregator, with a method of its own."""
+
+    def init(self, tuple: Any) -> int:
+        return abs(int(tuple[0]))
 
 
 class From500:
@@ -107,6 +114,14 @@ def test_what_leaves_is_what_an_aggregator_presents(engine: Slots) -> None:
     assert leaving(engine, numbers().aggregate("n", Presented(), "n")) == [("<517>",)]
     many = numbers([("a", n) for n in range(300)]).groupBy("k").aggregate("n", Mean(), "mean double")
     assert leaving(engine, many) == [("a", 149.5)]
+
+
+def test_a_subclass_of_a_built_in_aggregator_is_called(engine: Slots) -> None:
+    topology = TridentTopology()
+    lengths = stream(topology, "k string, n long", [("a", -3), ("a", 4), ("b", -1)]).groupBy("k")
+    lengths.persistentAggregate(STATE, "n", SumOfMagnitudes(), "total", name="totals")
+    assert results(engine, topology) == {"totals": [("a", 7), ("b", 1)]}
+    assert leaving(engine, lengths.aggregate("n", SumOfMagnitudes(), "total")) == [("a", 7), ("b", 1)]
 
 
 def test_group_fields_come_first_in_their_order_and_nulls_are_a_group(engine: Slots) -> None:

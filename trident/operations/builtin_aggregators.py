@@ -49,6 +49,16 @@ class BuiltinAggregator(CombinerAggregator):
     gathers: ClassVar[bool] = False
     """Whether many tuples at once are faster than one by one."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Spark and Arrow compute a native aggregate without calling it. A user's subclass of Sum with an `init` of its
+        # own would be ignored there, so it is native only if it says so itself.
+        if {"init", "combine", "zero", "present"} & vars(cls).keys():
+            if "native" not in vars(cls):
+                cls.native = None
+            if "gathered" not in vars(cls):
+                cls.gathers = False
+
     def gathered(self, tuples: list[tuple[Any, ...]]) -> Any:
         """Return the accumulator of these tuples, at least one."""
         raise NotImplementedError
