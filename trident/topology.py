@@ -213,12 +213,12 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         Each step shows its runner (Spark itself, Python in its workers, or the driver) and, where the program sets one,
         its number of partitions. This starts no JVM. `Stream.explainSpark` prints what Spark makes of a stream.
         """
-        from trident.compiler.runners import stage_lines, whereabouts
         from trident.compiler.stages import cut
+        from trident.compiler.step_descriptions import runners_of_steps, stage_lines
 
         program = cut(self)
         answers = {id(leaf): function for function, (_, leaf) in self.requests.items()}
-        print(explain_nodes(self._ends(), Known(answers, whereabouts(program), stage_lines(program))))
+        print(explain_nodes(self._ends(), Known(answers, runners_of_steps(program), stage_lines(program))))
 
     def _ends(self) -> Sequence[Node]:
         ends = self._register.ends()

@@ -134,7 +134,7 @@ class CombinerValueUpdater:
     value: Any
 
     def update(self, stored: Value) -> Value:
-        """Return the stored value combined with ours; ours where nothing is stored."""
+        """Return `value` combined into the stored value; `value` itself where nothing is stored."""
         return self.value if stored is None else self.aggregator.combine(stored, self.value)
 
 

@@ -102,7 +102,7 @@ class UserObject:
         return Found(_values(values, self._shape, self._where), 0)
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        """Return the entries that its ``getTuples`` lists; raises StateError where it has no such method."""
+        """Return the entries that the object's ``getTuples`` lists. Raises StateError if it has no such method."""
         if not callable(getattr(self._target, "getTuples", None)):
             raise StateError(f"{self._where}: {type(self._target).__name__} has no getTuples(), so it cannot be listed")
         rows = list(self._target.getTuples())

@@ -30,7 +30,7 @@ class Home(Protocol):
         ...
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
-        """Make a manifest the valid one, durably and in one step; refused under another lease."""
+        """Make this manifest the valid one, durably and in one step. Raises FencedError if `lease` is not in force."""
         ...
 
 

@@ -10,7 +10,7 @@ from tests.compiler.functions import Longest, boom_at_dog, fail_at_dog, half, sp
 from tests.compiler.stage_runner import STATE, Slots, results, stream
 from trident import Count, FailedException, Function, TridentTopology
 from trident.base.errors import MalformedInputError, TridentError, UserFunctionError
-from trident.compiler.columns.failures import decoded, encoded
+from trident.compiler.columns.function_errors import decoded, encoded
 
 
 def counted(change: Callable[[Any], Any], *tuples: Any, fields: str = "word string") -> TridentTopology:

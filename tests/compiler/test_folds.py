@@ -24,7 +24,7 @@ from trident.compiler.aggregates.folds import (
     merge_partials,
 )
 from trident.compiler.columns.columns import Columns, concat
-from trident.compiler.columns.failures import Where
+from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.spark.worker_aggregates import ArrowFold
 from trident.operations.aggregators import Aggregation

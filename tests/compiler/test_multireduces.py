@@ -10,8 +10,8 @@ from tests.compiler.test_joins import ordered, seen, tuples
 from trident import Count, Sum, TridentTopology
 from trident.base.errors import UserFunctionError
 from trident.compiler.arrow.evaluation import compile_request
-from trident.compiler.runners import whereabouts
 from trident.compiler.stages import cut
+from trident.compiler.step_descriptions import runners_of_steps
 
 
 class Balance:
@@ -144,7 +144,7 @@ def test_each_step_says_who_runs_it() -> None:
     split = reduced.split(lambda t: ("z", t.x), streams={"z": "z long"})
     joined = split.z.join(b, "z", otherKeys="n")
     joined.persistentAggregate(STATE, Count(), "c", name="c")
-    runs = whereabouts(cut(topology))
+    runs = runners_of_steps(cut(topology))
     steps = [reduced, split, split.z, joined]
     assert [runs[id(step._node)] for step in steps] == ["Python", "Python", "Spark", "Spark"]
 

@@ -14,7 +14,7 @@ from tests.compiler.stage_runner import STATE, stream
 from trident import Count, TridentTopology
 from trident.compiler.aggregates.folds import FoldSpec
 from trident.compiler.aggregates.specs import fold_spec
-from trident.compiler.columns.failures import WorkerFailure, decoded
+from trident.compiler.columns.function_errors import WorkerFailure, decoded
 from trident.compiler.columns.kernels import work_of
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.worker_aggregates import MergePartials, PartialFold

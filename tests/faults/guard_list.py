@@ -521,7 +521,7 @@ GUARDS = [
         "spout, other folders",
         "a wider path takes old files of folders that were never read for files read long ago",
         "spouts/trident_spouts/files/planner.py",
-        "            self._check_folders(seen, rebased, listing)\n",
+        "            self._check_old_files(seen, rebased, listing)\n",
         "",
         "tests/spouts/files/test_identity.py -k wider_path",
     ),

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession, functions
 
 from tests.support.plans import planned
 from trident.base.types import arrow_schema
-from trident.compiler.columns.failures import decoded
+from trident.compiler.columns.function_errors import decoded
 from trident.errors import MalformedInputError, SourceUnreadableError
 from trident.spouts import ArrowEmission, Emission, FileSpout, TransactionAttempt, UnionEmission
 from trident_spouts import emission as emissions

@@ -10,7 +10,7 @@ from trident.access.locations import StateLocation, read_location
 from trident.base.errors import TopologyError
 from trident.log.protocol import LogReading
 from trident_state.memory.segments import read_manifest
-from trident_state.redis.discovery import find_states
+from trident_state.redis.state_discovery import find_states
 
 if TYPE_CHECKING:
     from trident.log import RedisLog

@@ -18,7 +18,7 @@ from trident.operations.builtin_aggregators import Count, Max, Min, Sum
 from trident.reads.committed_reads import Isolation
 from trident.reads.state_view import StateDescription
 from trident_state.fingerprint import Fingerprint, read_fingerprint
-from trident_state.redis.discovery import FoundState, find_state
+from trident_state.redis.state_discovery import FoundState, find_state
 from trident_state.state_shape import Combine, StateIdentity, StateKind, StateShape, replacing
 from trident_state.store import StateFactory
 

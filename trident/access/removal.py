@@ -23,7 +23,7 @@ from trident.log.protocol import TransactionLog
 from trident.log.snapshot_home import NoHome
 from trident.run import registry
 from trident.run.reset import drop_store
-from trident_state.redis.discovery import find_rest, find_state
+from trident_state.redis.state_discovery import find_rest, find_state
 from trident_state.state_shape import StateIdentity, StateShape, replacing
 from trident_state.store import StateFactory, Store
 

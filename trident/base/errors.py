@@ -123,11 +123,11 @@ class SpoutError(TridentError):
 
 
 class SourceUnreadableError(SpoutError, OSError):
-    """A file or server of a source cannot be read. Names it and the reason."""
+    """A file or server of a source cannot be read. The message names it and the reason."""
 
 
 class MalformedInputError(SpoutError, ValueError):
-    """Input does not follow its format (invalid UTF-8, a broken JSON line). Names the file and the line or byte."""
+    """Input does not follow its format (invalid UTF-8, a broken JSON line). The message names file and line or byte."""
 
     hopeless = True
 

@@ -13,7 +13,7 @@ from trident.base.callsite import CallSite
 from trident.base.errors import UserCodeError
 from trident.compiler.column_pruning import needs, with_letters
 from trident.compiler.columns.dead_letters import Caught
-from trident.compiler.columns.failures import Where
+from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.kernels import Work, work_of
 from trident.compiler.program import Stage
 from trident.operations.builtin_filters import FilterNull
@@ -109,7 +109,7 @@ def layout(
     captured: Iterable[Debug] = (),
     caught: Mapping[int, Caught] = MappingProxyType({}),
 ) -> Layout:
-    """Return the layout of the nodes between inputs and ends.
+    """Return the layout of the nodes that lead from `inputs` to `ends`, both included.
 
     `ends` are the nodes that are read from outside, each with the fields that are read. `captured` are the Debug steps
     whose tuples are brought to the run's log. `caught` are the nodes (by id) whose failed tuples leave the stream.

@@ -29,7 +29,7 @@ from trident.plan.nodes import (
     sources_of,
     walk,
 )
-from trident.plan.topology_plan import TopologyPlan
+from trident.plan.topology_protocol import TopologyPlan
 from trident.plan.traits import has_python_form, operation_of, traits_of
 
 

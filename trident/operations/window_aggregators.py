@@ -14,7 +14,7 @@ from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import called_like
 from trident.operations.callables import bind, check_not_class
 from trident.operations.output_fields import OutputsLike, read_outputs
-from trident.operations.state_updaters import emitted_fields
+from trident.operations.updater_checks import emitted_fields
 from trident.operations.windows import CountWindow, SessionWindow, WindowConfig
 
 _ACCEPTED = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from trident.base.errors import GuaranteeError
 from trident.plan.nodes import Node, SpoutSource, StateWriter, WindowUpdate, WriteParquet, walk
-from trident.plan.topology_plan import TopologyPlan
+from trident.plan.topology_protocol import TopologyPlan
 from trident_spouts.executor import SpoutKind
 from trident_state.state_shape import StateKind
 

@@ -122,7 +122,7 @@ class Register:
         return [node for node in self._nodes if id(node) not in read and not isinstance(node, StaticState)]
 
     def roots(self) -> tuple[Node, ...]:
-        """Return the steps that a branch has to run: its outputs and effects."""
+        """Return the steps that a best-effort branch has to run: its sinks, and effects that lead to no sink."""
         return (*self.sinks.values(), *self.loose_effects())
 
     def loose_effects(self) -> tuple[Node, ...]:

@@ -31,7 +31,7 @@ from trident.log.snapshot_home import SnapshotHome
 from trident.plan.nodes import StateWriter
 from trident.recovery.group_membership import Membership, join_log
 from trident.recovery.incarnations import check_incarnation, of_another_life
-from trident.recovery.program_compatibility import Names, waiting_names
+from trident.recovery.program_compatibility import Names, match_waiting_batches
 from trident.recovery.settings import Settings
 from trident.recovery.state_compatibility import check_same_shape
 from trident.recovery.takeover import explaining
@@ -125,7 +125,7 @@ class _Progress:
         """Return the outputs' names by waiting batch. Refuse a program that cannot commit what waits."""
         _check_groups_known(program, log)
         founded = {name: birth for name, birth in self.noted.items() if birth.founded}
-        return waiting_names(program, self.histories, log, founded | self.births, settings)
+        return match_waiting_batches(program, self.histories, log, founded | self.births, settings)
 
 
 def _check_waiting(joined: Membership, log: TransactionLog, settings: Settings) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from trident.base.errors import CodeChangedError
 from trident.compiler.outline import Outline, Part, Step
 from trident.compiler.program import Group, Program
-from trident.compiler.runners import frozen_in_words
+from trident.compiler.step_descriptions import frozen_in_words
 from trident.log.history import History
 from trident.log.protocol import Birth, TransactionLog
 from trident.recovery.settings import Settings
@@ -20,14 +20,14 @@ Names = Mapping[str, str]
 """An output's name in this program, by its name in the program that froze the batch; without removed outputs."""
 
 
-def waiting_names(
+def match_waiting_batches(
     program: Program,
     histories: Mapping[str, History],
     log: TransactionLog,
     births: Mapping[str, Birth],
     settings: Settings,
 ) -> dict[str, dict[int, Names]]:
-    """Return, by group and waiting batch, the name in this program of each output of the batch.
+    """Match each waiting batch with this program: by group and txid, its outputs' names then and their names now.
 
     Raises CodeChangedError where a program that does not match this one froze a batch.
     """

@@ -9,7 +9,7 @@ from trident.compiler.engine import Engine
 from trident.compiler.program import Group
 from trident.log.history import History
 from trident.log.protocol import TransactionLog
-from trident.plan.topology_plan import TopologyPlan
+from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.static_states import ReadableStore
 from trident.recovery.acquisition import Begun
 from trident.recovery.settings import Settings

@@ -103,7 +103,7 @@ class Progress:
 
 
 class _Listening:
-    """A listener with its own thread, which goes through the events that wait for it and ends with the last one."""
+    """One listener, its queue of events, and the thread that empties it. The thread ends when the queue is empty."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

@@ -26,7 +26,7 @@ from trident.compiler.stages import cut
 from trident.log.protocol import TransactionLog
 from trident.log.snapshot_home import NoHome
 from trident.log.sqlite_log import SqliteLog
-from trident.plan.topology_plan import TopologyPlan
+from trident.plan.topology_protocol import TopologyPlan
 from trident.recovery.folder_owner import owner_of
 from trident.run import options, registry
 from trident.run.start import LOG_FILE

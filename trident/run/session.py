@@ -21,7 +21,7 @@ def session_for(spark: "SparkSession | None") -> "SparkSession":
 
 def _alive(spark: "SparkSession") -> "SparkSession":
     """Return the session; refuse what is none, or was stopped."""
-    from trident.compiler.columns.failures import short
+    from trident.compiler.columns.function_errors import short
     from trident.compiler.spark.sessions import is_connect
 
     if not callable(getattr(spark, "createDataFrame", None)):

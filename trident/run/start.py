@@ -29,7 +29,7 @@ from trident.outputs.outlets import HandOver, Outlets, raise_no_outputs
 from trident.outputs.parquet_outlet import RunIdentity
 from trident.plan.guarantee import check_exactly_once
 from trident.plan.nodes import StateQuery, WriteParquet
-from trident.plan.topology_plan import TopologyPlan
+from trident.plan.topology_protocol import TopologyPlan
 from trident.reads.static_states import ReadableStore, close_statics, open_statics
 from trident.recovery.acquisition import Begun, begin, close_all
 from trident.recovery.folder_owner import check_log_there, check_own_folder

@@ -13,7 +13,7 @@ from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.spout import FileSpout
 from trident_spouts.fixed import FixedBatchSpout
 from trident_spouts.iterable import IterableSpout
-from trident_spouts.polling import PollingSpout
+from trident_spouts.polling_spout import PollingSpout
 from trident_spouts.protocols import (
     BatchCoordinator,
     BatchSpout,

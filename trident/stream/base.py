@@ -61,7 +61,7 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
         return Step(self._register.label(self._label, verb), caller(verb))
 
     def _new(self, node: Node, label: str, register: Register | None = None) -> StreamT:
-        """Return a stream of what leaves this node, of the same topology unless another register is given."""
+        """Return the stream of what `node` emits. Its steps go into `register`, if given, else into this stream's."""
         raise NotImplementedError
 
     def _then(self, node: Node) -> StreamT:

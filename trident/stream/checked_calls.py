@@ -29,7 +29,7 @@ class CheckedCalls:
 
 
 def checked(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the verb. It raises ArgumentsError instead of Python's own TypeError for arguments that do not fit."""
+    """Return the verb, wrapped: arguments that do not fit it raise ArgumentsError, not Python's own TypeError."""
 
     @functools.wraps(verb)
     def called(*args: Any, **keywords: Any) -> Any:

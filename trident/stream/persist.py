@@ -10,7 +10,7 @@ from trident.base.names import FieldsLike
 from trident.base.step import Step
 from trident.operations.aggregators import Reduction
 from trident.operations.output_fields import OutputsLike
-from trident.operations.state_updaters import emitted_fields, held_fields, read_updater
+from trident.operations.updater_checks import emitted_fields, held_fields, read_updater
 from trident.plan import nodes, rules
 from trident.stream.aggregate import folded
 from trident.stream.arguments import Arguments, check_factory, name_of, read_arguments
@@ -159,7 +159,7 @@ def persisted(
     outputFields: OutputsLike | None,
     name: str | None,
 ) -> nodes.PersistentAggregate | nodes.PersistentReduce:
-    """Add the step that keeps a stream's aggregates by these group fields in a state."""
+    """Add the step that aggregates a stream by the fields `group`, and keeps the results in a state."""
     step = stream._step("persistentAggregate")
     check_factory(factory, step, _USAGE)
     call = read_arguments(step, _USAGE, args, {"aggregator": aggregator}, inputFields, outputFields)

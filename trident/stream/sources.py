@@ -7,7 +7,7 @@ from pyspark.sql.types import DataType, StructType
 from trident.base.errors import DuplicateNameError, TopologyError
 from trident.base.step import Step, caller
 from trident.operations.output_fields import OutputsLike, read_outputs
-from trident.operations.state_updaters import held_fields
+from trident.operations.updater_checks import held_fields
 from trident.plan import rules
 from trident.plan.nodes import RequestSource, SpoutSource, StateSpec, StaticState
 from trident.plan.register import Register

@@ -8,7 +8,7 @@ from trident.plan import nodes
 from trident.plan.register import Register
 from trident.stream.aggregate import AggregateVerbs
 from trident.stream.aggregator_chain import ChainVerbs
-from trident.stream.assembly import AssemblyVerbs
+from trident.stream.apply_assembly import AssemblyVerbs
 from trident.stream.dead_letters import DeadLetterVerbs
 from trident.stream.extremes import ExtremeVerbs
 from trident.stream.grouped import GroupedVerbs

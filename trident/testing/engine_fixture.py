@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trident.plan.topology_plan import TopologyPlan
+from trident.plan.topology_protocol import TopologyPlan
 from trident.run.running import RunningTopology
 from trident.testing.local import start_local, start_options
 

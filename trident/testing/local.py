@@ -5,7 +5,7 @@ from typing import Any
 
 from trident.compiler.arrow.engine import ArrowEngine
 from trident.plan.nodes import SpoutSource
-from trident.plan.topology_plan import TopologyPlan
+from trident.plan.topology_protocol import TopologyPlan
 from trident.run.running import RunningTopology
 from trident.run.start import start_on
 from trident.testing.crashes import DriverCrashedError, crash_options

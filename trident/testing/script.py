@@ -47,8 +47,8 @@ PAUSE = Mark("PAUSE")
 END = Mark("END")
 """The source has nothing more in this run; the next start goes on behind it."""
 
-_Position = tuple[int, int]
-"""A mark's: the number of the batch behind it, and its number among the marks before that batch."""
+_MarkId = tuple[int, int]
+"""The number of the batch behind a mark, and the mark's number among the marks before that batch."""
 
 
 class Script:
@@ -74,16 +74,16 @@ class Script:
         self.handed_out = 0
         """How many batches were emitted: a non-transactional source has none of them any more."""
         self._lock = threading.Lock()
-        self._passed: set[_Position] = set()
-        self._ended: set[_Position] = set()
+        self._passed: set[_MarkId] = set()
+        self._ends_reached: set[_MarkId] = set()
         """The ENDs that this run came to; the next run passes them."""
         self._resumes = 0
 
     def begin_run(self) -> None:
         """Pass the ENDs that the run before came to."""
         with self._lock:
-            self._passed |= self._ended
-            self._ended.clear()
+            self._passed |= self._ends_reached
+            self._ends_reached.clear()
 
     def resume(self) -> None:
         """Pass the PAUSE that the source waits at, or the next one."""
@@ -102,7 +102,7 @@ class Script:
                 elif mark is CRASH:  # also at the end: a batch that is planned, and never emitted
                     return True
                 elif mark is END:
-                    self._ended.add(position)
+                    self._ends_reached.add(position)
                     return False
                 elif mark is PAUSE and not self._resumes:
                     return False
@@ -123,7 +123,7 @@ class Script:
                     return mark
         return None
 
-    def _open(self, batch: int) -> list[tuple[_Position, Mark]]:
+    def _open(self, batch: int) -> list[tuple[_MarkId, Mark]]:
         """Return the marks before a batch that are not passed yet."""
         marks = self.marks[batch] if batch < len(self.marks) else []
         return [((batch, at), mark) for at, mark in enumerate(marks) if (batch, at) not in self._passed]

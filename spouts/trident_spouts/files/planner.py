@@ -66,7 +66,7 @@ class Planner:
         """
         rebased = seen.below(root)
         if self._any_present(rebased, listing):
-            self._check_folders(seen, rebased, listing)
+            self._check_old_files(seen, rebased, listing)
             return rebased
         if self._any_present(seen, listing):
             return seen
@@ -81,7 +81,7 @@ class Planner:
         """Return whether a file that was read is listed, under its name and with its content."""
         return any(file.name in seen.entries and self._same_content(file, seen.entries[file.name]) for file in listing)
 
-    def _check_folders(self, seen: ReadFiles, rebased: ReadFiles, listing: list[ListedFile]) -> None:
+    def _check_old_files(self, seen: ReadFiles, rebased: ReadFiles, listing: list[ListedFile]) -> None:
         """Raise SpoutContractError for an old file of an unread folder: the cutoff would count it as read."""
         for file in listing:
             from_old_root = os.path.relpath(os.path.join(rebased.root or "", file.name), seen.root)
@@ -175,7 +175,7 @@ class Planner:
     def _range(
         self, listed: ListedFile, entry: Entry | None, time: float, left: int, *, first: bool
     ) -> tuple[FileRange, Entry] | None:
-        """Return the range that this batch reads of a file, and the file's entry after it; None if there is no room.
+        """Return the part of a file that this batch reads, and the file's entry after it; None if the batch is full.
 
         The file may have grown since it was listed. The range is empty if the file is not complete yet.
         """

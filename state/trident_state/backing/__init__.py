@@ -1,7 +1,7 @@
 """States in a store of the user's own: a `BackingMap` from bytes to bytes."""
 
 from trident_state.backing.factory import BackingMapState
-from trident_state.backing.maps import NonTransactionalMap, OpaqueMap, TransactionalMap
+from trident_state.backing.map_rules import NonTransactionalMap, OpaqueMap, TransactionalMap
 from trident_state.backing.protocol import BackingMap, FencedBackingMap, ListedBackingMap
 from trident_state.backing.store import BackingStore
 

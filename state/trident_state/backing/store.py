@@ -18,7 +18,7 @@ from trident.base.errors import (
     StateUnavailableError,
 )
 from trident_state.backing.calls import MapCalls
-from trident_state.backing.maps import RULES
+from trident_state.backing.map_rules import RULES
 from trident_state.backing.meta import Meta, read_meta
 from trident_state.backing.protocol import META, BackingMap
 from trident_state.binary import concatenate, in_halves, replace_rows

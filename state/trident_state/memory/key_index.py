@@ -194,7 +194,7 @@ class Keys(msgspec.Struct, frozen=True):
 
         A row whose search ends at a gap has no candidate.
         """
-        mask = _slot_mask(self.table)
+        mask = _slot_bits(self.table)
         while len(rows):
             entries = self.table.take(positions[rows])
             slots = (entries & mask).astype(np.int64) - 1
@@ -233,16 +233,16 @@ class KeyIndex:
         table, numbers = self._keys.table, (slots + 1).astype(np.uint64)
         if len(stored.heads) > _LOAD * len(table):
             used = table[table != 0]  # their leading bits are enough for a larger table
-            table = _build_table(np.concatenate([used, hashes]), np.concatenate([used & _slot_mask(table), numbers]))
+            table = _build_table(np.concatenate([used, hashes]), np.concatenate([used & _slot_bits(table), numbers]))
         else:
-            entries = hashes & ~_slot_mask(table) | numbers
+            entries = hashes & ~_slot_bits(table) | numbers
             _put_entries(table, entries, _first_position(entries, table))
         self._keys = Keys(table, stored)
         return slots
 
 
-def _slot_mask(table: Hashes) -> np.uint64:
-    """Return the mask of the bits of an entry that are its slot + 1."""
+def _slot_bits(table: Hashes) -> np.uint64:
+    """Return the mask that takes slot + 1 out of an entry: its low bits."""
     return np.uint64(len(table) - 1)
 
 
@@ -273,7 +273,7 @@ def _build_table(hashes: Hashes, numbers: Hashes) -> Hashes:
     while len(hashes) > _LOAD * 2**bits:
         bits += 1
     table = np.zeros(2**bits, np.uint64)
-    entries = np.sort(hashes & ~_slot_mask(table) | numbers)
+    entries = np.sort(hashes & ~_slot_bits(table) | numbers)
     order = np.arange(len(entries))
     positions = order + np.maximum.accumulate(_first_position(entries, table) - order)
     inside = positions < len(table)

@@ -16,7 +16,7 @@ from pyarrow import types as kinds
 from trident.base.types import arrow_type
 from trident.compiler.columns.calls import output_column
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
-from trident.compiler.columns.failures import Where
+from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.keys import KeyIndex
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import BuiltinAggregator

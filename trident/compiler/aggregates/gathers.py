@@ -15,7 +15,7 @@ from trident.base.types import arrow_schema, arrow_type
 from trident.compiler.aggregates.folds import Accumulators, FoldMember
 from trident.compiler.columns.calls import ListCollector, output_column, output_table
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.failures import Where, short
+from trident.compiler.columns.function_errors import Where, short
 from trident.compiler.columns.keys import KeyIndex
 from trident.operations.aggregators import Emitting, Reduction
 from trident.operations.tuples import tuple_type

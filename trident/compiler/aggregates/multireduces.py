@@ -1,4 +1,4 @@
-"""A reducer over the tuples of several streams: one state for each partition, or for each group that has a tuple.
+"""A reducer over several streams; it makes a state of its own for each partition, or for each group with a tuple.
 
 Both engines run the same `PartitionReducer`; a request's tuples are a group by themselves.
 """
@@ -15,7 +15,7 @@ from trident.base.errors import FailedException, UserFunctionError
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.calls import ListCollector, output_table
 from trident.compiler.columns.columns import Column, Columns, concat, made_tuples
-from trident.compiler.columns.failures import Calling, Where, short
+from trident.compiler.columns.function_errors import Calling, Where, short
 from trident.compiler.columns.kernels import Work
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.columns.lifecycle import prepared
@@ -47,7 +47,7 @@ class ReduceSpec:
         return cls(node.step, how.site, how.reducer, node.inputs, node.groups, keys, outputs)
 
     def where(self, inputs: tuple[str, ...] = ()) -> Where:
-        """Return the call that an error is about."""
+        """Return what errors about this function name: the step, the function and the fields it reads."""
         return Where(self.step, self.site, inputs)
 
 

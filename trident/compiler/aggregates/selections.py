@@ -14,7 +14,7 @@ from pyarrow import types as kinds
 
 from trident.base.errors import UserFunctionError
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.failures import Calling, Where, short
+from trident.compiler.columns.function_errors import Calling, Where, short
 from trident.compiler.columns.keys import KeyIndex
 from trident.operations.selections import Extreme, First, Picking
 from trident.operations.tuples import tuple_type

@@ -7,7 +7,7 @@ import pyarrow as pa
 from trident.base.types import arrow_schema, arrow_type, select
 from trident.compiler.aggregates.folds import FoldMember, FoldSpec
 from trident.compiler.aggregates.gathers import EmitMember, GatherSpec, ReduceMember
-from trident.compiler.columns.failures import Where
+from trident.compiler.columns.function_errors import Where
 from trident.operations.aggregators import Aggregation, Emitting, Reduction
 from trident.plan.nodes import Aggregate, Member, PersistentAggregate
 

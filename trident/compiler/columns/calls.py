@@ -16,7 +16,7 @@ from pyarrow import types as kinds
 
 from trident.base.values import NotAccepted, are_exact, type_name
 from trident.compiler.columns.columns import Column, Columns, Kernel, made_tuples
-from trident.compiler.columns.failures import Where, reason, short, typed
+from trident.compiler.columns.function_errors import Where, reason, short, typed
 from trident.operations.builtin_filters import FilterNull
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from trident.base.errors import StateValueError, UserFunctionError
 from trident.compiler.columns.columns import Columns
-from trident.compiler.columns.failures import Where
+from trident.compiler.columns.function_errors import Where
 from trident_state.records.documents import Documents
 
 

@@ -15,7 +15,7 @@ from trident.base.types import arrow_schema
 from trident.compiler.columns.calls import action, emitter, predicate
 from trident.compiler.columns.columns import Columns, Kernel, concat
 from trident.compiler.columns.dead_letters import Caught, Letters
-from trident.compiler.columns.failures import Where
+from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.splits import Streams, splitting
 from trident.operations.functions import Operation
 from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project, Split

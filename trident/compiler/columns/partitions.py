@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trident.base.types import arrow_schema, select
 from trident.compiler.columns.columns import Column, Columns
-from trident.compiler.columns.failures import Where
+from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.kernels import Work, kernel
 from trident.operations.functions import Operation
 from trident.plan.nodes import Node, Placing, Repartition
@@ -116,7 +116,7 @@ def repartitioned(node: Repartition, columns: Columns, before: int | None, count
 
 
 def in_order(columns: Columns) -> Columns:
-    """Return tuples that carry their partitions, in the order of these."""
+    """Return the tuples sorted by the partition that each carries; within a partition they keep their order."""
     return _placed(columns, columns[PARTITION].array().to_numpy(zero_copy_only=False))
 
 

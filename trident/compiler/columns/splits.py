@@ -1,4 +1,4 @@
-"""The tuples that a split's function sends to its streams, as columns: those of all streams in the order sent."""
+"""A split's result: one table with a row for each tuple that the function sends, in that order, for all streams."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from trident.compiler.columns.calls import (
     tuple_column,
 )
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.failures import Where, short
+from trident.compiler.columns.function_errors import Where, short
 from trident.operations.functions import Call, Operation
 from trident.operations.tuples import tuple_type
 from trident.plan.nodes import Part

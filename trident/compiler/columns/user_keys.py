@@ -10,7 +10,7 @@ from pyspark.sql import Row
 from trident.base.errors import StateKeyError
 from trident.base.values import NotAccepted, type_name
 from trident.compiler.columns.columns import Column, Columns
-from trident.compiler.columns.failures import reason, typed
+from trident.compiler.columns.function_errors import reason, typed
 
 
 def key_columns(keys: Sequence[Any], fields: pa.Schema, where: str) -> Columns:

@@ -15,7 +15,7 @@ from trident.base.attempt import TransactionAttempt
 from trident.base.errors import AttemptCancelledError
 from trident.compiler.arrow.evaluation import Answer, compile_request
 from trident.compiler.columns.dead_letters import Caught, Letters
-from trident.compiler.columns.failures import decoded
+from trident.compiler.columns.function_errors import decoded
 from trident.compiler.failed_tuples import Catcher
 from trident.compiler.layout import Layout, check_picklable, layout, stage_ends
 from trident.compiler.program import Group, RequestPlan, Stage

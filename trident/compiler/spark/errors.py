@@ -21,7 +21,7 @@ from trident.base.errors import (
     TridentError,
     UserFunctionError,
 )
-from trident.compiler.columns.failures import decoded
+from trident.compiler.columns.function_errors import decoded
 
 _VALUES = (ArithmeticException, ArrayIndexOutOfBoundsException, DateTimeException, NumberFormatException)
 _IN_TEXT = re.compile(

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from trident.base.callsite import CallSite
 from trident.base.errors import TridentError, UserCodeError
-from trident.compiler.columns.failures import Where
+from trident.compiler.columns.function_errors import Where
 from trident.compiler.spark.sessions import visible_in
 from trident.compiler.spark.sql_names import all_quoted, cast, plain, quoted, widens
 from trident.operations.functions import Call, Operation
@@ -153,7 +153,7 @@ def _column(node: Node, operation: Operation, inputs: tuple[str, ...]) -> Column
 
 
 def where_of(node: Node, operation: Operation | None) -> Where:
-    """Return the call that an error is about.
+    """Return what errors about this function name: the step, the function and the fields it reads.
 
     An expression has no source line of its own: it stands where the verb was called.
     """

@@ -10,7 +10,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from trident.base.errors import UserFunctionError
 from trident.base.types import spark_schema, type_ddl
-from trident.compiler.columns.failures import decoded
+from trident.compiler.columns.function_errors import decoded
 from trident.compiler.spark.failure_signal import FailureSignal
 from trident.compiler.spark.joins import union
 from trident.compiler.spark.pending_function import PendingFunction, in_arrow

@@ -12,7 +12,7 @@ import pyarrow as pa
 from trident.base.errors import TridentError
 from trident.compiler.columns.columns import Columns
 from trident.compiler.columns.dead_letters import Letters
-from trident.compiler.columns.failures import WorkerFailure, encoded
+from trident.compiler.columns.function_errors import WorkerFailure, encoded
 from trident.compiler.columns.kernels import Work, compile_chain
 from trident.compiler.columns.lifecycle import prepared
 from trident.compiler.spark.failure_signal import FailureSignal

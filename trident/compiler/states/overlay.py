@@ -16,7 +16,7 @@ from trident.base.errors import StateClosedError, StateKeyError, StateValueError
 from trident.base.names import did_you_mean
 from trident.base.values import NotAccepted, to_python, type_name
 from trident.compiler.columns.columns import Column, Columns, concat
-from trident.compiler.columns.failures import Where, reason, short, typed
+from trident.compiler.columns.function_errors import Where, reason, short, typed
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.columns.user_keys import key_columns
 from trident_state.protocols import ValueUpdater

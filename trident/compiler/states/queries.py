@@ -10,7 +10,7 @@ from trident.base.errors import FailedException, StateError
 from trident.base.types import arrow_schema
 from trident.compiler.columns.calls import ListCollector, not_emitted, tuple_column
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.failures import Where
+from trident.compiler.columns.function_errors import Where
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.columns.user_keys import key_columns
 from trident.compiler.states.shapes import shape_of

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from trident.base.errors import FailedException
 from trident.base.types import arrow_schema, arrow_type, select
-from trident.compiler.columns.failures import Where, short
+from trident.compiler.columns.function_errors import Where, short
 from trident.operations.aggregators import Aggregation
 from trident.operations.builtin_aggregators import NAMES, BuiltinAggregator
 from trident.plan.nodes import HeldState, PersistentAggregate, PersistentReduce, Watermark, Window

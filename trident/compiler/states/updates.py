@@ -15,7 +15,7 @@ from trident.base.types import arrow_schema, select
 from trident.base.values import NotAccepted, to_python, type_name
 from trident.compiler.columns.calls import ListCollector, output_table
 from trident.compiler.columns.columns import Column, Columns, made_tuples
-from trident.compiler.columns.failures import Where, reason, typed
+from trident.compiler.columns.function_errors import Where, reason, typed
 from trident.compiler.columns.keys import KeyIndex
 from trident.compiler.states.overlay import MapOverlay, Overlay, Stored, ValueOverlay
 from trident.compiler.states.shapes import shape_of

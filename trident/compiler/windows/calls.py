@@ -7,7 +7,7 @@ from trident.base.errors import FailedException
 from trident.base.types import arrow_schema
 from trident.compiler.columns.calls import ListCollector, output_table
 from trident.compiler.columns.columns import Columns
-from trident.compiler.columns.failures import Where
+from trident.compiler.columns.function_errors import Where
 from trident.operations.window_aggregators import Windowing
 from trident.plan.nodes import Window, WindowPanes
 
@@ -19,7 +19,7 @@ CallWindow = Callable[[Rows, int], list[tuple[Any, ...]]]
 
 
 def where_of(node: Window | WindowPanes) -> Where:
-    """Return the call that an error is about."""
+    """Return what errors of a window's aggregator name: the step, the user's function and the fields it reads."""
     return Where(node.step, node.windowing.site, node.inputs)
 
 

@@ -49,7 +49,7 @@ class _Combined:
     def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         latest = latest_of(table, LATEST) if self._config.timestampField is not None else None
         clock = clock_of(self._config, latest, batch)
-        self._open.stand_at(batch.txid - 1, stored)
+        self._open.load_at(batch.txid - 1, stored)
         self._open.void()
         deltas = self._deltas(table, clock)
         keys = deltas.select(self._keys.names)
@@ -60,7 +60,7 @@ class _Combined:
         touched = keys.append_column(self._puts.field(len(self._keys)), values)
         results = self._results(touched, stored, clock)
         puts = self._puts_of(touched, stored, clock)
-        self._open.stands_at(batch.txid)
+        self._open.mark_at(batch.txid)
         return Updated(puts, results)
 
     def _deltas(self, table: pa.Table, clock: Clock) -> pa.Table:

@@ -24,7 +24,7 @@ class OpenWindows:
         self._keys: dict[int, list[pa.Table]] = {}
         self._txid: int | None = None
 
-    def stand_at(self, txid: int, stored: Stored) -> None:
+    def load_at(self, txid: int, stored: Stored) -> None:
         """Make the index that of the state as batch `txid` left it."""
         if self._txid == txid:
             return
@@ -33,12 +33,12 @@ class OpenWindows:
             self.add(page)
         self._txid = txid
 
-    def stands_at(self, txid: int) -> None:
+    def mark_at(self, txid: int) -> None:
         """Mark the index, with what was added and dropped since, as that of batch `txid`."""
         self._txid = txid
 
     def void(self) -> None:
-        """Mark the index as that of no batch, while a batch changes it."""
+        """Note that a batch is changing the index: if it fails, `load_at` reads the index anew."""
         self._txid = None
 
     def add(self, keys: pa.Table) -> None:

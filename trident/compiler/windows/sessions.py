@@ -84,7 +84,7 @@ class _Sessions:
     def __call__(self, table: pa.Table, stored: Stored, batch: WindowBatch) -> Updated:
         field = self._config.timestampField
         clock = clock_of(self._config, latest_of(table, field), batch)
-        self._due.stand_at(batch.txid - 1, stored)
+        self._due.load_at(batch.txid - 1, stored)
         self._due.void()
         table = table.filter(table.column(field).is_valid()) if table.num_rows else table
         times = microseconds(table.column(field))
@@ -101,7 +101,7 @@ class _Sessions:
         results = self._results(changed, closed)
         puts = self._puts_of(changed, still_open)
         self._due.set(changed, [min((session.end for session in own), default=None) for own in still_open])
-        self._due.stands_at(batch.txid)
+        self._due.mark_at(batch.txid)
         return Updated(puts, results)
 
     def _with_due(self, touched: pa.Table, due: pa.Table) -> pa.Table:
@@ -292,7 +292,7 @@ class Due:
         self._heap: list[tuple[int, bytes]] = []
         self._txid: int | None = None
 
-    def stand_at(self, txid: int, stored: Stored) -> None:
+    def load_at(self, txid: int, stored: Stored) -> None:
         """Make the ends those of the state as batch `txid` left it."""
         if self._txid == txid:
             return
@@ -305,7 +305,7 @@ class Due:
             self.set(page.select(self._keys.names), firsts)
         self._txid = txid
 
-    def stands_at(self, txid: int) -> None:
+    def mark_at(self, txid: int) -> None:
         """Mark the ends, as set since, as those of batch `txid`."""
         self._txid = txid
 

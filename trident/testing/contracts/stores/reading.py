@@ -190,7 +190,7 @@ class ReadContract:
 
     @pytest.mark.parametrize("kind", VERSIONED, ids=lambda kind: kind.value)
     def test_a_new_key_is_there_from_its_own_batch_on(self, storage: Storage, kind: StateKind) -> None:
-        """Batch n brings 40 keys of value n. Readers ask for keys around S, also of an S that is just being written."""
+        """Batch n writes 40 keys with value n. Readers read as of the last commit and of the batch being written."""
         setting = Setting(storage, kind)
         store = setting.started()
         committed, wrong, reads = [0], list[str](), [0, 0]

@@ -1,4 +1,4 @@
-"""Reads state updaters: how they are called, what they emit, and the fields of their states."""
+"""State updaters as given by users: how they are called, what they emit, and the fields of their states."""
 
 from typing import Any
 

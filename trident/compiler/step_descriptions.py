@@ -7,7 +7,7 @@ from trident.plan.traits import DRIVER, has_python_form, traits_of
 JOB = "a Spark job"
 
 
-def whereabouts(program: Program) -> dict[int, str]:
+def runners_of_steps(program: Program) -> dict[int, str]:
     """Return the runner of each step, by the step's id: "Spark" (Catalyst), "Python" (in Spark's workers) or "driver".
 
     In a DRPC function, which the driver answers, a step that has no Python form has the runner "a Spark job".
