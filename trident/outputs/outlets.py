@@ -60,6 +60,7 @@ class Outlets:
                 assert isinstance(output.step, Sink)
                 self._outlets[output.step] = self._open(output.step)
         except BaseException:
+            # The start that fails has no `Outlets` to close: the threads of branches and the session would stay.
             self.close()
             raise
 
@@ -119,6 +120,7 @@ class Outlets:
         if self._frames is None:
             assert self._engine.frames is not None, "only outputs that an engine with workers writes need it"
             self._frames = self._engine.frames()
+        # One session is enough: outputs take a batch one after the other, so `cancel` stops the jobs of one only.
         return self._frames
 
     def _frame_lender(self, sink: Sink, frames: Frames, scratch: Path) -> "Lend":
@@ -127,6 +129,7 @@ class Outlets:
             try:
                 yield frames.frame(result, sink.schema, scratch)
             finally:
+                # Behind the call: a DataFrame is lazy, and the workers read these files while the function works on it.
                 shutil.rmtree(scratch, ignore_errors=True)
 
         return lend
@@ -151,9 +154,14 @@ class _FunctionOutlet:
             try:
                 self._sink.function(rows, txid, attempt)
             except (Exception, SystemExit) as error:
+                # SystemExit too: a function that calls `sys.exit` fails its batch, and is named like any other.
                 cause = translated(error)
+                # As it is: a damaged frozen file is not the function's fault, and a hopeless error must not be tried
+                # again.
                 if isinstance(cause, LogError) or (isinstance(cause, TridentError) and cause.hopeless):
                     raise cause from None
+                # A connection, a timeout or a full disk passes: it is tried for `commitRetrySecs`, other errors
+                # `maxAttempts` times.
                 may_pass = isinstance(cause, OSError) and not isinstance(cause, NEVER_PASSING)
                 kind = OutputUnavailableError if may_pass else OutputError
                 raise _function_error(kind, where, cause, txid, attempt) from error
@@ -161,6 +169,7 @@ class _FunctionOutlet:
     def _attempt(self, txid: int) -> int:
         """Return the number of this attempt to hand the batch over; 0 only if no driver can have tried before."""
         tried, following = self._tried
+        # A batch that an earlier run froze may have been handed over by that run, whose tries are not on record.
         attempt = following if tried == txid else int(txid <= self._last_frozen)
         self._tried = (txid, attempt + 1)
         return attempt

@@ -25,6 +25,8 @@ class AsOf:
 
     def scan(self) -> Iterator[pa.Table]:
         """Return all entries: the key fields, then the value."""
+        # Without the values that expire with the batch under way: an update must not go on from them (guard "expiry, an
+        # update that reads").
         if self.time is not None and isinstance(self.store, Forgetful):
             return self.store.scan_for(self.txid + 1, self.time)
         return self.store.scan(self.txid)
@@ -38,4 +40,6 @@ class AsOf:
     def _part(self, keys: pa.Table) -> pa.Array:
         if self.time is not None and isinstance(self.store, Forgetful):
             return self.store.read_for(keys, self.txid + 1, self.time)
+        # Never the latest values: a server that lost its last writes must be healed first, and says so only to a read
+        # as of a txid (guard "update, as of the batch before").
         return self.store.read(keys, self.txid).values

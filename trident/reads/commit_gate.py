@@ -50,6 +50,8 @@ class CommitGate:
         with self._changed:
             while True:
                 now = time.monotonic()
+                # The commit of S + 1 passes: a store at S + 1 still has the values as of S, a store at S + 2 has not. A
+                # hold that is over does not count, though its reader has not left (guard "hold, limit").
                 over = max((hold.until for hold in self._holds if hold.txid < txid - 1), default=now)
                 if over <= now:
                     return True
@@ -58,6 +60,7 @@ class CommitGate:
                 self._changed.wait(min(over, until) - now)
 
 
+# Compared by identity: two reads may hold the same txid until the same moment, and each removes its own hold.
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hold:
     """A read that holds back the commits beyond `txid` + 1, no longer than `until` (monotonic time)."""

@@ -101,9 +101,12 @@ class Snapshot:
         if keys.num_rows <= FREE_ROWS:
             result = store.read(keys, txid)
         elif not self._held:
+            # Several requests take so long that the store may pass S + 1 between them: such a read is made anew with
+            # commits held back.
             raise _TooLarge
         else:
             parts = [store.read(keys.slice(at, FREE_ROWS), txid) for at in range(0, keys.num_rows, FREE_ROWS)]
+            # The parts of a read of the latest values may be as of different txids. The least is true of all.
             result = Found(pa.concat_arrays([part.values for part in parts]), min(part.asOf for part in parts))
         self._end_read()
         return result
@@ -111,6 +114,7 @@ class Snapshot:
     def scan(self, state: str) -> Iterator[pa.Table]:
         """Return all entries of a state, page by page: the key fields, then ``value``."""
         if not self._held:
+            # Here, at the call: a generator would raise it only when its first page is asked for.
             raise _TooLarge
         return self._scan(state)
 
@@ -138,6 +142,8 @@ class _HeldSnapshot(Snapshot):
     def asOf(self) -> dict[str, int]:
         with self._lock:
             if not self._as_of:
+                # Taken once: where the holds were released meanwhile, later reads stay as of the same txids, and fail
+                # if a store has passed them.
                 self._as_of = {group: self._holds.enter_context(self._source.between(group)) for group in self._groups}
             return self._as_of
 
@@ -148,6 +154,7 @@ class _HeldSnapshot(Snapshot):
 
     def release(self) -> None:
         with self._lock:
+            # The reader comes here, and so does the thread of a client that stops waiting. The second finds nothing.
             holds = self._holds.pop_all()
         holds.close()
 
@@ -184,12 +191,15 @@ def read_consistently(
     StateRecoveringError
         A state is behind the log and being healed.
     """
+    # One txid for each group: groups share no batches, so there is none for all of them.
     groups = sorted({source.group_of(state) for state in states})
+    # Before the first read, because the stores of a driver that was taken over may still answer.
     source.check()
     if not large:
         try:
             return _read_freely(source, groups, body, isolation)
         except (SnapshotMovedError, _TooLarge):
+            # Not an error yet: a few short tries cost less than a hold, which delays the commits behind the next one.
             pass
     return _read_held(source, groups, body, isolation, reads)
 
@@ -221,13 +231,16 @@ def _read_held(
         except SnapshotMovedError as error:
             moved = error
         finally:
+            # Before the pause, and also behind an error of the body: a reader that is gone must hold nothing back.
             snapshot.release()
         source.check()  # a driver that was fenced says so, rather than that its snapshot moved
+        # The gate let the commits go on under this read, and would do so again.
         if time.monotonic() - began > commit_gate.HOLD_SECONDS:
             raise SnapshotMovedError(
                 f"a read took longer than {commit_gate.HOLD_SECONDS:g} s, the limit for holding commits back: {moved}; "
                 f"read less at once, or read the latest values (isolation='latest')"
             ) from moved
+        # Not a takeover, which the watch notices within a second: another program writes, or the store was replaced.
         if time.monotonic() > until:
             raise SnapshotMovedError(
                 f"no read as of {snapshot.shown} for {_HELD_SECONDS:g} s, though this driver held its commits back: "

@@ -19,6 +19,7 @@ from trident_state.state_shape import StateKind, StateShape
 if TYPE_CHECKING:
     import pandas as pd
 
+# The key of a global state is one row without columns. `pa.table({})` has no row.
 _ONE_ROW = pa.Table.from_batches([pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))])
 _SHOWN_ROWS = 10
 
@@ -74,6 +75,7 @@ class StateView:
         self._output = state.output
         self.name = state.name
         self.kind = state.kind
+        # A non-transactional state keeps no value before the last one, so it cannot answer as of a txid.
         latest = isolation == "latest" or self.kind is StateKind.NON_TRANSACTIONAL
         self.isolation: Isolation = "latest" if latest else "committed"
 
@@ -91,6 +93,7 @@ class StateView:
         """
         value = self._read([key])[0]
         if value is None:
+            # `_as_of` is asked behind the read: it may name a later txid than that of the read.
             raise StateKeyNotFoundError(f"state {self.name!r} has nothing under {key!r}{self._as_of()}")
         return value
 
@@ -107,6 +110,7 @@ class StateView:
 
         Source of the meaning: ``org.apache.storm.trident.state.map.ReadOnlyMapState.multiGet``.
         """
+        # These are iterable too: the letters of a word would be taken for keys.
         if isinstance(keys, str | bytes | dict):
             raise StateKeyError(
                 f"state {self.name!r}: multiGet takes a list of keys, not the {type(keys).__name__} {keys!r}"
@@ -129,8 +133,10 @@ class StateView:
         holds nothing back.
         """
         table, _ = self._table(limit)
+        # Page by page: Python objects take many times the memory of their Arrow columns.
         for page in table.to_batches(max_chunksize=10_000):
             *columns, values = [to_python(column) for column in page.columns]
+            # A global state has no key column, and a zip of none would be empty: its key is the empty tuple.
             keys = columns[0] if len(columns) == 1 else zip(*columns, strict=True) if columns else [()] * len(values)
             yield from zip(keys, self._presented(values), strict=True)
 
@@ -142,6 +148,7 @@ class StateView:
         """Return the key fields and the value as one table as of one txid, which the schema's metadata holds."""
         table, as_of = self._table(limit)
         if self._present is not None:
+            # Without a type: it is known only where the aggregator's `present` is annotated.
             values = pa.array(self._presented(to_python(table.column(-1))))
             table = table.set_column(table.num_columns - 1, self._output, values)
         return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
@@ -173,6 +180,7 @@ class StateView:
         try:
             table = self.toArrow(_SHOWN_ROWS)
         except TridentError as error:
+            # A cell may end in a view whose store is away: it shows the head all the same, and no traceback.
             return f"<div>{head}<br><i>{html.escape(str(error))}</i></div>"
         names = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
         cells = zip(*[to_python(column) for column in table.columns], strict=True)
@@ -193,10 +201,12 @@ class StateView:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def _read(self, keys: list[Any]) -> list[Any]:
+        # Outside the read, which may be made several times: a wrong key is refused before any commit is held back.
         table = self._key_table(keys)
         return self._values(lambda snapshot: snapshot.read(self.name, table).values) if keys else []
 
     def _values(self, read: Callable[[Snapshot], pa.Array]) -> list[Any]:
+        # Behind the read: `present` is user code, and no commit waits for it.
         return self._presented(to_python(read_consistently(self._source, [self.name], read, isolation=self.isolation)))
 
     def _presented(self, values: list[Any]) -> list[Any]:
@@ -209,6 +219,8 @@ class StateView:
 
         def read(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
             txid = snapshot.txid(self.name)
+            # The pages are fetched within the read. Behind it commits go on, and a late page would find the store
+            # moved.
             return self._collect(snapshot.scan(self.name), limit), {} if txid is None else {"asOfTxid": txid}
 
         return read_consistently(self._source, [self.name], read, isolation=self.isolation, large=True)
@@ -223,12 +235,14 @@ class StateView:
         for page in scan:
             entries = page.filter(pc.is_valid(page.column(page.num_columns - 1)))
             pages.append(entries)
+            # Counted here, because a limit of the scan itself would count the keys without a value.
             rows += entries.num_rows
             if limit is not None and rows >= limit:
                 break
         names = [*self._shape.keys.names, self._output]
         types = [*self._shape.keys.types, self._shape.value]
         empty = pa.schema(list(zip(names, types, strict=True))).empty_table()
+        # With the empty table, because a state without entries has no page to take names and types from.
         table = pa.concat_tables([empty, *[page.rename_columns(names) for page in pages]])
         return table if limit is None else table.slice(0, limit)
 

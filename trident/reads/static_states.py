@@ -48,8 +48,10 @@ def close_statics(statics: Mapping[str, ReadableStore]) -> None:
 
 
 def _open(node: StaticState) -> ReadableStore:
+    # Without a log and a home: a reader takes no lease, and publishes nothing.
     shape, identity = shape_of(node), StateIdentity(node.writer or "", node.state.name, "")
     store = node.state.factory.open(identity, shape, NoHome())
+    # Given entries and a user's own object have no batches, so no txid to agree on.
     if node.writer is None:
         return store
     try:
@@ -68,6 +70,7 @@ def _check_written(node: StaticState, store: Store, shape: StateShape) -> None:
             f"{node.step} ({node.site.location}): topology {node.writer!r} has no state {node.state.name!r} in "
             f"{node.state.factory!r} yet; start its writer first, or correct the names"
         )
+    # Without the aggregator, which the reader does not know: only its writer combines values.
     held = (report.fingerprint or "").rpartition(" by ")[0]
     if held != (declared := shape.fingerprint.rpartition(" by ")[0]):
         raise StateShapeError(
@@ -95,6 +98,7 @@ class ForeignState:
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         """Return all entries as of one txid. Raises SnapshotMovedError where the writer is too quick for that."""
+        # All pages before the first is given: a scan that begins again as of a newer txid cannot take pages back.
         yield from self._as_of(lambda txid: list(self._store.scan(txid, pageRows)))
 
     def close(self) -> None:
@@ -108,10 +112,13 @@ class ForeignState:
                 return read(self._committed())
             except SnapshotMovedError:  # the writer committed two batches meanwhile, and no gate holds it back here
                 continue
+        # The last error goes to the caller. A commit turn takes it for one that may pass, and asks again
+        # (tests/reads/test_static_states.py).
         return read(self._committed())
 
     def _committed(self) -> int:
         markers = [group.marker for group in self._store.groups_of()]
         if any(marker is None for marker in markers):
             raise StateRecoveringError("a part of another topology's state is gone; its writer heals it")
+        # The groups of a store commit one by one, and a batch that only some of them hold is not committed yet.
         return min(marker for marker in markers if marker is not None)

@@ -63,6 +63,8 @@ class AttemptRuns:
         attempt, began = action.attempt, self._clock.monotonic()
         try:
             reach("plan.before")
+            # Read once, and frozen with the batch: values expire by this time at every replay, however late its commit
+            # is (guard "expiry, the batch's own time").
             time = self._clock.time()
             try:
                 plan = self._context.sources.plan(attempt, action.previous, action.kept, time)
@@ -96,6 +98,8 @@ class AttemptRuns:
             reach("emit.before")
             emissions = context.sources.emit(attempt, action.plan)
             reach("emit.after")
+            # Before the engine sees them: a transactional source that emits other tuples than before is refused, and
+            # nothing of them is computed (guard "attempts, the same tuples").
             self._records.check(attempt, action.plan, emissions)
             if self.is_over(attempt):
                 return
@@ -117,6 +121,8 @@ class AttemptRuns:
             self._trace.ran(self._name, attempt, result, self._clock.monotonic() - began)
             self._post(on.Ran(attempt))
         except (FencedError, LogError) as error:
+            # Not a failure of the attempt: the next one would meet the log too, and use up `maxAttempts` under a wrong
+            # cause.
             self._post(context.broken(error))
         except BaseException as error:
             self.fail(attempt, error)
@@ -134,16 +140,22 @@ class AttemptRuns:
         """Report that an attempt failed; the loop does it where the attempt overran its limit."""
         if not self.is_over(attempt):
             self._trace.failed(self._name, attempt, "run", error)
+        # Posted in any case. Only the coordinator knows which attempt is the current one, and it drops the second
+        # report where run thread and loop both send one.
         self._post(on.RunFailed(attempt, error))
 
     def is_over(self, attempt: TransactionAttempt) -> bool:
         """Return whether the attempt was cancelled, or its batch is committed."""
+        # The txid too, because `forget` takes the attempts of committed batches out of the set: work that ends after
+        # its batch was committed knows itself by the txid
+        # (tests/run/test_group_run.py::test_a_late_attempt_leaves_nothing_behind).
         return attempt in self._void or attempt.txid <= self._committed()
 
     # --- in the loop -------------------------------------------------------------------------------------------
 
     def discard(self, attempt: TransactionAttempt) -> None:
         """Drop what the attempt came to, now or later."""
+        # The reverse of the order in `run`, which holds the result and then asks.
         self._void.add(attempt)
         self.held.pop(attempt, None)
 

@@ -48,8 +48,14 @@ class CommitTurns:
         began = self._clock.monotonic()
         self._under_way = txid, began
         try:
+            # Before the first write, and after `committed` reached the batch before. A read takes its txid under the
+            # gate's lock: either its hold is seen here, or it reads as of the batch before this one, which this turn
+            # does not disturb (guard "reader, the gate").
             self.gate.wait(txid)
+            # The entry stays until the batch is committed: a repeated turn needs it again, and would have to read the
+            # log.
             summary = self._committer.commit(txid, self.at_hand.get(txid))
+            # Only behind COMMITTED: readers take this for the txid that every state of the group holds.
             self.committed = txid
             self.waiting_for = None
             self._code.tries = 0
@@ -58,6 +64,8 @@ class CommitTurns:
             self._trace.committed(self._name, txid, summary)
             self._post(on.Committed(txid))
         except (FencedError, LogError) as error:
+            # Not repeated as a failed commit is: another driver has the log, or the run cannot know
+            # what the log holds.
             self._post(self._context.broken(error))
         except AttemptCancelledError as error:  # the run ends
             self._post(on.CommitFailed(txid, error, False))
@@ -88,10 +96,13 @@ class CommitTurns:
         attempt = TransactionAttempt(txid, self._code.tries, self._context.lease.epoch)
         self._trace.failed(self._name, attempt, "commit", error)
         transient = self._transient(error)
+        # A CallHangsError says already that frozen batches are kept.
         if not transient and isinstance(error, REPEATED) and not isinstance(error, CallHangsError):
             error.args = (  # the same error, with its cause and its place
                 f"{error}; batch {txid} is frozen and kept: mend what failed and start again, so that it is committed",
             )
+        # Also for an error that may pass: a driver that was taken over would repeat its commit against the later
+        # driver's states for `commitRetrySecs`, and then blame a state (simulator, seed 318329).
         cause = explained(error, self._context.log, self._context.lease)
         return on.Broken(cause) if isinstance(cause, FencedError) else on.CommitFailed(txid, error, transient)
 

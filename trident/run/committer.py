@@ -134,6 +134,8 @@ class Committer:
         for sink, result in to_sinks:
             summary.outputs[sink.name] = self._hand_over(sink, result, txid)
         reach("committed.before")
+        # Behind the outputs: a driver that dies between the two hands the same rows over again. The other way round
+        # they would be lost (tests/faults/test_kill_points_outputs.py).
         self.log.committed(self.lease, self.group.name, txid)
         reach("committed.after")
         return summary
@@ -150,19 +152,26 @@ class Committer:
     def heal(self, state: str, upto: int) -> None:
         """Bring a store that was rewound up to batch `upto`, from the frozen batches."""
         store, birth = self.stores[state], self.births[state].txid
+        # The cheap question first, because what follows writes to the store: the watch, a write and a read may all ask
+        # for the same heal.
         if all(g.lease == self.lease and g.marker is not None and g.marker >= upto for g in store.groups_of()):
             return
         report = store.report()
+        # Before the first write: txids of two logs mean different batches (guard "healing, another log").
         check_this_log(state, report, self.log.uuid)
         fell_back = of_another_life(report, self.births[state])
         if fell_back or any(group.marker is None for group in report.groups):  # also where only a part of it is gone
+            # Before the drop, so that a store which the log cannot rebuild stays as it is.
             self._check_kept(state, birth, upto)
             # Raises FencedError where another driver took the log: that one may have dropped the state on purpose.
             self.log.sync(self.lease)
             if fell_back:
                 store.drop(self.lease)
             store.create(self.lease, birth)
+        # Fenced before its markers are read: from here on no earlier driver moves them.
         store.acquire(self.lease)
+        # The least of all groups, because each may have fallen back to another txid. `apply` skips a group that holds
+        # the batch (docs/faults.md, subtle case 11).
         behind = min((g.marker if g.marker is not None else birth) for g in store.groups_of())
         if behind >= upto:
             return
@@ -177,6 +186,8 @@ class Committer:
             found = self._frozen.of_state(txid, state)
         except LookupError:
             raise self._lacking(txid) from None
+        # None: the program that froze the batch did not have this state. An empty table in its place would hide what
+        # the state missed.
         if found is not None:
             return found
         raise missed(state, txid, self.group.name)
@@ -200,6 +211,7 @@ class Committer:
             summary.skipped.update(skipped)
             names = self.waiting.get(txid)
             return results if names is None else {names[name]: r for name, r in results.items() if name in names}
+        # Stage 1 is never computed here: its spouts may give other tuples by now (decision 1).
         if stage.number == 1:
             raise self._lacking(txid)
         reach("commit.stage.before")
@@ -256,6 +268,8 @@ class Committer:
             return work()
         except StateRecoveringError:
             watermark = step.watermark if isinstance(step, Window) else None
+            # Up to the batch before, which is what `work` reads. Nothing of it is frozen or written yet, so it may run
+            # again as a whole.
             for read in [step] if watermark is None else [step, watermark]:
                 self.heal(read.state.name, txid - 1)
             return work()
@@ -277,6 +291,8 @@ class Committer:
 
     def _stored(self, state: str, txid: int) -> AsOf:
         """Return a state as the batch before left it."""
+        # Given a time, reads leave out what expires with this batch (guard "expiry, an update that reads"). It is the
+        # frozen time, so that every replay leaves out the same.
         time = self._frozen.time(txid) if state in self._ttls else None
         return AsOf(self.stores[state], txid - 1, time)
 
@@ -313,6 +329,8 @@ class Committer:
         later: dict[Node, pa.Table] = {}
         unborn = self._unborn(txid)
         wanted = {name for name in results if (awaited or name in self.stores) and name not in unborn}
+        # Large results are read here only for a state, or where a later stage is still to be computed. Outputs read the
+        # files themselves.
         tables = {name: self._frozen.whole(results[name]) for name in wanted}
         queries = [o for o in stage.outputs if awaited and isinstance(o.step, StateQuery)]
         for output in queries:  # before this stage's writes: a query sees the batches before this one
@@ -357,6 +375,8 @@ class Committer:
         state = output.step.updated.state.name
         as_of = txid if state in written else txid - 1
         if state in self.births:
+            # Before its birth a state has nothing to read, and a read as of then would wait for ever (guard "a state
+            # born after a batch, asked").
             as_of = max(as_of, self.births[state].txid)
         try:
             return self.code.answer(output.step, table, as_of)
@@ -375,6 +395,7 @@ class Committer:
         try:
             applied = store.apply(self.lease, update, values)
         except StateBehindError:
+            # In this thread, because the turn waits for it: no other write to this store can come between.
             self.heal(output.name, txid - 1)
             applied = store.apply(self.lease, update, values)
         except FencedError:
@@ -419,6 +440,8 @@ class Committer:
 
     def forget(self, folders: list[str]) -> None:
         """Delete files that no frozen batch refers to any more."""
+        # The caller has made the log durable without these batches: else a power loss brings back a log that names the
+        # files (guard "trim, files").
         for folder in folders:
             shutil.rmtree(self.folder / folder, ignore_errors=True)
 

@@ -101,6 +101,8 @@ class Coordinator:
         Batches of which nothing was frozen are planned anew, since neither a state nor an output has seen them.
         """
         for txid in self._history.frozen:
+            # Its number and its positions are not asked for any more: a frozen batch is only committed, and the batch
+            # after the last frozen one starts from `positions`.
             attempt = TransactionAttempt(txid, 0, self._epoch)
             self._batches[txid] = Batch(attempt, Status.FROZEN, {})
         if self.committed:  # the earlier run may have ended between COMMITTED and the spouts' success
@@ -123,11 +125,15 @@ class Coordinator:
     # --- what happened ---------------------------------------------------------------------------------------
 
     def _planned(self, event: on.Planned) -> None:
+        # Before the look at the attempt: a plan that comes back for a discarded batch ends the planning too. Else no
+        # batch would be planned any more.
         self._planning = False
         batch = self._current(event.attempt, Status.PLANNING)
         if batch is None:
             return
         self._idle = 0
+        # Only an opaque spout plans otherwise at another attempt. The batches behind start where the former plan would
+        # have ended (guard "void plans").
         if batch.plan is not None and batch.plan != event.plan:
             self._discard_after(event.attempt.txid)
         # Good until the batch freezes: where spouts plan ahead, the next batch is planned from here meanwhile.
@@ -140,6 +146,8 @@ class Coordinator:
         batch = self._current(event.attempt, Status.PLANNING)
         if batch is None:
             return
+        # At another attempt an opaque spout may have nothing. The batches behind were planned from the end of its
+        # former plan.
         self._discard_after(event.attempt.txid)
         del self._batches[event.attempt.txid]
         if batch.plan is None:  # never emitted: asking an idle source again and again is one attempt
@@ -195,11 +203,14 @@ class Coordinator:
             self._finish()
             return
         if not event.transient or (limit is not None and self._commit_waited >= limit):
+            # At once: `_finishing` would wait for the batches that are frozen behind this one, and none of them may
+            # overtake it.
             self._stop(event.error)
             self._finish()
             return
         delay = min(1.0, 0.01 * 2 ** min(self._commit_tries, 12))  # the power would overflow a float
         self._commit_tries += 1
+        # A sum of waits, because the coordinator has no clock: the tries themselves do not count towards `commitRetry`.
         self._commit_waited += delay
         self._commit(event.txid, delay)
 
@@ -241,12 +252,15 @@ class Coordinator:
         return actions
 
     def _freeze_next(self) -> None:
+        # This txid and no other: a batch that ran early has a plan which begins where an unfrozen one ends (guard
+        # "freeze order (coordinator)"). From FREEZING on no failure and no new plan voids the batch.
         batch = self._batches.get(self.frozen + 1)
         if batch is not None and batch.status is Status.RAN and not self._stopping:
             batch.status = Status.FREEZING
             self._do(on.Freeze(batch.attempt))
 
     def _commit_next(self) -> None:
+        # In txid order: a store refuses a gap, and an updater reads what the batch before left (guard "commit order").
         txid = self.committed + 1
         batch = self._batches.get(txid)
         # One after the other: the spouts hear of every commit, in order, before the next one.
@@ -259,11 +273,13 @@ class Coordinator:
 
     def _plan_next(self) -> None:
         """Ask for one plan: of the earliest batch that waits for one, else of a new batch if there is room."""
+        # One plan at a time, since each begins where the plan before it ends.
         if self._planning or self._stopping:
             return
         for txid in sorted(self._batches):
             batch = self._batches[txid]
             if batch.status is Status.PLANNING:
+                # Such a spout knows where a batch starts only when the batch before it is frozen.
                 if not self._rules.ahead and txid > self.frozen + 1:
                     return
                 self._plan(batch)
@@ -307,6 +323,7 @@ class Coordinator:
     def _run(self, batch: Batch) -> None:
         assert batch.plan is not None
         batch.status = Status.RUNNING
+        # Where spouts plan anew, the delay was spent before the plan.
         self._do(on.Run(batch.attempt, batch.plan, batch.previous, 0.0 if self._rules.replans else self._delay(batch)))
 
     def _delay(self, batch: Batch) -> float:
@@ -332,8 +349,11 @@ class Coordinator:
 
     def _discard_after(self, txid: int) -> None:
         """Drop the batches behind `txid`, whose plan changed: theirs begin where the former plan would have ended."""
+        # Their attempt numbers stay in `_attempts`: the next plan of such a txid gets a new number, and a late message
+        # of the former attempt cannot pass for it (guard "living attempt").
         for later in sorted(t for t in self._batches if t > txid):
             batch = self._batches.pop(later)
+            # Batches freeze in order, and `txid` itself is not frozen.
             assert batch.status not in (Status.FREEZING, Status.FROZEN, Status.COMMITTING)
             self._do(on.Cancel(batch.attempt))
 
@@ -344,11 +364,14 @@ class Coordinator:
 
     def _stop(self, error: BaseException | None) -> None:
         """Begin nothing new from here on; what is frozen and under way is finished."""
+        # The first error is the cause; what fails behind it mostly follows from it.
         if self._reason is None:
             self._reason = error
         if self._stopping:
             return
         self._stopping = True
+        # A batch that is being planned too: its plan may still come back, and then only the cancelled attempt keeps it
+        # from running. None of them is lost: the next start plans them anew.
         for batch in self._batches.values():
             if batch.status in (Status.RUNNING, Status.RAN, Status.PLANNING):
                 self._do(on.Cancel(batch.attempt))

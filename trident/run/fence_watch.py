@@ -60,6 +60,7 @@ class Watch:
 
     def look(self) -> None:
         """Look once at the log and at every store."""
+        # The log first: where another driver has it, whatever the states show follows from that.
         lease = self._log.lease()
         if lease != self._lease:
             epoch = lease.epoch if lease else 0
@@ -89,6 +90,8 @@ class Watch:
         except AttemptCancelledError:  # the run ends
             return
         except (StateError, BatchTimeoutError) as error:
+            # A store that is away ends nothing here: a group with a batch to commit meets it in its turn, which counts
+            # `commitRetrySecs`, and an idle group has nothing to lose.
             run.turns.waiting_for = error
             logger.warning("state %r does not answer: %s", state, error)
             if error.hopeless:
@@ -97,6 +100,8 @@ class Watch:
         except Exception as error:
             run.post(on.Broken(error))
             return
+        # Also a lease that is missing or older: the store fell back to before this driver acquired it. The heal may be
+        # asked for every second; it looks first, and does nothing to a store that is up again.
         if any(group.lease != self._lease or (group.marker or 0) < committed for group in groups):
             logger.warning("state %r was rewound (%s); healing it up to txid %d", state, groups, committed)
             run.heal(state)

@@ -82,11 +82,12 @@ class GroupRun:
         self._sleeps = 0
         self._next_tick = self._clock.monotonic()
         self._unsynced_since: float | None = None
-        """When the last COMMITTED was logged that no FROZEN has made durable."""
+        """Since when a COMMITTED is in the log that no later FROZEN, and no sync, has made durable."""
         self._give_up_at: float | None = None
         """When a stop that was asked for waits no longer for what is under way."""
         self._plan_thread = threads(f"trident-{name}-plan", 1)
         self._run_threads = threads(f"trident-{name}-run", None)  # one that hangs must not keep the next waiting
+        # One, because a store has one writer: turns run in txid order, and no heal meets a turn.
         self._commit_thread = threads(f"trident-{name}-commit", 1)
         self._loop_thread: threading.Thread | None = None
 
@@ -143,6 +144,8 @@ class GroupRun:
             self.error = self.error or error
             logger.exception("group %r broke", self.group.name)
         finally:
+            # Also after an error of the loop itself: `rest` waits until `done` is set, and `awaitTermination` until the
+            # last group has called `ended`.
             self._end()
             ended(self)
 
@@ -167,6 +170,8 @@ class GroupRun:
         if callable(event):
             event()
         elif event is not None:
+            # Only the first request sets the time: a second `stop` must not put it off. Without this timer a stop would
+            # wait for code that does not come back (guard "stop, code that hangs").
             if isinstance(event, on.StopAsked) and self._give_up_at is None:
                 self._give_up_at = now + PATIENCE_SECONDS
                 self._later(PATIENCE_SECONDS, self._give_up)
@@ -186,6 +191,8 @@ class GroupRun:
 
     def _give_up(self) -> None:
         """End a stop that has waited long enough: leave behind the calls that hang, then whatever is left."""
+        # In two steps: a turn whose call is given up here fails, and the group ends with it in good order. `GivenUp`
+        # is for what still hangs then, such as a store or the log.
         self._calls.abandon()
         self._later(_LAST_PATIENCE, lambda: self.post(on.GivenUp()))
 
@@ -204,6 +211,8 @@ class GroupRun:
             now = self._clock.monotonic()
             while self._next_tick <= now:  # ticks that were missed are left out, and not made up for
                 self._next_tick += interval
+        # Counted behind the delay: this plan asks the sources only now, so it also serves a `rest` that began during
+        # the delay.
         self._rests.plan_begins()
         self._plan_thread.submit(self._attempts.plan, action)
 
@@ -215,10 +224,14 @@ class GroupRun:
             self._run_threads.submit(self._attempts.run, action)
 
     def _do_cancel(self, action: on.Cancel) -> None:
+        # Void first, and whatever the cancel can do: work that cannot be stopped ends late, and its result must find
+        # the attempt void (tests/run/test_replays_that_differ.py).
         self._attempts.discard(action.attempt)
         self._run_threads.submit(self._attempts.cancel, action.attempt)
 
     def _do_fail(self, action: on.Fail) -> None:
+        # From the loop: so the call stands in the spout's lane before the next attempt's emit, which a run thread
+        # submits later (tests/run/test_limits.py::test_fail_reaches_a_spout_before_its_next_emit).
         self._context.sources.fail(action.attempt)
 
     # --- actions: freezing and committing ------------------------------------------------------------------------
@@ -232,11 +245,14 @@ class GroupRun:
             context.log.freeze(context.lease, context.name, txid, held.batch, held.positions, held.outputs)
             reach("freeze.after")
         except BaseException as error:
+            # No second try: after an error the run cannot know whether FROZEN is on the disk. The next start reads what
+            # is there (docs/faults.md, "The log's disk is full, or an fsync fails").
             self._queue.put(on.Broken(error))
             return
         self.turns.at_hand[txid] = held.results
         self._plans[txid] = held.batch.plan
         self._trimming.count(sum(output.size for output in held.outputs.values()))
+        # This write was durable, and with it every COMMITTED before it.
         self._unsynced_since = None
         context.trace.phase(context.name, txid, "freeze", self._clock.monotonic() - began)
         # By the queue and not at once: the actions behind this one were decided before the batch was frozen.
@@ -246,7 +262,9 @@ class GroupRun:
         self._later(action.delay, partial(self._commit_thread.submit, self.turns.commit, action.txid))
 
     def _do_succeed(self, action: on.Succeed) -> None:
+        # Here and not in `_succeed`: only the loop may replace the set of void attempts.
         self._attempts.forget(action.txid)
+        # The earliest counts: commits without a FROZEN between them must not put the sync off.
         if self._unsynced_since is None:
             self._unsynced_since = self._clock.monotonic()
         self._run_threads.submit(self._succeed, action.txid)  # beside plans, which may wait for a slow spout
@@ -263,6 +281,8 @@ class GroupRun:
             context.sources.success(txid, plan)
             reach("success.after")
             self._trimming.trim_if_due(self.committed)
+            # Behind the trim, because the coordinator begins the next commit only at this event: near `rewindBytes`
+            # that commit waits for the snapshots, and the log cannot outgrow them (tests/run/test_log_retention.py).
             self.post(on.Succeeded(txid))
         except BaseException as error:
             self.post(on.Broken(error))
@@ -314,13 +334,17 @@ class GroupRun:
         until = max(until, self._clock.monotonic() + _LAST_PATIENCE)
         with suppress(TimeoutError):
             closing.exception(left())
+        # Spouts are closed in their lanes, so before the lanes are.
         self._context.sources.close(left())
         behind = self._calls.close(left())
         # Whoever closes the stores must know of a write that still runs: it would write into a closed store.
         self.writes_hang = any(lane.startswith(STATE_LANE) for lane in behind)
+        # Asked once more: a turn that waited for a lane was given up with the calls, and comes to its end now.
         self.writes_hang |= not (committed or self._commit_thread.close(_LAST_PATIENCE))
         self._plan_thread.close(timeout=0)
         self._run_threads.close(timeout=0)
+        # Last: once all groups are done, the run closes the log and the stores. Before `wake`, because the waiters of
+        # `rest` look at it.
         self.done.set()
         self._rests.wake()
 

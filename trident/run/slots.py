@@ -65,10 +65,13 @@ class Slots:
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled: the run has ended")
             return use.slot.run(stage, inputs, attempt, scratch)
         finally:
+            # First of all: a cancel that comes from here on finds no attempt. One that is under way is waited for, and
+            # has set `cancelled` when that is read below.
             with use.lock:
                 use.attempt = None
             with self._lock:
                 self._busy.pop(key, None)
+                # A run that ended behind `close` must not put its slot back: the list was emptied for the last time.
                 use.cancelled |= self._closed
                 if not use.cancelled:
                     self._free.append(use)
@@ -88,6 +91,7 @@ class Slots:
                 use.slot.cancel()
 
     def close(self) -> None:
+        # Set in the same step as the copies are made: every slot is in one of them, or its run sees `_closed`.
         with self._lock:
             self._closed = True
             busy, free, self._free = list(self._busy), self._free, []

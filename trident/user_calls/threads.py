@@ -63,6 +63,8 @@ class Threads:
             try:
                 result = work(*args)
             except BaseException as error:
+                # Also for a BaseException: without an outcome the thread that waits for the future would never go on.
+                # A caller that gave the call up has set the outcome already, and this late one is dropped.
                 with suppress(InvalidStateError):
                     future.set_exception(error)
             else:
@@ -73,6 +75,8 @@ class Threads:
             if self._closed:
                 raise RuntimeError(f"{self._name}: closed, it takes no more work")
             self._work.append((future, run))
+            # Compared with all work that is queued: a thread that was notified counts as waiting until it has the lock,
+            # and two calls must not rely on the same one (an attempt that hangs would hold the other one up).
             if self._waiting < len(self._work) and (self._most is None or len(self._threads) < self._most):
                 thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
                 self._threads.add(thread)
@@ -88,15 +92,18 @@ class Threads:
         """Drop the work that has not begun, and wait for the rest. Return False if `timeout` seconds do not suffice."""
         with self._changed:
             self._closed = True
+            # Under the lock, so that no thread takes a call whose future was cancelled.
             for future, _ in self._work:
                 future.cancel()
             self._work.clear()
             self._changed.notify_all()
+            # A stop may come from a call of this pool, and a thread cannot join itself.
             others = [thread for thread in self._threads if thread is not threading.current_thread()]
         deadline = None if timeout is None else time.monotonic() + timeout
         for thread in others:
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
         hanging = [thread for thread in others if thread.is_alive()]
+        # The exit of the program waits for these once more (`run/registry.py`).
         _left_behind.update(hanging)
         return not hanging
 
@@ -107,6 +114,7 @@ class Threads:
                 self._changed.wait_for(lambda: self._work or self._closed, self._idle)
                 self._waiting -= 1
                 if not self._work:
+                    # Under the lock: a submit either counts this thread as waiting, or starts another one.
                     self._threads.discard(threading.current_thread())
                     return
                 future, work = self._work.popleft()

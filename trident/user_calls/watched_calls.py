@@ -109,18 +109,23 @@ class WatchedCalls:
                 return work()
 
         def fail(error: BaseException) -> None:
+            # The caller goes on first, however long `overrun` takes: it cancels Spark jobs.
             with suppress(InvalidStateError):  # the call has returned just now
                 future.set_exception(error)
             if overrun is not None:
                 overrun()
 
         with self._lock:
+            # Nothing is raised here: `Sources.fail` submits from the group's loop, which an error would end.
             if self._closed:
                 future: Future[T] = Future()
                 future.set_exception(AttemptCancelledError(f"{subject.what} is not called: the run has ended"))
                 return future
             if lane not in self._lanes:
+                # One thread a lane, so that code which hangs is not called again beside itself (guard "one call at a
+                # time", decision 19).
                 self._lanes[lane] = self._make(f"trident-{self._group}-{lane}", 1)
+            # Still under the lock, for which `run` waits too: no call is given up before it has its future.
             future = self._lanes[lane].submit(run)
             call.fail = fail
             self._calls.add(call)
@@ -132,6 +137,7 @@ class WatchedCalls:
             try:
                 return future.result(_TICK)
             except TimeoutError:
+                # A TimeoutError may also be the outcome of the call itself.
                 if future.done():
                     raise
                 self.expire(self._clock.monotonic())
@@ -149,9 +155,13 @@ class WatchedCalls:
     @contextmanager
     def _running(self, call: _Call) -> Iterator[None]:
         with self._lock:
+            # It waited in its lane behind a call that hung, and its caller has gone on: the batch may be at another
+            # attempt.
             if call.abandoned:
                 raise AttemptCancelledError(f"{call.subject.what} is not called: it was given up before it began")
+            # The time in the lane is not its own: its limit begins here.
             call.since, call.thread = self._clock.monotonic(), threading.get_ident()
+            # A call of `watch` is known from here on; one of a lane has been since it was submitted.
             self._calls.add(call)
         try:
             yield
@@ -192,6 +202,7 @@ class WatchedCalls:
     def expire(self, now: float) -> None:
         """Give up the calls that are over their limits."""
         with self._lock:
+            # Without this check the run waits for ever for a call that does not come back (guard "limit").
             overdue = [call for call in self._calls if not call.abandoned and now >= self._deadline(call)]
             for call in overdue:
                 self._give_up(call)
@@ -203,6 +214,7 @@ class WatchedCalls:
     def abandon(self) -> None:
         """Give up all calls, and begin no more: the run ends."""
         with self._lock:
+            # In one step with the copy: a call that is submitted later is refused, and none is left out.
             self._closed = True
             calls = [call for call in self._calls if not call.abandoned]
             for call in calls:
@@ -223,6 +235,7 @@ class WatchedCalls:
             where = ", ".join([*([sites] if sites else []), *([f"now at {line}"] if line else [])])
             limit = f"{call.seconds:g} s (messageTimeoutSecs, doubled at each retry)"
             return BatchTimeoutError(f"{what} ran longer than {limit}{f': {where}' if where else ''}")
+        # Behind `expire`'s own hold: the call in front may have returned since, and the lane be free.
         with self._lock:
             running = self._running_in_lane(call)
         if running is None:
@@ -281,8 +294,10 @@ class WatchedCalls:
 
         Such a call is left behind, and its result is dropped.
         """
+        # First, so that no call that waits in a lane begins during the end.
         self.abandon()
         deadline = self._clock.monotonic() + timeout
+        # Without the lock, which calls need to come to their end. No lane is added any more: `abandon` has closed them.
         hanging_lanes = [
             lane
             for lane, threads in self._lanes.items()
@@ -299,6 +314,7 @@ def current_line(thread: int | None, sites: Iterable[CallSite]) -> str | None:
     """Return the innermost line that a thread runs now in the files of these functions; None if it runs none there."""
     files = {site.file for site in sites if site.file}
     frame = sys._current_frames().get(thread) if thread is not None else None  # noqa: SLF001  there is no other way
+    # The innermost frame is often in a library that the user's function called, and would say nothing to the user.
     while frame is not None and frame.f_code.co_filename not in files:
         frame = frame.f_back
     return None if frame is None else CallSite("", frame.f_code.co_filename, frame.f_lineno).location

@@ -40,6 +40,7 @@ class WatchedStore:
 
     def join(self, calls: WatchedCalls, tries: Callable[[], int]) -> None:
         """Run all further calls among those of a run. Limits grow with `tries`."""
+        # The lane of the start ends before that of the run begins: a store is called by one thread at a time.
         self._calls.close(0)
         self._calls, self._tries = calls, tries
 
@@ -72,7 +73,9 @@ class WatchedStore:
         return self._call("read", lambda: self.unwatched.read(keys, asOf))
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
+        # Each page is a call of its own, because a scan of a large state may take longer than the limit of one call.
         pages = iter(self.unwatched.scan(asOf, pageRows))
+        # None at the end: a StopIteration that left a call would be a RuntimeError in this generator (PEP 479).
         while (page := self._call("scan", lambda: next(pages, None))) is not None:
             yield page
 
@@ -81,12 +84,15 @@ class WatchedStore:
 
     def leave(self) -> None:
         """Let no further put begin. One that is under way may not return."""
+        # Not in the lane, which hangs. The put under way must be the last one: the next start may write the same map
+        # (tests/run/test_limits.py::test_stop_leaves_a_store_of_the_users_own_behind_that_hangs).
         getattr(self.unwatched, "leave", _nothing)()
         self._calls.close(0)
 
     def close(self) -> None:
         """Close the store, also after the run's calls have ended. Leave it behind if that does not return."""
         self._calls.close(0)
+        # Not in the lane: a run that has ended takes no more calls, and the lane may hang.
         threads = Threads(f"trident-close-{self._state}", 1)
         closing = threads.submit(self.unwatched.close)
         wait([closing], _CLOSING)
