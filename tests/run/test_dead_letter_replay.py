@@ -147,5 +147,7 @@ def test_a_place_without_letters_and_a_second_one_are_refused(tmp_path: Path) ->
     lines.each("line", int, "n long").persistentAggregate(MemoryMapState.opaque(), "n", Sum(), "sum", name="sum")
     with pytest.raises(TopologyError, match=r"dead letters come back at .* \(replayable\), but none are kept"):
         start_local(made, name="t", checkpointLocation=tmp_path)
-    with pytest.raises(TopologyError, match="a DRPC request that fails is told its error, and nothing comes back"):
+    with pytest.raises(
+        TopologyError, match="a DRPC request that fails returns its error to the caller, and nothing comes back"
+    ):
         TridentTopology().newDRPCStream("ask").replayable()

@@ -236,7 +236,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda s: TridentTopology().deadLetters(), "no step makes dead letters yet; give one onError='deadLetter'"),
     (
         lambda s: TridentTopology().newDRPCStream("ask").each("args", len, "n long", onError="skip"),
-        "ask()/1:each(len): onError is about batches; a DRPC request that fails is told its error",
+        "ask()/1:each(len): onError is for batches; a DRPC request that fails returns its error to the caller",
     ),
     (lambda s: s.peek(trident.Debug(), onError="skip"), "Debug never fails, and takes no onError"),
 ]

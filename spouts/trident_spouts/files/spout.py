@@ -13,7 +13,13 @@ from pyspark.sql.types import StringType, StructType
 
 from trident.base.attempt import TransactionAttempt
 from trident.base.checks import check_whole_number
-from trident.base.errors import SourceUnreadableError, SpoutError, TopologyError, TypeDeclarationError
+from trident.base.errors import (
+    SourceUnreadableError,
+    SpoutContractError,
+    SpoutError,
+    TopologyError,
+    TypeDeclarationError,
+)
 from trident.base.types import ddl, parse_schema
 from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_spouts.files.jsonlines import JsonFormat, Malformed, with_corrupt_field
@@ -242,10 +248,20 @@ class _FileExecutor(SpoutExecutor):
         if anew:
             self._list(seen)
         if anew or text != known:
-            self._known = text, self._planner.recognize(seen, self._listing)
+            self._known = text, self._recognize(seen)
         if anew:
             self._listed_at = monotonic()
         return self._known[1]
+
+    def _recognize(self, seen: ReadFiles) -> ReadFiles:
+        """Return the files that were read, as they are listed. Raises SpoutContractError if another file has a name."""
+        try:
+            return self._planner.recognize(seen, self._listing)
+        except SpoutContractError:
+            # A folder is not listed in one moment. A file that was renamed meanwhile may be missing under its new name,
+            # while another file has its former one. A second listing has both.
+            self._list(seen)
+            return self._planner.recognize(seen, self._listing)
 
     def _list(self, seen: ReadFiles) -> None:
         """List the files. Warn of late files that count as read, and once if there is no file."""

@@ -25,6 +25,8 @@ from trident.state import MemoryMapState
 from trident.testing.local import start_local
 from trident_spouts.emission import UnionEmission
 from trident_spouts.files import reading
+from trident_spouts.files import spout as spout_module
+from trident_spouts.files.listing import FileSource, ListedFile
 from trident_spouts.files.parquet import FilesEmission
 from trident_spouts.files.parquet_reader import GroupReader, RowGroups
 from trident_spouts.files.reading import LinesEmission, ShareReader
@@ -116,6 +118,27 @@ def test_a_file_that_is_rotated_under_a_batch_counts_once_on_spark(
             checkpointLocation=tmp_path / "_log",
         )
         assert counted(running) == Counter(OLD + NEW[:100])
+
+
+def test_a_file_that_is_rotated_while_the_folder_is_listed_is_found_by_a_second_listing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, listings = spout_module.list_files, list[int]()
+
+    def without_the_renamed_one(source: FileSource) -> list[ListedFile]:
+        listings.append(len(listings))
+        found = whole(source)
+        return [file for file in found if file.name != "app.log.1"] if len(listings) == 2 else found
+
+    monkeypatch.setattr(spout_module, "list_files", without_the_renamed_one)
+    monkeypatch.setattr(spout_module, "_LISTING_SECONDS", 0.0)
+    write(tmp_path / "app.log", OLD)
+    executor = spout_over(tmp_path, "app.log").open()
+    first = executor.plan(TransactionAttempt(1, 0), None, 0.0)
+    rotated(tmp_path, "app.log", NEW[:100])
+    second = executor.plan(TransactionAttempt(2, 0), first, 0.0)
+    assert executor.emit(TransactionAttempt(2, 0), second).arrow().column(0).to_pylist() == NEW[:100]
+    assert len(listings) == 3
 
 
 # --- what a reader checks -----------------------------------------------------------------------------------------
