@@ -61,7 +61,7 @@ def _rebuild(fields: tuple[str, ...], values: tuple[Any, ...]) -> TridentTuple:
 
 @lru_cache(maxsize=4096)
 def tuple_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], TridentTuple]:
-    """Return the class of tuples with these fields. Call the class with the values in order: it is as fast as ``tuple``.
+    """Return the class of tuples with these fields. It is called with the values in order, and is as fast as ``tuple``.
 
     >>> tuple_type(("word", "n"))(["dog", 2]).n
     2
