@@ -1,7 +1,7 @@
 """Numbered points in a batch's life at which a test kills the driver.
 
-An environment variable arms a process: with ``TRIDENT_CRASH_AT=freeze.after:3`` it kills itself by SIGKILL when it
-reaches the point ``freeze.after`` for the third time. In a process that is not armed, a point costs one comparison.
+An environment variable arms a process: a process with ``TRIDENT_CRASH_AT=freeze.after:3`` kills itself by SIGKILL when
+it reaches the point ``freeze.after`` for the third time. In a process that is not armed, a point costs one comparison.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Every error that a user can get, in one shallow tree.
 
 A message says what came, where (the step, the user's function with its file and line) and what is accepted.
-Where a builtin exception fits, the error inherits it too, so that ``except LookupError`` works as expected.
+Where a builtin exception fits, the error inherits from it too, so that ``except LookupError`` works as expected.
 """
 
 from typing import ClassVar
@@ -61,7 +61,7 @@ class MissingSessionError(TridentError, RuntimeError):
 
 
 class SparkFailedError(TridentError, RuntimeError):
-    """Spark could not do the work for a reason of its own, such as the death of a worker."""
+    """Spark could not do the work, and the cause is in Spark, such as the death of a worker."""
 
 
 class SparkSetupError(SparkFailedError):
@@ -253,11 +253,11 @@ class LogError(TridentError):
 
 
 class LogCorruptError(LogError):
-    """The log's bytes are damaged, or not those of a log. Nothing was written."""
+    """The log's bytes are damaged, or are no log at all. Nothing was written."""
 
 
 class LogMismatchError(LogError):
-    """The states belong to another log than the one under this checkpointLocation."""
+    """The states belong to another log than the log under this checkpointLocation."""
 
 
 class TopologyActiveError(TridentError, RuntimeError):

@@ -41,7 +41,7 @@ def make_folder(folder: Path) -> None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Make the names of the files in a folder durable: to sync a file does not save its name from a power loss."""
+    """Make the names of the files in a folder durable. A synced file can still lose its name in a power loss."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

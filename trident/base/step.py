@@ -28,7 +28,7 @@ _within: ContextVar[tuple[tuple[str, ...], CallSite | None]] = ContextVar("tride
 
 @contextmanager
 def within(verb: CallSite) -> Iterator[None]:
-    """Take the verbs called in this context for parts of `verb`: labels begin with its name, errors name its call."""
+    """Make the calls in this context parts of `verb`: its name begins their labels, and their errors name its call."""
     names, outermost = _within.get()
     token = _within.set(((*names, verb.name), outermost or verb))
     try:

@@ -36,7 +36,7 @@ def parse_schema(text: str) -> spark.StructType:
 
 
 def schema_of(fields: Iterable[spark.StructField]) -> spark.StructType:
-    """Return a schema of these fields. Raises DuplicateFieldError if names differ at most in case: Spark ignores it."""
+    """Return a schema of these fields. Raises DuplicateFieldError if names are equal to Spark, which ignores case."""
     schema = spark.StructType(list(fields))
     seen: dict[str, str] = {}
     for name in schema.names:

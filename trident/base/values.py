@@ -46,7 +46,7 @@ def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return what turns Arrow's Python values into those that users' functions see; None if both are the same."""
+    """Return the function that turns Arrow's Python values into the values that users see; None if they are equal."""
     if kinds.is_list(kind) or kinds.is_large_list(kind):
         convert = _converter(kind.value_type)
         return convert and (lambda items: [None if item is None else convert(item) for item in items])

@@ -76,7 +76,7 @@ class BuiltinAggregator(CombinerAggregator):
 class Count(BuiltinAggregator):
     """The number of tuples, nulls included, as a bigint.
 
-    It sees no field, and ignores its input fields. To skip nulls put ``.each("field", FilterNull())`` before it.
+    Count ignores its input fields. To skip nulls, put ``.each("field", FilterNull())`` before the aggregate.
     Meaning: ``org.apache.storm.trident.operation.builtin.Count``.
 
     >>> count = Count()

@@ -1,4 +1,4 @@
-"""The reading of users' operations: what each of them is, how it is called, and whether it takes those arguments."""
+"""The reading of users' operations: what an operation is, how it is called, and whether it takes the arguments."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -92,7 +92,7 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
 
 
 def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) -> None:
-    """Refuse a callable whose signature, where Python knows it, does not take the arguments of its calls."""
+    """Refuse an operation that cannot be called as it will be. A callable without a known signature is accepted."""
     call, target = operation.call, operation.target
     if call is Call.FILTER:
         bind(target.isKeep, 1, "isKeep is called with one TridentTuple", step)
@@ -202,7 +202,7 @@ def bind(
     keywords: Iterable[str] = (),
     yields: bool = False,
 ) -> None:
-    """Refuse a target whose signature, where Python knows it, does not take `count` arguments and these keywords.
+    """Refuse a target that does not take `count` arguments and `keywords`. One without a known signature is accepted.
 
     `usage` says in the error how the target is called. A generator function is refused too unless `yields` is true:
     nothing would run its body.

@@ -52,9 +52,9 @@ LETTER: StructType = parse_schema(
 )
 """The fields of a dead letter.
 
-`id` is its identity. `stream` and `step` say where the function failed, `function` is that function with its file and
-line. `error` is the class of the error, `tuple` the tuple that entered the step, as a JSON object by field. `txid` and
-`attempt` tell the attempt.
+`id` identifies the letter. `stream` and `step` say where the function failed. `function` names the function with its
+file and line, `error` the class of the error; `message` is the error's text. `tuple` is the tuple that entered the
+step, as a JSON object by field. `txid` and `attempt` say in which attempt the function failed.
 """
 
 _NAMES = ("fail", "skip", "deadLetter")

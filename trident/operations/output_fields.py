@@ -61,7 +61,7 @@ def _schema(fields: Sequence[spark.StructField], step: Step) -> spark.StructType
 
 
 def resolve(declared: Declared, operation: Operation, returns: Returns, step: Step) -> spark.StructType:
-    """Return the output fields with types: the declared type, else the operation's own, else that of its annotation."""
+    """Return the output fields with types: as declared, else by the operation's ``outputType``, else by annotation."""
     schema = declared.schema
     _check_result(declared, operation, returns, step)
     if all(declared.typed):
@@ -88,7 +88,7 @@ def emitted(target: Any, outputs: OutputsLike, step: Step, holder: str) -> spark
 
 
 def typed_outputs(target: Any, declared: Declared, step: Step, holder: str) -> spark.StructType:
-    """Return the output fields with their types: the declared ones, else those of the object's ``outputType``."""
+    """Return the output fields with types: as declared, else by the ``outputType`` of `target`."""
     if all(declared.typed):
         return declared.schema
     types = own_types(target, len(declared.schema.names), step)

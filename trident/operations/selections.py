@@ -50,7 +50,7 @@ Picking = Extreme | First
 
 
 def check_comparator(comparator: object, compared: str, step: Step) -> None:
-    """Refuse a comparator that cannot be called with two arguments. `compared` says what these are: "values", say."""
+    """Refuse a comparator that does not take two arguments. An error calls these `compared`, such as "values"."""
     if isinstance(comparator, str) or not callable(comparator):
         field = isinstance(comparator, str) and comparator.isidentifier()
         verb = step.label.rpartition(":")[2]

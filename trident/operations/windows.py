@@ -172,7 +172,7 @@ class TumblingEventTimeWindow(EventTimeWindow):
     """The tuples of every `length` of event time, each tuple in one window. Beyond Trident.
 
     The watermark is the latest time seen up to a batch, less `lateness`. The batch whose watermark reaches a window's
-    end emits the window; a tuple for it in a later batch is late.
+    end emits the window; a tuple for this window in a later batch is late.
 
     >>> TumblingEventTimeWindow("1 hour", "at", lateness="5 minutes")
     TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes')
@@ -197,8 +197,8 @@ class SlidingEventTimeWindow(EventTimeWindow):
 class SessionWindow(_Window):
     """Tuples that follow one another by less than `gap` of event time. Beyond Trident.
 
-    A session ends `gap` after its last tuple. The watermark is that of `TumblingEventTimeWindow`; a tuple is late if
-    the watermark has reached its own time plus the gap.
+    A session ends `gap` after its last tuple. The watermark is the same as for a `TumblingEventTimeWindow`; a tuple is
+    late if the watermark has reached the tuple's time plus the gap.
 
     >>> SessionWindow("10 minutes", "at", lateness="1 minute")
     SessionWindow('10 minutes', 'at', lateness='1 minute')

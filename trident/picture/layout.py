@@ -18,7 +18,7 @@ _SWEEPS = 8
 
 @dataclass(slots=True)
 class Rectangle:
-    """A rectangle, by its upper left corner."""
+    """A rectangle. `x` and `y` are of its upper left corner."""
 
     x: float
     y: float
@@ -79,7 +79,7 @@ class _Slot:
 
 
 class _Column:
-    """One cluster, laid out by itself."""
+    """The layout of one cluster, without regard to other clusters."""
 
     def __init__(self, boxes: Sequence[Box], arrows: Sequence[Arrow]) -> None:
         ids = {box.id for box in boxes}

@@ -25,7 +25,7 @@ from trident.plan.traits import Role, traits_of
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A step or a state. `lines` stand below the title, `hint` is shown on demand, `cluster` is its cluster's id."""
+    """A step or a state. `lines` stand below the title, `hint` is shown on demand, `cluster` is a cluster's id."""
 
     id: str
     kind: Role

@@ -90,7 +90,7 @@ def merged(
 
 
 def for_each(fields: object, count: int, expected: str, step: Step) -> Sequence[FieldsLike]:
-    """Return the fields of each of `count` streams, as the user gave them. If `fields` is one text, all have these."""
+    """Return the fields of each of `count` streams, as the user gave them. One text is for all streams."""
     if isinstance(fields, str):
         return [fields] * count
     if isinstance(fields, Sequence) and len(fields) == count:
@@ -122,7 +122,7 @@ def check_same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.Str
 
 
 def join_keys(schemas: Sequence[spark.StructType], keys: object, step: Step) -> tuple[tuple[str, ...], ...]:
-    """Return the key fields of every stream of a join. If `keys` is one text, all streams have these."""
+    """Return the key fields of every stream of a join. If `keys` is one text, it is for all streams."""
     expected = f"a join of {len(schemas)} streams needs the key fields of each, [keys1, keys2]"
     by_stream = tuple(
         known_fields(schema, names, step, f" in stream {at}")
@@ -137,8 +137,8 @@ def origins(
 ) -> list[tuple[Origin, ...]]:
     """Return the origins of each field of a join, in the order of the join's schema.
 
-    A key that is kept once comes from the first source that must have it. If every source may lack it, it comes from
-    the first source that has it, so all sources are its origins.
+    A key that leaves once comes from the first source that may not lack a key. If every source may lack a key, the key
+    comes from the first source that has it: then all sources are origins.
     """
     fields: list[tuple[Origin, ...]] = []
     if not preserve:

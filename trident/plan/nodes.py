@@ -23,15 +23,15 @@ from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
 
 Scope = Literal["batch", "partition"]
-"""The tuples that an aggregate sees at once: those of the batch, or of one partition."""
+"""The tuples that an aggregate sees at once: the tuples of the batch, or of one partition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Node:
     """One step of a stream.
 
-    `step` is its label in errors, events and pictures ("sentences/2:each(split)"). `site` is the line of the user's
-    program that made it, `schema` the fields that leave it.
+    `step` is the node's label in errors, events and pictures ("sentences/2:each(split)"). `site` is the line of the
+    user's program that made the node, `schema` has the fields that leave the node.
     """
 
     step: str = field(kw_only=True)
@@ -268,7 +268,7 @@ class PartitionPersist(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionOf(Node):
-    """Every tuple, with the number of its partition as the last field: 0 unless several partitions are asked for."""
+    """Every tuple, with the number of the tuple's partition as the last field: 0 unless the program asks for several."""
 
     source: Node
 

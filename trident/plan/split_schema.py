@@ -34,7 +34,7 @@ def inside(number: int, name: str) -> str:
 
 
 def own_fields(node: Part) -> dict[str, str]:
-    """Return the names that one stream's fields have among those that leave the split, mapped to the stream's names."""
+    """Return the fields of one stream: the name that leaves the split, mapped to the name in the stream."""
     return {inside(node.number, name): name for name in node.schema.names}
 
 

@@ -33,7 +33,7 @@ def value_of(node: HeldState) -> StructField:
 
 
 def present_of(node: HeldState) -> Callable[[Any], Any] | None:
-    """Return what turns a stored value into the one that queries see: the aggregator's ``present``; None if none."""
+    """Return the aggregator's ``present``, which turns a stored value into the value that queries see, or None."""
     match node:
         case PersistentAggregate(aggregation=how) | PersistentReduce(reduction=how):
             return getattr(how.aggregator, "present", None)

@@ -79,7 +79,7 @@ class Traits(Generic[N]):
     """Who runs the node in a batch: one of the four runners above."""
 
     summary: Callable[[N], str]
-    """What the node does, beside its name: its key fields, its state, the scope of its batch."""
+    """What the node does, beside its name: its key fields, its state, whether it works by batch or by partition."""
 
     caption: Callable[[N], str] | None = None
     """The summary without the parts that a picture shows by arrows. None means the whole summary."""
@@ -102,7 +102,7 @@ def traits_of(node: N) -> Traits[N]:
 
 
 def summary_of(node: Node) -> str:
-    """Return what a node does, beside its name."""
+    """Return what explain says about a node beside its name, such as its key fields and its state."""
     return traits_of(node).summary(node)
 
 

@@ -43,7 +43,7 @@ def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.
 
 
 def held_tuples(inputs: spark.StructType, time: spark.DataType | None) -> spark.DataType:
-    """Return the type of tuples that wait for their window to close, each with its time if the window goes by one."""
+    """Return the type of tuples that wait for their window to close. With a `time`, each tuple has its time."""
     fields = [spark.StructField(field.name, field.dataType) for field in inputs.fields]
     timed = [] if time is None else [spark.StructField("time", time)]
     held = spark.StructType(fields or [spark.StructField(_NONE, spark.BooleanType())])
@@ -80,7 +80,7 @@ def _sessions(windowing: Windowing, inputs: spark.StructType, time: spark.DataTy
 
 
 def result_fields(windowing: Windowing, group: spark.StructType, time: spark.DataType, step: Step) -> spark.StructType:
-    """Return the fields of a window's results: its bounds if it has event time, the group, the aggregator's outputs."""
+    """Return the fields of a window's results: bounds (by event time only), the group, the aggregator's outputs."""
     bounds = []
     if isinstance(windowing.config, EventTimeWindow | SessionWindow):
         bounds = [spark.StructField(START, time), spark.StructField(END, time)]

@@ -52,7 +52,7 @@ class ReplaySpout:
 
     @property
     def kind(self) -> SpoutKind:
-        """Transactional, because a plan holds its letters: the same txid gives the same tuples."""
+        """Transactional, because a plan holds the letters themselves: the same txid gives the same tuples."""
         return SpoutKind.TRANSACTIONAL
 
     @property
