@@ -77,7 +77,7 @@ class ReducerAggregator(Protocol):
         ...
 
     def reduce(self, curr: Any, tuple: Any) -> Any:
-        """Return the value `curr` after one more `tuple`, a TridentTuple of the input fields."""
+        """Return the value that `curr` becomes with one more `tuple`, a TridentTuple of the input fields."""
         ...
 
 

@@ -22,7 +22,7 @@ _COLOURS = {
 def svg(drawn: Picture) -> str:
     """Return the picture as one SVG element."""
     layout = lay_out(drawn)
-    mark = f"t{zlib.crc32(repr(drawn).encode()):08x}"  # all pictures on a page share the ids of markers
+    mark = f"t{zlib.crc32(repr(drawn).encode()):08x}"  # unique: the pictures on a page share all ids
     width, height = round(layout.width), round(layout.height)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '

@@ -268,7 +268,7 @@ class PartitionPersist(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionOf(Node):
-    """Every tuple, with the number of the tuple's partition as the last field: 0 unless the program asks for several."""
+    """Every tuple, with its partition's number as the last field: 0 unless the program asks for several partitions."""
 
     source: Node
 

@@ -15,7 +15,7 @@ from trident.plan.nodes import Node, RequestSource, walk
 
 
 def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where: str = "") -> tuple[str, ...]:
-    """Return the names in a field argument. Raises an error if one is no field of `schema`, or is named twice."""
+    """Return the names in a field argument. Refuse a name that `schema` does not have, or that comes twice."""
     try:
         names = field_names(fields)
     except TopologyError as error:
@@ -54,8 +54,9 @@ def appended(
 ) -> spark.StructType:
     """Return the fields of `schema`, followed by the fields of `outputs`.
 
-    If an output has the name of a field, it takes that field's place if `replace` is true, else DuplicateFieldError is
-    raised. The error proposes ``replace=True`` unless `replace` is None: then the verb cannot replace fields.
+    If `replace` is true, an output takes the place of the field with the same name. Raises DuplicateFieldError if an
+    output has a field's name otherwise. The error proposes ``replace=True``, unless `replace` is None because the verb
+    cannot replace fields.
     """
     taken = {name.lower(): name for name in schema.names}
     for name in outputs.names:
