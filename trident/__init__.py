@@ -72,7 +72,7 @@ _NAMES = {
     "trident.stream.custom_verbs": "verb",
     "trident.topology": "TridentTopology",
 }
-"""The public names by the module that defines them."""
+"""Each module that defines public names, with these names."""
 
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -155,7 +155,7 @@ def _unknown(name: str) -> Exception:
     """Return the error for an unknown name, with a hint: the module that has the name, or a similar name.
 
     ``from trident import X`` drops the message of an AttributeError, so an import gets an ImportError. Python also asks
-    here for submodules that are not imported yet. It needs a plain AttributeError then, and imports them itself.
+    here for a submodule that is not imported yet. Then it needs a plain AttributeError, and imports the submodule.
     """
     importing = sys._getframe(2).f_code.co_name == "_handle_fromlist"  # noqa: SLF001 - `inspect` is slow to import
     if name.startswith("_") or (importing and find_spec(f"trident.{name}") is not None):

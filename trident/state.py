@@ -2,10 +2,11 @@
 
 `MemoryMapState` keeps a state in the driver's memory, durable with a checkpoint and with no server to run;
 `RedisMapState` keeps it in Redis or Valkey, where it outlives the run and others can read it. Both come in three
-kinds: ``opaque``, ``transactional`` and ``nonTransactional`` (`StateKind`). What they promise: ``docs/guide/state.md``.
+kinds: ``opaque``, ``transactional`` and ``nonTransactional`` (`StateKind`). ``docs/guide/state.md`` says what each
+kind promises.
 
 To use another store, write a map from bytes to bytes for a `BackingMapState`, or a `StateFactory` and a `Store`;
-`trident.testing.StoreContract` has the tests that every store passes. Names are imported when they are first used:
+`trident.testing.StoreContract` has the tests that every store passes. Names are imported when they are first used, so
 the Redis client is imported only for Redis.
 
 >>> from trident.state import MemoryMapState
@@ -64,7 +65,7 @@ _NAMES = {
     "trident_state.static": "StaticMapState",
     "trident_state.store": "Home StateFactory Store",
 }
-"""The public names by the module that defines them."""
+"""Each module that defines public names, with these names."""
 
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

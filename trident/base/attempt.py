@@ -1,12 +1,12 @@
-"""The identity of an attempt, and of a driver's tenure."""
+"""What identifies an attempt (txid, attempt number, epoch) and a driver's tenure (a lease)."""
 
 import msgspec
 
 
 class TransactionAttempt(msgspec.Struct, frozen=True, order=True):
-    """One try at one batch: the batch's txid and the number of the try, under one driver's epoch.
+    """One try to compute a batch: the batch's txid, the number of the try, and the epoch of the driver that tries.
 
-    A message that carries any attempt but the current one changes nothing.
+    A message about another attempt than the current one changes nothing.
     Meaning: ``org.apache.storm.trident.topology.TransactionAttempt``, with the driver's epoch added.
 
     >>> str(TransactionAttempt(txid=5, attempt=2, epoch=1))

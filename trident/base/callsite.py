@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """A name with its file and line. The file is "" where Python does not know it (a builtin).
+    """A function or a call of a verb: its name, file and line. `file` is "" where Python does not know it (a builtin).
 
     >>> str(CallSite("split", "/home/me/words.py", 12))
     'split (words.py:12)'
@@ -21,7 +21,7 @@ class CallSite:
 
     @property
     def location(self) -> str:
-        """File and line in short. A notebook's cell is named by its line alone: its file is a temporary one."""
+        """The file's name and the line. In a notebook, only the line in the cell: the cell's file is temporary."""
         folder, file = os.path.split(self.file)
         in_cell = os.path.basename(folder).startswith("ipykernel_") or file.startswith("<ipython-input")
         return f"cell line {self.line}" if in_cell else f"{file}:{self.line}"

@@ -13,13 +13,13 @@ def check_whole_number(
     most: int | None = None,
     error: Callable[[str], Exception] = TopologyError,
 ) -> int:
-    """Return the value of an argument that must be a whole number in a range; raise what `error` makes otherwise.
+    """Return `value` if it is a whole number from `least` to `most`. Otherwise raise what `error` makes of a message.
 
     >>> check_whole_number("k", 0)
     Traceback (most recent call last):
     trident.base.errors.TopologyError: k=0: expected a whole number of at least 1
     """
-    # A bool is an int to Python; as a number it is always a mistake.
+    # Python takes a bool for an int, but a bool in place of a number is always a mistake.
     if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
         accepted = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise error(f"{name}={brief(value)}: expected a whole number {accepted}")

@@ -1,4 +1,4 @@
-"""A clock that a test can move. It paces, times out and measures; the order of batches never depends on it."""
+"""A clock that a test can move. It serves pauses, time limits and measurements, never the order of batches."""
 
 import time
 from typing import Protocol
@@ -8,7 +8,7 @@ class Clock(Protocol):
     """A source of seconds."""
 
     def monotonic(self) -> float:
-        """Return seconds that never go back. Only differences mean something."""
+        """Return the seconds since an arbitrary moment. They never go back; only the difference of two calls counts."""
         ...
 
     def time(self) -> float:

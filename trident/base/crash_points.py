@@ -1,7 +1,7 @@
 """Numbered points in a batch's life at which a test kills the driver.
 
-The environment arms a process: with ``TRIDENT_CRASH_AT=freeze.after:3`` it kills itself by SIGKILL when it reaches that
-point for the third time. Unarmed, a point costs one comparison.
+An environment variable arms a process: a process with ``TRIDENT_CRASH_AT=freeze.after:3`` kills itself by SIGKILL when
+it reaches the point ``freeze.after`` for the third time. In a process that is not armed, a point costs one comparison.
 """
 
 import os
@@ -40,7 +40,7 @@ POINTS = (
     "trim.before",
     "trim.after",
 )
-"""Every point, in the order in which a batch reaches them."""
+"""All points but those of outputs, in the order in which a start and then a batch reach them."""
 
 OUTPUT_POINTS = ("output.before", "output.staged", "output.published", "output.after")
 """Points that only a batch with an output reaches."""
@@ -68,18 +68,18 @@ _listener: Callable[[str], None] | None = None
 
 
 def arm(text: str) -> None:
-    """Arm this process (``point`` or ``point:count``), or disarm it (``""``)."""
+    """Let this process die at the point that `text` names (``point`` or ``point:count``); "" disarms the process."""
     listen(_Trap(text) if text else None)
 
 
 def listen(listener: Callable[[str], None] | None) -> None:
-    """Call this function at every point, in the thread that reaches it; None: call nothing."""
+    """Call `listener` at every point, in the thread that reaches the point. None ends the calls."""
     global _listener
     _listener = listener
 
 
 def reach(point: str) -> None:
-    """Report that this thread is at a point. If the process is armed for it, it dies here."""
+    """Report that this thread is at `point`. If the process is armed for this point, the process dies here."""
     if _listener is not None:
         _listener(point)
 

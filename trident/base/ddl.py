@@ -1,8 +1,8 @@
-"""Spark's type declarations, read without a JVM.
+"""A reader of Spark's type declarations (DDL) that needs no JVM.
 
-The grammar is that of ``pyspark.sql.types.DataType.fromDDL``, for the types that a tuple can carry. Spark reads every
-text that is accepted here to the same types (a property test compares both). What Spark accepts beyond that (char,
-varchar, intervals, collations, defaults) is refused with the reason.
+The grammar is that of ``pyspark.sql.types.DataType.fromDDL``, for the types that a tuple can carry. A text that is
+accepted here gives the same types as in Spark (a property test compares both). Texts that only Spark accepts (char,
+varchar, intervals, collations, defaults) are refused with the reason.
 """
 
 import re
@@ -54,7 +54,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", 
 
 
 def _is_word(text: str) -> bool:
-    """Return whether a token is an identifier: letters (Spark: of ASCII), digits and '_', but not a number."""
+    """Return whether a token is an identifier: letters (in Spark: ASCII letters), digits and '_', but not a number."""
     return all(c == "_" or c.isalpha() or c in "0123456789" for c in text) and not _LITERAL.fullmatch(text)
 
 
@@ -80,7 +80,7 @@ class Reader:
             position = _SPACE.match(text, token.end()).end()  # type: ignore[union-attr]
 
     def error(self, problem: str) -> TypeDeclarationError:
-        """Return an error about this text."""
+        """Return the error that the text cannot be read because of `problem`. The error shows how to write a type."""
         return TypeDeclarationError(
             f"cannot read the type declaration {self.text!r}: {problem}{'' if problem.endswith('?') else '.'} "
             "Write for example 'word string, n long'; "
@@ -93,7 +93,7 @@ class Reader:
         return self.at >= len(self.tokens)
 
     def kind(self) -> str:
-        """Return the kind of the next token."""
+        """Return the kind of the next token: "word", "name", "number", "sign" or "literal"; "end" if there is none."""
         return "end" if self.ended else self.tokens[self.at][0]
 
     def next_brief(self) -> str:
@@ -101,33 +101,33 @@ class Reader:
         return "the end" if self.ended else repr(self.tokens[self.at][1])
 
     def next(self, expected: str, *kinds: str) -> str:
-        """Read a token of one of these kinds; any other one is an error."""
+        """Read the next token and return its text. Raises TypeDeclarationError unless its kind is one of `kinds`."""
         if self.kind() not in kinds:
             raise self.error(f"expected {expected}, found {self.next_brief()}")
         self.at += 1
         return self.tokens[self.at - 1][1]
 
     def accept(self, sign: str) -> bool:
-        """Read this sign if it comes next, and return whether it did."""
+        """Read the next token if it is `sign`, and return whether it was."""
         if self.ended or self.tokens[self.at] != ("sign", sign):
             return False
         self.at += 1
         return True
 
     def expect(self, sign: str) -> None:
-        """Read this sign; anything else is an error."""
+        """Read the next token, which must be `sign`. Raises TypeDeclarationError if it is another one."""
         if not self.accept(sign):
             raise self.error(f"expected {sign!r}, found {self.next_brief()}")
 
     def accept_keyword(self, word: str) -> bool:
-        """Read this keyword if it comes next, and return whether it did."""
+        """Read the next token if it is the keyword `word`, and return whether it was."""
         if self.kind() != "word" or self.tokens[self.at][1].lower() != word:
             return False
         self.at += 1
         return True
 
     def type(self) -> spark.DataType:
-        """Read one type."""
+        """Read one type, with the types nested in it."""
         name = self.next("a type", "word").lower()
         if name in SIMPLE:
             return SIMPLE[name]()
@@ -157,7 +157,7 @@ class Reader:
         return self.error(f"unknown type {name!r}{did_you_mean(name, [*SIMPLE, *_DECIMAL, *_NESTED])}")
 
     def decimal(self) -> spark.DecimalType:
-        """Read precision and scale, which may follow the word decimal."""
+        """Read the precision and the scale behind the word decimal, if they follow; otherwise they are 10 and 0."""
         precision, scale = 10, 0
         if self.accept("("):
             precision = self.number()
@@ -177,14 +177,14 @@ class Reader:
         return int(digits)
 
     def fields(self) -> list[spark.StructField]:
-        """Read fields as long as commas follow."""
+        """Read one field, and one more after each comma that follows."""
         fields = [self.field()]
         while self.accept(","):
             fields.append(self.field())
         return fields
 
     def field(self) -> spark.StructField:
-        """Read one field: name, type, NOT NULL, COMMENT."""
+        """Read one field: its name and its type, then NOT NULL and a COMMENT if they follow."""
         name = self.next("a field name", "word", "name")
         self.accept(":")
         kind = self.type()
@@ -202,6 +202,6 @@ class Reader:
         return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), text, flags=re.DOTALL)
 
     def check_end(self) -> None:
-        """Refuse tokens that nothing has read."""
+        """Refuse a text that goes on. Raises TypeDeclarationError if a token is left to read."""
         if not self.ended:
             raise self.error(f"unexpected {self.next_brief()}")

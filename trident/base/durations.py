@@ -26,7 +26,7 @@ _LONG_NAMES = ("week", "day", "hour", "minute", "second", "millisecond", "micros
 
 
 def to_microseconds(duration: object) -> int | None:
-    """Return a duration in microseconds; None for any other value.
+    """Return a duration in microseconds; None if `duration` is no duration.
 
     >>> to_microseconds("1.5 seconds"), to_microseconds(2), to_microseconds("soon")
     (1500000, 2000000, None)

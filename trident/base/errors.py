@@ -1,7 +1,7 @@
 """Every error that a user can get, in one shallow tree.
 
 A message says what came, where (the step, the user's function with its file and line) and what is accepted.
-Where a builtin exception fits, the error inherits it too, so that ``except LookupError`` works as expected.
+Where a builtin exception fits, the error inherits from it too, so that ``except LookupError`` works as expected.
 """
 
 from typing import ClassVar
@@ -24,7 +24,7 @@ class TopologyError(TridentError, ValueError):
 
 
 class FieldNotFoundError(TopologyError, LookupError):
-    """A verb names a field that the stream does not have; the message lists those it has."""
+    """A verb names a field that the stream does not have. The message lists the stream's fields."""
 
 
 class DuplicateFieldError(TopologyError):
@@ -36,7 +36,7 @@ class TypeDeclarationError(TopologyError, TypeError):
 
 
 class ArgumentsError(TopologyError, TypeError):
-    """A call of a verb has an argument that it does not take, or lacks one that it needs."""
+    """A verb is called with an argument that it does not take, or without one that it needs."""
 
 
 class DuplicateNameError(TopologyError):
@@ -44,11 +44,11 @@ class DuplicateNameError(TopologyError):
 
 
 class GuaranteeError(TopologyError):
-    """The topology has ``requireExactlyOnce=True``, and a spout and a state that together promise less."""
+    """The topology has ``requireExactlyOnce=True``, but one of its states or Parquet outputs is promised less."""
 
 
 class MissingPackageError(TopologyError, ImportError):
-    """A feature needs a package that is not installed. It comes with an extra of this one."""
+    """A feature needs a package that is not installed. An extra of trident-pyspark installs that package."""
 
 
 class MissingSessionError(TridentError, RuntimeError):
@@ -61,7 +61,7 @@ class MissingSessionError(TridentError, RuntimeError):
 
 
 class SparkFailedError(TridentError, RuntimeError):
-    """Spark could not do the work for a reason of its own, such as the death of a worker."""
+    """Spark could not do the work, and the cause is in Spark, such as the death of a worker."""
 
 
 class SparkSetupError(SparkFailedError):
@@ -71,27 +71,30 @@ class SparkSetupError(SparkFailedError):
 
 
 class FailedException(TridentError):
-    """Fail the batch's attempt at once. Any operation may raise this, as in Storm; the batch is retried."""
+    """Any operation may raise this, as in Storm, to fail the batch's attempt at once. The batch is retried."""
 
 
 class UserFunctionError(TridentError):
-    """A user's function raised, or returned what was not declared. Names the step, the function and the tuple."""
+    """A user's function raised an error, or returned what was not declared.
+
+    The message names the step, the function and the tuple.
+    """
 
 
 class UserCodeError(UserFunctionError):
     """A user's function cannot work, whatever the tuples are.
 
-    It cannot be sent to workers, say, or its DataFrame lacks a field.
+    For example, it cannot be sent to workers, or the DataFrame that it returns lacks a field.
     """
 
     hopeless = True
 
 
 class BatchFailedError(TridentError):
-    """A batch failed for good, and its group stopped. Nothing of the batch was applied.
+    """A batch failed for good, and its batch group stopped. Nothing of the batch was applied.
 
-    It failed `maxAttempts` times, or once where another attempt could only fail in the same way. ``__cause__`` is the
-    error of the last attempt.
+    The batch failed `maxAttempts` times, or once where another attempt could only fail in the same way. ``__cause__``
+    is the error of the last attempt.
     """
 
 
@@ -100,14 +103,15 @@ class AttemptCancelledError(TridentError):
 
 
 class BatchTimeoutError(TridentError, TimeoutError):
-    """Work on a batch took longer than `messageTimeoutSecs`: an attempt, or a call of a user's code.
+    """An attempt of a batch, or a call of a user's code for a batch, took longer than `messageTimeoutSecs`.
 
-    It was cancelled or abandoned, and is retried. The message names the functions and the line at which they were.
+    The work was cancelled or abandoned, and is retried. The message names the functions that may have been running, and
+    the line where they were, if it is known.
     """
 
 
 class CallHangsError(BatchTimeoutError):
-    """A user's code cannot be called again, because an earlier call of it has not returned. The group stops.
+    """A user's code cannot be called again, because an earlier call of it has not returned. The batch group stops.
 
     A batch that was frozen stays frozen, and the next start commits it.
     """
@@ -119,15 +123,18 @@ class CallHangsError(BatchTimeoutError):
 
 
 class SpoutError(TridentError):
-    """A spout cannot emit what it was asked for."""
+    """A spout cannot give the tuples that it was asked for."""
 
 
 class SourceUnreadableError(SpoutError, OSError):
-    """A file or server of a source cannot be read. The message names it and the reason."""
+    """A file or server of a source cannot be read. The message names the file or server, and the reason."""
 
 
 class MalformedInputError(SpoutError, ValueError):
-    """Input does not follow its format (invalid UTF-8, a broken JSON line). The message names file and line or byte."""
+    """Input does not follow its format (invalid UTF-8, a broken JSON line).
+
+    The message names the file, and the line or byte.
+    """
 
     hopeless = True
 
@@ -139,7 +146,7 @@ class SpoutContractError(SpoutError):
 
 
 class FeedTimeoutError(SpoutError, TimeoutError):
-    """A batch that was fed was not committed in the given time. It stays fed."""
+    """A batch that was fed to a spout was not committed within the given time. The batch stays fed."""
 
 
 # --- state -------------------------------------------------------------------------------------------------------
@@ -158,7 +165,10 @@ class StateFullError(StateError):
 
 
 class StateLostError(StateError):
-    """A store is gone, or further behind than the log can heal. Names both txids and the way out."""
+    """A store is gone, or further behind than the log can heal.
+
+    The message names the txids of the store and the log where they are known, and the way out.
+    """
 
 
 class StateAheadError(StateError):
@@ -166,7 +176,7 @@ class StateAheadError(StateError):
 
 
 class StateBehindError(StateError):
-    """A store lacks batches before the one to commit. The runtime heals it from the frozen batches."""
+    """A store lacks batches before the one to commit. The run heals the store from the frozen batches."""
 
     def __init__(self, message: str, marker: int) -> None:
         super().__init__(message)
@@ -182,7 +192,7 @@ class StateShapeError(StateError):
 
 
 class StateCorruptError(StateError):
-    """Stored bytes cannot be what this library wrote. Names the state and the location, not the content."""
+    """Stored bytes cannot be what this library wrote. The message names the state and the place, not the content."""
 
 
 class StateRecoveringError(StateError):
@@ -194,21 +204,21 @@ class StateValueError(StateError, ValueError):
 
 
 class SnapshotMovedError(StateError):
-    """A read as of txid S came too late: the store is past it. The reader takes a newer S and reads again."""
+    """A read as of a txid came too late: the store is past that txid. The reader reads again, as of a later one."""
 
 
 class StateKeyError(StateError, TypeError):
-    """A key does not fit the state's key fields. Names these and what came."""
+    """A key does not fit the state's key fields. The message names the key fields and the key that came."""
 
 
 class StateKeyNotFoundError(StateError, KeyError):
-    """Nothing is stored under this key. A KeyError, as readers of a mapping expect."""
+    """Nothing is stored under a key. This is a KeyError, as readers of a mapping expect."""
 
-    __str__ = Exception.__str__  # KeyError's own would put the message in quotes
+    __str__ = Exception.__str__  # KeyError's own __str__ would put the message in quotes
 
 
 class StateClosedError(StateError, RuntimeError):
-    """A state object was used after the call that received it."""
+    """A user's code used a state object after the call to which the object was given had ended."""
 
 
 # --- output ------------------------------------------------------------------------------------------------------
@@ -217,7 +227,7 @@ class StateClosedError(StateError, RuntimeError):
 class OutputError(TridentError):
     """An output did not take a batch: a function given to foreachBatch raised, or a file could not be written.
 
-    The batch is frozen, and is handed over again.
+    The batch is frozen, and is handed to the output again.
     """
 
 
@@ -226,13 +236,13 @@ class OutputUnavailableError(OutputError, OSError):
 
 
 class OutputConflictError(OutputError):
-    """An output's location holds something that this topology did not write. Nothing of it was touched."""
+    """An output's location holds something that this topology did not write. Nothing there was touched."""
 
     hopeless = True
 
 
 class FencedError(TridentError):
-    """A later driver has taken over this topology. This one stops without writing."""
+    """A later driver has taken over this topology. The driver that gets this error stops without writing."""
 
 
 # --- log and start -----------------------------------------------------------------------------------------------
@@ -243,11 +253,11 @@ class LogError(TridentError):
 
 
 class LogCorruptError(LogError):
-    """The log's bytes are damaged, or not those of a log. Nothing was written."""
+    """The log's bytes are damaged, or are no log at all. Nothing was written."""
 
 
 class LogMismatchError(LogError):
-    """The states belong to another log than the one under this checkpointLocation."""
+    """The states belong to another log than the log under this checkpointLocation."""
 
 
 class TopologyActiveError(TridentError, RuntimeError):
@@ -255,7 +265,7 @@ class TopologyActiveError(TridentError, RuntimeError):
 
 
 class CodeChangedError(TridentError):
-    """The changed topology cannot apply a frozen batch that waits. Names what changed and the way out."""
+    """The program was changed and cannot apply a waiting batch. The message names what changed and the way out."""
 
 
 # --- queries -----------------------------------------------------------------------------------------------------
@@ -266,12 +276,12 @@ class DRPCError(TridentError):
 
 
 class DRPCNotFoundError(DRPCError, LookupError):
-    """There is no DRPC function of this name. Lists the existing ones."""
+    """There is no DRPC function of this name. The message lists the existing ones."""
 
 
 class DRPCArgumentError(DRPCError, TypeError):
-    """The arguments do not fit those that the function declares."""
+    """The arguments of a DRPC request do not fit the arguments that the function declares."""
 
 
 class DRPCTimeoutError(DRPCError, TimeoutError):
-    """The answer did not come in time."""
+    """The answer to a DRPC request did not come in time."""

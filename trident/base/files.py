@@ -1,4 +1,4 @@
-"""Durable files: checksums of what is written, and folders that are synced to disk."""
+"""What durable files need: a checksum of the bytes that are written, and folders that are synced to disk."""
 
 import os
 import zlib
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Summed:
-    """A file-like object for Arrow to write to. It counts the bytes and keeps their CRC-32."""
+    """A file object for Arrow, around another file. It counts the bytes that are written and keeps their CRC-32."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -33,7 +33,7 @@ class Summed:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, durably; only this user may read it."""
+    """Make a folder and its missing parents, durably. Only the user of this process may read the new folders."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -41,7 +41,7 @@ def make_folder(folder: Path) -> None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Make the names in a folder durable: syncing a file alone does not save its name from a power loss."""
+    """Make the names of the files in a folder durable. A synced file can still lose its name in a power loss."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -11,14 +11,14 @@ _NAME = re.compile(r"(?!\.+$)[A-Za-z0-9.-][A-Za-z0-9._-]*")
 _OPEN, _CLOSE = "(<[", ")>]"
 
 RESERVED = "__trident_"
-"""The prefix of the engines' own fields, in any case: Spark ignores case in names."""
+"""The prefix of the engines' own fields. No user's field may have it, in any case: Spark ignores case in names."""
 
 FieldsLike = str | Sequence[str]
 """Fields as a user names them: ``"a"``, ``"a, b"`` (split at top-level commas), ``["a", "b"]`` (literal names)."""
 
 
 def split_top(text: str) -> list[str]:
-    """Split at top-level commas and strip each piece. Commas within brackets and backticks stay.
+    """Split a text at its top-level commas and strip each piece. Commas within brackets and backticks do not split.
 
     >>> split_top("word string, pairs map<string, int>, `a, b` long")
     ['word string', 'pairs map<string, int>', '`a, b` long']
@@ -77,7 +77,7 @@ def field_names(fields: FieldsLike) -> tuple[str, ...]:
 
 
 def check_name(owner: str, name: object) -> str:
-    """Refuse a name that cannot be an identity in logs and stores."""
+    """Return `name` if logs and stores can take it as an identity. Raises TopologyError about `owner` if not."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise TopologyError(
             f"{owner} cannot be named {name!r}: a name has letters a to z, digits, '-', '_' and '.', "
@@ -87,7 +87,7 @@ def check_name(owner: str, name: object) -> str:
 
 
 def reserved(names: Iterable[str]) -> str | None:
-    """Return the first of these field names that the engines keep for themselves.
+    """Return the first of `names` that is reserved for the engines' own fields; None if there is none.
 
     >>> reserved(["word", "__trident_word"])
     '__trident_word'
@@ -96,7 +96,7 @@ def reserved(names: Iterable[str]) -> str | None:
 
 
 def by_any_case(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that differs from this one at most in case and underscores.
+    """Return the known name that equals `name` apart from case and underscores; None if there is none.
 
     >>> by_any_case("group_by", ["each", "groupBy"])
     'groupBy'

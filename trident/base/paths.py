@@ -7,9 +7,9 @@ from trident.base.errors import TopologyError
 
 
 def local_path(option: str, given: str | Path, refusal: str = "{scheme}: is not a file system of this machine") -> Path:
-    """Return the folder that an option names, as an absolute path.
+    """Return the folder that `given`, the value of an option, names, as an absolute path.
 
-    A path on any other file system is refused; `refusal` says why.
+    Raises TopologyError if the path is on a file system of another kind (`refusal` says why), or names a file.
 
     >>> local_path("path", "file:///data/words").as_posix()
     '/data/words'

@@ -1,4 +1,4 @@
-"""Calls of verbs while they are read, and errors that name the call, its function and its line."""
+"""The call of a verb while the library reads it, and errors that name the call, the user's function and the line."""
 
 import inspect
 import os
@@ -23,12 +23,12 @@ def is_ours(file: str) -> bool:
 
 
 _within: ContextVar[tuple[tuple[str, ...], CallSite | None]] = ContextVar("trident_within", default=((), None))
-"""The verbs that are being called and are made of other verbs, outermost first; and the call of the outermost one."""
+"""The verbs under way that are made of other verbs, outermost first, and the call of the outermost one."""
 
 
 @contextmanager
 def within(verb: CallSite) -> Iterator[None]:
-    """Mark the calls within this context as parts of a verb: labels begin with its name, errors point at its call."""
+    """Make the calls in this context parts of `verb`: its name begins their labels, and their errors name its call."""
     names, outermost = _within.get()
     token = _within.set(((*names, verb.name), outermost or verb))
     try:
@@ -38,7 +38,7 @@ def within(verb: CallSite) -> Iterator[None]:
 
 
 def verb_label(verb: str) -> str:
-    """Return a verb's name behind the names of the verbs that it is a part of.
+    """Return a verb's name, preceded by the names of the verbs that it is a part of.
 
     >>> with within(CallSite("top")):
     ...     verb_label("aggregate")
@@ -48,7 +48,7 @@ def verb_label(verb: str) -> str:
 
 
 def caller(verb: str) -> CallSite:
-    """Return the call in the user's code: the innermost frame outside this package, or the call of the verb around."""
+    """Return where the user's code called `verb`, or the outermost verb that `verb` is a part of."""
     _, outermost = _within.get()
     if outermost is not None:
         return CallSite(verb, outermost.file, outermost.line)
@@ -57,12 +57,12 @@ def caller(verb: str) -> CallSite:
 
 
 def user_level() -> int:
-    """Return the `stacklevel` with which the caller's warning points at the user's line."""
+    """Return the `stacklevel` with which a warning from the calling function points at the user's line."""
     return _user_frame()[1]
 
 
 def _user_frame() -> tuple[FrameType, int]:
-    """Return the innermost frame outside this package, and its distance from the caller's caller, which counts 1."""
+    """Return the innermost frame outside this package, and its stack level; the caller's own caller has level 1."""
     frame, level = inspect.currentframe(), -1
     assert frame is not None
     while frame.f_back is not None and is_ours(frame.f_code.co_filename):
@@ -72,9 +72,10 @@ def _user_frame() -> tuple[FrameType, int]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A call of a verb while it is read: what an error must name.
+    """What errors name about a call of a verb that is being read.
 
-    `label` is the label of the node to be, `called` the line of the call, `function` the function that the user passed.
+    `label` is the label of the node that the call makes, `called` the line of the call, `function` the function that
+    the user passed.
     """
 
     label: str
@@ -82,7 +83,7 @@ class Step:
     function: CallSite | None = None
 
     def with_function(self, function: CallSite) -> "Step":
-        """Return this step with its function, whose name becomes part of the label."""
+        """Return this step with the user's function, and with the function's name in the label."""
         return replace(self, label=f"{self.label}({function.name})", function=function)
 
     def error(self, kind: type[_E], problem: str) -> _E:

@@ -6,7 +6,7 @@ _LONGEST = 80
 
 
 def shorten(text: str) -> str:
-    """Return the text, cut where it is too long for one line of an error.
+    """Return the text, cut if it is too long for one line of an error.
 
     >>> shorten("moon"), len(shorten("moon" * 100))
     ('moon', 80)

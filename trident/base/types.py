@@ -1,4 +1,4 @@
-"""Types and fields without a JVM: Spark's own type objects, read from DDL and mapped to Arrow."""
+"""Spark's own types and schemas, read from DDL and mapped to Arrow, all without a JVM."""
 
 from collections.abc import Iterable
 
@@ -36,7 +36,7 @@ def parse_schema(text: str) -> spark.StructType:
 
 
 def schema_of(fields: Iterable[spark.StructField]) -> spark.StructType:
-    """Return a schema of these fields. Refuse a name that comes twice, also in another case: Spark ignores case."""
+    """Return a schema of these fields. Raises DuplicateFieldError if names are equal to Spark, which ignores case."""
     schema = spark.StructType(list(fields))
     seen: dict[str, str] = {}
     for name in schema.names:
@@ -49,7 +49,7 @@ def schema_of(fields: Iterable[spark.StructField]) -> spark.StructType:
 
 
 def select(schema: spark.StructType, names: Iterable[str]) -> spark.StructType:
-    """Return the fields of these names, in this order."""
+    """Return the fields in `names`, in that order. Raises FieldNotFoundError if the schema lacks one of them."""
     by_name = {field.name: field for field in schema.fields}
     chosen = []
     for name in names:
@@ -89,15 +89,15 @@ def _field_ddl(field: spark.StructField, separator: str) -> str:
 
 
 def arrow_type(kind: spark.DataType) -> pa.DataType:
-    """Return the Arrow type that Spark uses for this type on the wire (timestamps in UTC, microseconds)."""
+    """Return the Arrow type in which Spark sends values of this type (timestamps in UTC, microseconds)."""
     return to_arrow_type(kind, timezone="UTC")
 
 
 def arrow_schema(schema: spark.StructType) -> pa.Schema:
-    """Return the Arrow schema of these fields."""
+    """Return the Arrow schema that corresponds to a Spark schema."""
     return pa.schema([pa.field(f.name, arrow_type(f.dataType), f.nullable) for f in schema.fields])
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:
-    """Return the Spark schema of Arrow fields."""
+    """Return the Spark schema that corresponds to an Arrow schema."""
     return schema_of(spark.StructField(f.name, from_arrow_type(f.type), f.nullable) for f in schema)

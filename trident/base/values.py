@@ -19,7 +19,7 @@ from trident.base.types import type_ddl
 
 
 class NotAccepted(ValueError):
-    """A column of this type cannot hold the value. `row` counts from the start of the column."""
+    """A column of type `kind` cannot hold `value`. `row` is the value's row, from 0; -1 while nobody knows it."""
 
     def __init__(self, value: object, kind: pa.DataType, row: int = -1, why: str = "") -> None:
         super().__init__(value, kind, row, why)
@@ -27,7 +27,7 @@ class NotAccepted(ValueError):
 
 
 def type_name(kind: pa.DataType) -> str:
-    """Return an Arrow type as the user declared it.
+    """Return an Arrow type as a user would declare it.
 
     >>> type_name(pa.list_(pa.int64()))
     'array<bigint>'
@@ -39,14 +39,14 @@ def type_name(kind: pa.DataType) -> str:
 
 
 def to_python(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as functions see them."""
+    """Return the values of a column as users' functions see them."""
     values: list[Any] = array.to_pylist()
     convert = _converter(array.type)
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
 def _converter(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return the function from Arrow's Python value to the one that functions see; None where these are the same."""
+    """Return the function that turns Arrow's Python values into the values that users see; None if they are equal."""
     if kinds.is_list(kind) or kinds.is_large_list(kind):
         convert = _converter(kind.value_type)
         return convert and (lambda items: [None if item is None else convert(item) for item in items])
@@ -71,7 +71,7 @@ def _same(value: Any) -> Any:
 
 
 def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) -> pa.Array:
-    """Return a column of these values. Raise NotAccepted for the first one that is not of the declared type.
+    """Return the values as a column of type `kind`. Raises NotAccepted for the first value that is not of that type.
 
     Nothing is rounded, parsed or truncated: 1.5, "1" and True are not ints; 1 is a float. `exact` is the result of
     `are_exact`, if the caller has it already.
@@ -91,12 +91,12 @@ def to_arrow(values: list[Any], kind: pa.DataType, exact: bool | None = None) ->
 
 
 def exact_type(kind: pa.DataType) -> type | None:
-    """Return the Python type whose values enter and leave such a column unchanged, if there is one."""
+    """Return the Python type whose values a column of type `kind` gives back unchanged; None if there is none."""
     return _EXACT.get(kind)
 
 
 def are_exact(values: list[Any], kind: pa.DataType) -> bool:
-    """Return whether every value is null or of the column's `exact_type`.
+    """Return whether every value is None or of the `exact_type` of `kind`.
 
     >>> are_exact([1, None], pa.int64()), are_exact([True], pa.int64())
     (True, False)
@@ -119,7 +119,7 @@ _EXACT: dict[pa.DataType, type] = {
 
 
 def _accept_row(value: Any, kind: pa.DataType, row: int) -> Any:
-    """Return the value of this row as Arrow takes it. Raise NotAccepted if it is not of the declared type."""
+    """Return the value of a row as Arrow takes it. Raises NotAccepted with the row if it is not of type `kind`."""
     try:
         return _accept(value, kind)
     except NotAccepted as error:
@@ -212,7 +212,7 @@ _PLAIN: list[tuple[Callable[[pa.DataType], bool], tuple[type, ...]]] = [
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the table under exactly this schema: matched by position, related types cast."""
+    """Return the table with exactly this schema: columns are matched by position, and cast if their type differs."""
     if table.schema.equals(schema):
         return table
     columns = [

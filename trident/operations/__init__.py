@@ -1,1 +1,1 @@
-"""What users do to tuples: functions, filters, aggregators, queries; and the built-in ones."""
+"""What users do to tuples: functions, filters, aggregators, queries; and built-in ones of each kind."""

@@ -1,4 +1,4 @@
-"""Reads aggregators: their kind, and the types of their accumulator and their output."""
+"""The reading of users' aggregators: of which kind they are, and the types of their accumulators and outputs."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ _EMITTER = "an Aggregator: init(batchId, collector), aggregate(state, tuple, col
 def read_aggregator(
     target: Any, inputs: spark.StructType, declared: Declared, step: Step
 ) -> tuple[AnyAggregation, spark.StructType]:
-    """Read `target` as an aggregator of any kind over these input fields. Return it with its output fields."""
+    """Read `target` as an aggregator of any kind over `inputs`. Return its form in a plan, and its output fields."""
     kind = kind_of(target)
     if kind == "emitter":
         emitting = _read_emitting(target, declared, step)
@@ -57,7 +57,7 @@ def read_folding(target: Any, inputs: spark.StructType, declared: Declared, step
 
 
 def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | None:
-    """Return the type in which queries see a stored accumulator; None where ``present`` is not annotated."""
+    """Return the type of the value that queries see for a stored accumulator; None if ``present`` is not annotated."""
     present = getattr(aggregation.aggregator, "present", None)
     if present is None:
         return aggregation.type
@@ -71,10 +71,10 @@ def presented_type(aggregation: Aggregation | Reduction) -> spark.DataType | Non
 def _read_combiner(
     target: Any, inputs: spark.StructType, declared: Declared, presents: bool, step: Step
 ) -> Aggregation:
-    """Read a combiner.
+    """Read `target` as a combiner.
 
-    The declared type is that of the accumulator, except where `presents` is true and the combiner has a ``present``:
-    then it is the type of the presented value.
+    The declared type is the type of the accumulator. But if `presents` is true and the combiner has a ``present``, it
+    is the type of the presented value.
     """
     check_not_class(target, step)
     output = _one_field(declared, step)
@@ -108,7 +108,7 @@ def _read_emitting(target: Any, declared: Declared, step: Step) -> Emitting:
 
 
 def _not_an_aggregator(target: Any, accepted: str, step: Step) -> TopologyError:
-    """Return the error for an object that is no aggregator. It names the methods of one that the object has."""
+    """Return the error for a `target` that is no aggregator. The error names the aggregator's methods that it has."""
     check_not_class(target, step)
     has = [name for name in ("init", "combine", "zero", "reduce", "aggregate", "complete") if _has(target, name)]
     problem = f"has {', '.join(has)} and is no aggregator;" if has else "is no aggregator;"
@@ -132,11 +132,11 @@ def _one_field(declared: Declared, step: Step) -> spark.StructField:
 
 
 def _presented_field(folding: Aggregation | Reduction, declared: Declared, step: Step) -> spark.StructField:
-    """Return the output field of an aggregate within the batch: the presented value if there is a ``present``."""
+    """Return the output field of an aggregate: its value is what ``present`` returns, otherwise the accumulator."""
     if not _has(folding.aggregator, "present"):
         return spark.StructField(folding.output, folding.type)
     written = declared.schema.fields[0].dataType if declared.typed[0] else None
-    written = None if written is folding.type else written  # then it declared the accumulator
+    written = None if written is folding.type else written  # the same object: it declared the accumulator's type
     presented = presented_type(folding)
     kind = presented or written
     if kind is None:
@@ -177,8 +177,8 @@ def _accumulator_type(
 ) -> spark.DataType:
     """Return the type of the accumulator: the declared one, else the aggregator's ``outputType``, else an annotation.
 
-    Where `presents` is true and the aggregator has a ``present``, the declared type is that of the presented value. It
-    is then taken only if nothing else tells the accumulator's type.
+    If `presents` is true and the aggregator has a ``present``, the declared type is the type of the presented value.
+    Then the accumulator has the declared type only if nothing else tells the accumulator's type.
     """
     if declared is not None and not (presents and _has(target, "present")):
         return declared

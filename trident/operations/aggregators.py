@@ -1,4 +1,4 @@
-"""Aggregators: contracts for folding the tuples of a batch, and the batches of a state, to one value."""
+"""The contracts of aggregators, which fold the tuples of a batch or of a state's batches; and aggregators in a plan."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -13,9 +13,9 @@ class CombinerAggregator(Protocol):
     """Folds tuples in any order and any grouping (``org.apache.storm.trident.operation.CombinerAggregator``).
 
     ``combine`` must be associative, and commutative unless you control the order of the tuples; ``zero()`` is its
-    neutral value. An optional ``present(acc)`` makes the value that an `aggregate` emits and that queries see of a
-    stored accumulator; its annotation declares their type. An optional attribute ``outputType`` (DDL) declares the
-    accumulator's type where the output field does not.
+    neutral value. An optional ``present(acc)`` turns an accumulator into the value that `aggregate` emits and that
+    queries of a state see; its return annotation declares the type of that value. An optional attribute ``outputType``
+    (DDL) declares the accumulator's type where the output field does not.
     ``init`` gets a tuple of the input fields, also where there is only one field.
 
     >>> class Longest:
@@ -41,11 +41,11 @@ class CombinerAggregator(Protocol):
         ...
 
     def combine(self, a: Any, b: Any) -> Any:
-        """Return the accumulator of two accumulators."""
+        """Return the accumulator of the tuples of `a` and of `b` together."""
         ...
 
     def zero(self) -> Any:
-        """Return the accumulator of no tuple."""
+        """Return the accumulator of no tuples."""
         ...
 
 
@@ -53,9 +53,9 @@ class ReducerAggregator(Protocol):
     """Folds tuples one after the other onto a value (``org.apache.storm.trident.operation.ReducerAggregator``).
 
     Two folded values cannot be combined, so all tuples of a group first go to one partition: prefer a
-    CombinerAggregator where there is one. An optional ``present(acc)`` makes the value that an `aggregate` emits and
-    that queries see. An optional attribute ``outputType`` (DDL) declares the value's type where the output field does
-    not.
+    CombinerAggregator where there is one. An optional ``present(acc)`` turns the folded value into the one that
+    `aggregate` emits and that queries of a state see. An optional attribute ``outputType`` (DDL) declares the type of
+    the folded value where the output field does not.
 
     >>> class Path:
     ...     outputType = "string"
@@ -77,18 +77,19 @@ class ReducerAggregator(Protocol):
         ...
 
     def reduce(self, curr: Any, tuple: Any) -> Any:
-        """Return the value after one more tuple, a TridentTuple of the input fields."""
+        """Return the value that `curr` becomes with one more `tuple`, a TridentTuple of the input fields."""
         ...
 
 
 class Aggregator(Protocol):
     """Sees the tuples of a group and emits any number of tuples (``org.apache.storm.trident.operation.Aggregator``).
 
-    The calls are ``init``, then ``aggregate`` for each tuple, then ``complete``: once for every group of a batch, for
-    the whole batch where there are no groups (also for an empty one), and for every partition in `partitionAggregate`.
-    All of them may emit: one value for each declared output field. ``init`` returns the group's own state, a list or an
-    object that the other calls change in place. An optional attribute ``outputType`` (DDL, "string" or "string, long")
-    declares the types where the output fields do not. All tuples of a group first go to one partition.
+    ``init`` is called, then ``aggregate`` for each tuple, then ``complete``. These calls are made for every group of a
+    batch; for the whole batch, even an empty one, where there are no groups; and for every partition in
+    `partitionAggregate`. Each of the three may emit tuples, with one value for each declared output field. ``init``
+    returns the group's own state, a list or an object that the other calls change in place. An optional attribute
+    ``outputType`` (DDL, "string" or "string, long") declares the types where the output fields do not. All tuples of a
+    group first go to one partition.
 
     >>> class CountAsAggregator:
     ...     outputType = "long"
@@ -109,7 +110,7 @@ class Aggregator(Protocol):
     """
 
     def init(self, batchId: int | None, collector: TridentCollector) -> Any:
-        """Return the state of a group before its first tuple. `batchId` is the batch's txid, None in a DRPC request."""
+        """Return a group's state before its first tuple. `batchId` is the batch's txid; None in a DRPC request."""
         ...
 
     def aggregate(self, state: Any, tuple: Any, collector: TridentCollector) -> None:
@@ -126,7 +127,7 @@ Native = Literal["count", "sum", "min", "max", "average"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregation:
-    """A combiner in a plan: its output field, the type, and Spark's name of the same aggregate if there is one."""
+    """A combiner in a plan: the name of its output field, its accumulator's type, and Spark's name if it has one."""
 
     aggregator: CombinerAggregator
     site: CallSite
@@ -137,7 +138,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction:
-    """A reducer in a plan: its output field and the type."""
+    """A reducer in a plan: the name of its output field, and the type of its folded value."""
 
     aggregator: ReducerAggregator
     site: CallSite
@@ -147,7 +148,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Emitting:
-    """An Aggregator in a plan: the fields that it emits."""
+    """An Aggregator in a plan: the fields of the tuples that it emits."""
 
     aggregator: Aggregator
     site: CallSite

@@ -1,4 +1,4 @@
-"""Return annotations of callables: the types of the results, and whether one call gives many."""
+"""The return annotations of callables: the types of the results, and whether one call gives many results."""
 
 import collections.abc as abc
 import datetime
@@ -34,9 +34,9 @@ _ARRAYS = (list, abc.Sequence)
 class Returns:
     """A callable's return annotation.
 
-    `hint` is the annotation of one result (that of an element, where one call gives many). `lazy` is true for an
-    Iterator, an Iterable or a Generator, `nothing` for None, `column` for a Column. `problem` says why the annotation
-    cannot be read.
+    `hint` is the annotation of one result. `lazy` is true for an Iterator, an Iterable or a Generator: one call gives
+    many results, and `hint` is the annotation of one element. `nothing` is true for None, `column` for a Column.
+    `problem` says why the annotation cannot be read.
     """
 
     hint: Any = inspect.Signature.empty
@@ -64,7 +64,7 @@ class Returns:
     def types(self, count: int) -> tuple[spark.DataType, ...] | None:
         """Return the types of `count` output fields; None where the annotation does not tell.
 
-        An annotated tuple is several values.
+        A tuple in the annotation stands for several fields, any other type for one field.
         """
         if not self.known:
             return None
@@ -99,14 +99,14 @@ def read_returns(target: Callable[..., Any]) -> Returns:
         try:
             written = _resolve(function, written)
         except Exception as error:
-            # The text may hold any expression, so it may raise anything. A Column is recognized by its name.
+            # The text may hold any expression, so its evaluation may raise anything. A Column is recognized by name.
             name = written.rpartition(".")[2].strip()
             return Returns(column=True) if name == "Column" else Returns(problem=f"{written!r}: {error}")
     return _read(written)
 
 
 def type_of(hint: Any) -> spark.DataType | None:
-    """Return the type that an annotation means; None where it means none.
+    """Return the Spark type that an annotation stands for; None if it stands for no type.
 
     >>> type_of(dict[str, list[int] | None]).simpleString()
     'map<string,array<bigint>>'
@@ -141,7 +141,7 @@ def several_of(hint: Any) -> tuple[spark.DataType | None, ...] | None:
 
 
 def _annotated(target: Any) -> Any:
-    """Return the function that carries a callable's annotations."""
+    """Return the function that carries a callable's annotations; None if there is none."""
     while hasattr(target, "func") and not inspect.isroutine(target):  # functools.partial
         target = target.func
     if inspect.isroutine(target):
@@ -152,8 +152,8 @@ def _annotated(target: Any) -> Any:
 
 def _resolve(function: Any, written: str) -> Any:
     """Return the object that a textual return annotation names."""
-    # get_type_hints resolves all annotations of a function, and fails at the first unknown name. So it gets a function
-    # that has only this one.
+    # get_type_hints resolves all annotations of a function, and fails at the first unknown name. So it gets a stand-in
+    # function with no annotation but this one.
     holder = types.FunctionType((lambda: None).__code__, getattr(function, "__globals__", {}))
     holder.__annotations__ = {"return": written}
     enclosed = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}

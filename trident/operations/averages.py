@@ -1,4 +1,4 @@
-"""Average: its accumulator is a sum and a count, its presented value their quotient."""
+"""The aggregator Average, which accumulates a sum and a count and presents their quotient."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from trident.operations.builtin_aggregators import NUMERIC, BuiltinAggregator, S
 
 @dataclass(frozen=True)
 class Average(BuiltinAggregator):
-    """The mean of one numeric field, a double. Nulls are skipped; without any other value the mean is null.
+    """The mean of one numeric field, a double. Nulls are skipped; if there is no other value, the mean is null.
 
     A state holds a struct of the sum (of the type that `Sum` gives) and the count, so that batches combine exactly.
 

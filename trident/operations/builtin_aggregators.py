@@ -1,4 +1,4 @@
-"""Count, Sum, Min and Max: aggregators that Spark and the stores know too; and the base of all built-in ones."""
+"""Count, Sum, Min and Max, which Spark and the stores compute too; and the base class of all built-in aggregators."""
 
 import decimal
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ ORDERED = (
 
 
 NAMES = frozenset({"Average", "Count", "CountDistinct", "Max", "Min", "Quantiles", "Sum", "TopK"})
-"""The names of all built-in aggregators: a stored state names its aggregator so."""
+"""The class names of all built-in aggregators. Stored states hold them to tell which aggregator a state has."""
 
 
 _BY_FOREIGN_NAME = {"avg": "Average()", "mean": "Average()", "average": "Average()", "topk": "TopK(3)"} | {
@@ -32,7 +32,7 @@ _BY_FOREIGN_NAME = {"avg": "Average()", "mean": "Average()", "average": "Average
 
 
 def called_like(name: str) -> str | None:
-    """Return the built-in aggregator that corresponds to a function of Python or Spark, if there is one.
+    """Return how to write the built-in aggregator that a function of Python or Spark stands for; None if there is none.
 
     >>> called_like("sum"), called_like("avg"), called_like("product")
     ('Sum()', 'Average()', None)
@@ -41,18 +41,18 @@ def called_like(name: str) -> str | None:
 
 
 class BuiltinAggregator(CombinerAggregator):
-    """The base of the built-in aggregators. Their output type follows from the input."""
+    """The base class of the built-in aggregators. The types of the input fields decide the type of the output."""
 
     native: ClassVar[Native | None] = None
-    """Spark's name of exactly the same aggregate, if it has one."""
+    """Spark's name of exactly the same aggregate; None if Spark has no such aggregate."""
 
     gathers: ClassVar[bool] = False
-    """Whether many tuples at once are faster than one by one."""
+    """Whether one call of `gathered` with many tuples is faster than `init` and `combine` for each tuple."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # Spark and Arrow compute a native aggregate without calling it. A user's subclass of Sum with an `init` of its
-        # own would be ignored there, so it is native only if it says so itself.
+        # Spark and Arrow compute a native aggregate without calling the aggregator. They would ignore the methods of a
+        # user's subclass of Sum that has, say, an `init` of its own. So a subclass is native only if it says so itself.
         if {"init", "combine", "zero", "present"} & vars(cls).keys():
             if "native" not in vars(cls):
                 cls.native = None
@@ -60,7 +60,7 @@ class BuiltinAggregator(CombinerAggregator):
                 cls.gathers = False
 
     def gathered(self, tuples: list[tuple[Any, ...]]) -> Any:
-        """Return the accumulator of these tuples, at least one."""
+        """Return the accumulator of `tuples`, of which there is at least one."""
         raise NotImplementedError
 
     def problem(self, inputs: spark.StructType) -> str:
@@ -68,7 +68,7 @@ class BuiltinAggregator(CombinerAggregator):
         raise NotImplementedError
 
     def type_of(self, inputs: spark.StructType) -> spark.DataType:
-        """Return the output's type over these input fields."""
+        """Return the type of the accumulator over these input fields; without a ``present`` it is the output's too."""
         raise NotImplementedError
 
 
@@ -76,7 +76,7 @@ class BuiltinAggregator(CombinerAggregator):
 class Count(BuiltinAggregator):
     """The number of tuples, nulls included, as a bigint.
 
-    It sees no field, and ignores its input fields. To skip nulls put ``.each("field", FilterNull())`` before it.
+    Count ignores its input fields. To skip nulls, put ``.each("field", FilterNull())`` before the aggregate.
     Meaning: ``org.apache.storm.trident.operation.builtin.Count``.
 
     >>> count = Count()
@@ -104,7 +104,7 @@ class Count(BuiltinAggregator):
 
 @dataclass(frozen=True)
 class Sum(BuiltinAggregator):
-    """The sum of one numeric field. Nulls are skipped; without any other value the sum is 0.
+    """The sum of one numeric field. Nulls are skipped; if there is no other value, the sum is 0.
 
     The output is a bigint for whole numbers, a double for float and double, and a decimal with ten more digits for a
     decimal, as in Spark. Meaning: ``org.apache.storm.trident.operation.builtin.Sum``, which raises at a null.
@@ -202,7 +202,7 @@ class Max(BuiltinAggregator):
 
 
 EXACT = decimal.Context(prec=100)
-"""Holds any sum of two decimals of 38 digits; Python's own context silently rounds to 28."""
+"""A context that holds any sum of two decimals of 38 digits; Python's default one silently rounds to 28 digits."""
 
 
 def added(a: Any, b: Any) -> Any:
@@ -211,12 +211,12 @@ def added(a: Any, b: Any) -> Any:
     >>> added(decimal.Decimal(10**30), decimal.Decimal("-0.5"))
     Decimal('999999999999999999999999999999.5')
     """
-    exact = isinstance(a, decimal.Decimal) or isinstance(b, decimal.Decimal)  # the other may be zero(), an int
+    exact = isinstance(a, decimal.Decimal) or isinstance(b, decimal.Decimal)  # one of the two may be zero(), an int
     return EXACT.add(a, b) if exact else a + b
 
 
 def one_field(name: str, does: str, inputs: spark.StructType, accepted: tuple[type[spark.DataType], ...]) -> str:
-    """Return why these input fields are not one field of an accepted type; "" where they are."""
+    """Return why `inputs` are not one field of an accepted type; "" if they are. `name` and `does` begin the text."""
     if len(inputs.fields) != 1:
         return f"{name} {does} of one input field, not of {len(inputs.fields)} ({ddl(inputs)}); name the one before it"
     field = inputs.fields[0]

@@ -39,7 +39,7 @@ class Equals(Filter):
 
 @dataclass(frozen=True)
 class Negate(Filter):
-    """Keeps the tuples that another filter drops: a `Filter`, or a callable of one argument a field.
+    """Keeps the tuples that `filter` drops: a `Filter`, or a callable with one argument for each input field.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.Negate``.
 
@@ -60,7 +60,7 @@ class Negate(Filter):
         return not keep
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("prepare", "cleanup"):  # a lifecycle only where the other filter has one
+        if name in ("prepare", "cleanup"):  # Negate has these only if `filter` has them
             return getattr(self.filter, name)
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 

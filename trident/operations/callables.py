@@ -1,4 +1,4 @@
-"""Reads users' operations: what each is, how it will be called, and whether it takes the arguments."""
+"""The reading of users' operations: what an operation is, how it is called, and whether it takes the arguments."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ _METHODS = {
     "updater": ("updateState",),
     "execute": ("execute",),
 }
-"""The methods by which a kind of object is recognized. A query function has an `execute` too, so it comes first."""
+"""The methods by which each kind of object is recognized. "query" is before "execute", as it has that method too."""
 
 _MISPLACED = {
     "query": "a query function: it belongs to stateQuery",
@@ -46,7 +46,10 @@ _SCALAR_UDFS = (
 
 
 def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Returns]:
-    """Read an operation. A plain callable will get one TridentTuple (`tuples`), or else one argument per field."""
+    """Read `target` as an operation, and its return annotation.
+
+    A plain callable is called with one TridentTuple if `tuples` is true, otherwise with one argument for each field.
+    """
     call = call_of(target, step, Call.TUPLE if tuples else Call.VALUES)
     operation = Operation(target, site_of(target), call, call is Call.FUNCTION)
     if call in (Call.VALUES, Call.TUPLE):
@@ -59,7 +62,10 @@ def read_operation(target: Any, step: Step, tuples: bool) -> tuple[Operation, Re
 
 
 def call_of(target: Any, step: Step, plain: Call) -> Call:
-    """Return how an operation is called; a plain callable as `plain` says. This asks no JVM."""
+    """Return how `target` is called, without a JVM: a plain callable as `plain` says.
+
+    Raises TopologyError if `target` is no operation, or one that belongs to another verb.
+    """
     if isinstance(target, Expression):
         return Call.EXPRESSION
     if isinstance(target, Column):
@@ -86,7 +92,7 @@ def call_of(target: Any, step: Step, plain: Call) -> Call:
 
 
 def check_arguments(operation: Operation, names: tuple[str, ...], step: Step) -> None:
-    """Refuse a callable whose signature, where Python knows it, does not take the arguments of its calls."""
+    """Refuse an operation that cannot be called as it will be. A callable without a known signature is accepted."""
     call, target = operation.call, operation.target
     if call is Call.FILTER:
         bind(target.isKeep, 1, "isKeep is called with one TridentTuple", step)
@@ -118,7 +124,7 @@ def _absent(*_: object) -> None:
 
 
 def check_predicate(operation: Operation, returns: Returns, step: Step) -> None:
-    """Refuse an operation that cannot be a filter."""
+    """Refuse an operation that cannot be a filter's predicate: it appends fields, gives many results or no bool."""
     hint = "; a filter gives a bool. To append fields, give outputFields"
     if operation.call is Call.FUNCTION:
         raise step.error(TopologyError, f"{operation.site.name} is a Function, which appends fields{hint}")
@@ -170,7 +176,7 @@ def is_coroutine(target: Any) -> bool:
 
 
 def _functions_behind(target: Any) -> list[Any]:
-    """Return the target and the functions that it calls as a partial, as a wrapper or by its ``__call__``."""
+    """Return the target and the functions that a call of it runs: behind a partial or wrapper, or its ``__call__``."""
     functions = [target]
     while hasattr(target, "func") and not inspect.isroutine(target):
         target = target.func
@@ -196,9 +202,10 @@ def bind(
     keywords: Iterable[str] = (),
     yields: bool = False,
 ) -> None:
-    """Refuse a target whose signature, where Python knows it, does not take `count` arguments and these keywords.
+    """Refuse a target that does not take `count` arguments and `keywords`. One without a known signature is accepted.
 
-    `usage` says how it is called. A generator is refused too unless `yields` is true: nothing would run its body.
+    `usage` says in the error how the target is called. A generator function is refused too unless `yields` is true:
+    nothing would run its body.
     """
     if not yields and is_generator(target):
         name = getattr(target, "__name__", type(target).__name__)

@@ -1,4 +1,4 @@
-"""The context that an operation's `prepare` gets, and who asks for one."""
+"""The context that an operation's `prepare` gets, and which operations have a `prepare` or a `cleanup`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class OperationContext:
-    """The partition in which a copy of an operation runs. Its `prepare` gets one.
+    """The partition in which a copy of an operation runs. The operation's `prepare` gets this object.
 
     Meaning: ``org.apache.storm.trident.operation.TridentOperationContext``.
 

@@ -22,10 +22,11 @@ class DeadLetter:
     Parameters
     ----------
     attempts : int
-        The number of attempts of the batch that fail first, as without a policy, so that a temporary fault (a service
-        that is away) makes no dead letters. With 0 the first attempt makes them.
+        How many attempts of a batch fail, as they do without a policy, before the next attempt makes dead letters. So a
+        temporary fault (a service that is away) makes none. With 0 the first attempt makes them.
     most : int
-        The most dead letters of one step in one batch. More of them fail the batch: then the tuples are not the cause.
+        How many dead letters one step may make in one batch. If there would be more, the batch fails: so many failures
+        are not the fault of single tuples.
 
     >>> DeadLetter(attempts=2)
     DeadLetter(attempts=2, most=10000)
@@ -40,23 +41,30 @@ class DeadLetter:
 
 
 OnError: TypeAlias = Literal["skip"] | DeadLetter
-"""A policy in a plan; None: the batch fails."""
+"""The policy of a step in a plan. A step without a policy (None) fails the batch."""
 
 OnErrorLike: TypeAlias = Literal["fail", "skip", "deadLetter"] | DeadLetter
-"""A policy as verbs take it."""
+"""A policy as users give it to a verb."""
 
 LETTER: StructType = parse_schema(
     "id string, stream string, step string, function string, error string, message string, tuple string, txid long, "
     "attempt int"
 )
-"""The fields of a dead letter: its identity, the step and the `function` with its file and line, the error, the tuple
-that entered the step as JSON by field, and the attempt."""
+"""The fields of a dead letter.
+
+`id` identifies the letter. `stream` and `step` say where the function failed. `function` names the function with its
+file and line, `error` the class of the error; `message` is the error's text. `tuple` is the tuple that entered the
+step, as a JSON object by field. `txid` and `attempt` say in which attempt the function failed.
+"""
 
 _NAMES = ("fail", "skip", "deadLetter")
 
 
 def read_policy(onError: object, operation: Operation, step: Step) -> OnError | None:
-    """Read the argument `onError` of a step with this operation."""
+    """Return the policy that the argument `onError` of a step means; None for "fail".
+
+    Raises TopologyError if `onError` means no policy, or if Spark itself runs the operation.
+    """
     if isinstance(onError, DeadLetter):
         policy: OnError | None = onError
     elif isinstance(onError, str) and onError in _NAMES:
@@ -77,7 +85,7 @@ def read_policy(onError: object, operation: Operation, step: Step) -> OnError | 
 
 
 class KeepLetters:
-    """A StateUpdater for `partitionPersist` that keeps the newest `most` dead letters in a state.
+    """A StateUpdater for `partitionPersist` that keeps dead letters in a state: the newest ones, at most `most`.
 
     The key is the letter's id, which grows with the txid.
     """
@@ -89,7 +97,7 @@ class KeepLetters:
         self.most = check_whole_number("most", most)
 
     def updateState(self, state: Any, tuples: Sequence[Any], collector: Any) -> None:
-        """Put the batch's letters, remove those that it puts back into the stream, and remove the oldest surplus."""
+        """Store the batch's new letters; remove the letters that it puts back, and the oldest of more than `most`."""
         # A letter on its way back into the stream carries only its id: its other fields are null.
         step = LETTER.names.index("step")
         new = [tuple(letter) for letter in tuples if letter[step] is not None]

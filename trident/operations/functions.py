@@ -1,4 +1,4 @@
-"""Operations of users, and the contracts that they implement."""
+"""The contracts that users' operations implement, and operations as a plan holds them."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ class Call(enum.Enum):
 
     @property
     def native(self) -> bool:
-        """Whether only Spark can run it."""
+        """Whether only Spark can run an operation that is called in this way."""
         return self in (Call.EXPRESSION, Call.COLUMN_BUILDER, Call.COLUMN, Call.UDF, Call.FRAME)
 
 
@@ -43,7 +43,7 @@ class Operation:
 
 
 class TridentCollector(Protocol):
-    """The receiver of a Function's emissions."""
+    """The object through which a user's operation emits tuples."""
 
     def emit(self, values: Sequence[Any]) -> None:
         """Emit one tuple: one value for each declared output field."""
@@ -58,8 +58,8 @@ class Function:
     Meaning: ``org.apache.storm.trident.operation.Function``. An optional attribute ``outputType`` (DDL, "string" or
     "string, long") declares the types where the output fields do not. A Function must be picklable: it runs on Spark's
     workers. An optional ``prepare(context)`` is called before the first tuple of a partition, with an
-    `OperationContext`, and an optional ``cleanup()`` after the last one, in every batch and on a copy: keep costly
-    objects in a module of their own, where a worker finds them again.
+    `OperationContext`, and an optional ``cleanup()`` after the last tuple. Every batch calls both anew, on a copy of
+    the Function: keep costly objects in a module of their own, where a worker finds them again.
 
     >>> class Split(Function):
     ...     outputType = "string"
@@ -76,7 +76,8 @@ class Function:
 class Filter:
     """An operation that decides whether a tuple stays. Subclass it where a plain callable is not enough.
 
-    Meaning: ``org.apache.storm.trident.operation.Filter``. It may have ``prepare`` and ``cleanup``, as a `Function`.
+    Meaning: ``org.apache.storm.trident.operation.Filter``. A Filter may have ``prepare`` and ``cleanup``, as a
+    `Function` may.
 
     >>> class Long(Filter):
     ...     def isKeep(self, tuple):
@@ -92,11 +93,11 @@ class QueryFunction(Protocol):
     """Reads a state for a batch of tuples (``org.apache.storm.trident.state.QueryFunction``)."""
 
     def batchRetrieve(self, state: Any, args: Sequence[Any]) -> Sequence[Any]:
-        """Return one result for each tuple, all from one read of the state."""
+        """Return one result for each tuple in `args`, all from one read of the state."""
         ...
 
     def execute(self, tuple: Any, result: Any, collector: TridentCollector) -> None:
-        """Emit the values to append to this tuple. Without an emission the tuple is dropped."""
+        """Emit the values to append to `tuple`, whose result is `result`. Without an emission the tuple is dropped."""
         ...
 
 
@@ -118,7 +119,7 @@ class StateUpdater(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Updating:
-    """A state updater in a plan: ``call(state, tuples, collector)``."""
+    """A state updater in a plan. A commit turn calls ``call(state, tuples, collector)``."""
 
     call: Callable[[Any, Sequence[Any], TridentCollector], object]
     site: CallSite
@@ -135,7 +136,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Output fields as the user wrote them: `typed` says of each whether it has a type; else it is void for now."""
+    """Output fields as the user wrote them. `typed` tells which fields have a type; the others are void for now."""
 
     schema: StructType
     typed: tuple[bool, ...]

@@ -9,10 +9,10 @@ from trident.base.step import Step
 
 
 class JoinType(enum.StrEnum):
-    """The part of a stream in a join. Meaning: ``org.apache.storm.trident.JoinType``.
+    """Whether a stream of a join may lack a key. Meaning: ``org.apache.storm.trident.JoinType``.
 
-    A list has one for each stream. A key leaves the join if every INNER stream has tuples of it; an OUTER stream that
-    has none gives nulls. ``[INNER, OUTER]`` is what SQL calls a left join.
+    A list of them has one for each stream. A key leaves the join if every INNER stream has tuples with the key. An
+    OUTER stream that has no such tuple gives nulls. ``[INNER, OUTER]`` is what SQL calls a left join.
     """
 
     INNER = "inner"
@@ -23,7 +23,7 @@ class JoinOutFieldsMode(enum.StrEnum):
     """The fields that leave a join. Meaning: ``org.apache.storm.trident.JoinOutFieldsMode``.
 
     COMPACT: the keys once, under the first stream's names, then every stream's other fields. PRESERVE: all fields of
-    every stream, its keys too, all of them null where the stream is missing.
+    every stream, with its keys; all of them are null where the stream lacks the key.
     """
 
     COMPACT = "compact"
@@ -38,7 +38,7 @@ _OF_ALL = {"inner": False, "full": True, "outer": True}
 
 
 def join_type_like(text: str) -> str | None:
-    """Return the joinType that a text means, in PySpark's words too; None where it is none.
+    """Return the `joinType` that a text means, also if it is PySpark's word for it; None if it means none.
 
     >>> join_type_like("left_outer"), join_type_like("full"), join_type_like("user")
     ('left', 'full', None)
@@ -49,7 +49,7 @@ def join_type_like(text: str) -> str | None:
 
 
 def read_join_types(joinType: object, count: int, step: Step) -> tuple[bool, ...]:
-    """Return for each of `count` streams whether it may lack a key."""
+    """Return for each of `count` streams whether `joinType` lets it lack a key."""
     if isinstance(joinType, str):
         if joinType in _OF_ALL:
             return (_OF_ALL[joinType],) * count
@@ -78,7 +78,7 @@ def read_join_types(joinType: object, count: int, step: Step) -> tuple[bool, ...
 
 
 def read_join_mode(mode: object, step: Step) -> bool:
-    """Return whether every field of every stream is kept."""
+    """Return whether `mode` keeps every field of every stream."""
     if mode in tuple(JoinOutFieldsMode):
         return mode == JoinOutFieldsMode.PRESERVE
     near = did_you_mean(mode, [known.value for known in JoinOutFieldsMode]) if isinstance(mode, str) else ""

@@ -14,9 +14,10 @@ from trident.operations.functions import TridentCollector
 class MultiReducer(Protocol):
     """Sees the tuples of several streams, partition by partition (``org.apache.storm.trident.operation.MultiReducer``).
 
-    The calls are ``init``, once for every partition of every batch, also an empty one, then ``execute`` for each tuple,
-    then ``complete``. All of them may emit: one value for each declared output field. ``init`` returns the partition's
-    own state, a list or an object that the other calls change in place. Tuples of different streams come in any order.
+    In every partition of every batch, also an empty one, ``init`` is called once, then ``execute`` for each tuple, then
+    ``complete``. Each of the three may emit tuples, with one value for each declared output field. ``init`` returns the
+    partition's own state, a list or an object that the other calls change in place. Tuples of different streams come in
+    any order.
     An optional attribute ``outputType`` (DDL, "string" or "string, long") declares the types where the output fields do
     not.
 
@@ -43,7 +44,7 @@ class MultiReducer(Protocol):
         ...
 
     def execute(self, state: Any, streamIndex: int, tuple: Any, collector: TridentCollector) -> None:
-        """Add one tuple of the stream with this index, a TridentTuple of that stream's input fields, to the state."""
+        """Add `tuple`, a TridentTuple of the input fields of stream `streamIndex`, to the partition's state."""
         ...
 
     def complete(self, state: Any, collector: TridentCollector) -> None:
@@ -54,9 +55,9 @@ class MultiReducer(Protocol):
 class GroupedMultiReducer(Protocol):
     """Sees the tuples of several grouped streams, group by group.
 
-    ``init`` is called at the first tuple of a group in any stream, ``complete`` at the end of the batch. `group` is
-    a TridentTuple of the group fields, under the names of the first stream. The group fields are not added to what the
-    reducer emits. For the rest see `MultiReducer`.
+    ``init`` is called at the first tuple of a group in any stream, ``complete`` at the end of the batch. `group` is a
+    TridentTuple of the group fields, under the names that they have in the first stream. The group fields are not added
+    to what the reducer emits. The rest is as in a `MultiReducer`.
     Meaning: ``org.apache.storm.trident.operation.GroupedMultiReducer``.
 
     >>> class Balance:
@@ -83,7 +84,7 @@ class GroupedMultiReducer(Protocol):
         ...
 
     def execute(self, state: Any, streamIndex: int, group: Any, tuple: Any, collector: TridentCollector) -> None:
-        """Add one tuple of the stream with this index to the state."""
+        """Add `tuple`, a TridentTuple of the input fields of stream `streamIndex`, to the group's state."""
         ...
 
     def complete(self, state: Any, group: Any, collector: TridentCollector) -> None:
@@ -93,7 +94,7 @@ class GroupedMultiReducer(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MultiReduction:
-    """A reducer of several streams in a plan."""
+    """A MultiReducer or a GroupedMultiReducer in a plan."""
 
     reducer: Any
     site: CallSite
@@ -112,7 +113,7 @@ _GROUPED = {
 
 
 def read_multi_reducer(target: Any, grouped: bool, step: Step) -> MultiReduction:
-    """Read a GroupedMultiReducer (`grouped`) or a MultiReducer."""
+    """Read `target` as a GroupedMultiReducer if `grouped` is true, otherwise as a MultiReducer."""
     calls = _GROUPED if grouped else _PLAIN
     if not all(callable(getattr(target, name, None)) for name in calls):
         methods = ", ".join(f"{name}({arguments})" for name, (_, arguments) in calls.items())

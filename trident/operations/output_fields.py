@@ -1,4 +1,4 @@
-"""Reads output fields. Their types come from the declaration, the operation's ``outputType``, or its annotations."""
+"""The reading of output fields and their types: as declared, or from an operation's ``outputType`` or annotations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ OutputsLike = FieldsLike | spark.StructType
 
 
 def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
-    """Read output fields as the user wrote them. Some may have no type yet."""
+    """Read output fields as the user wrote them. Fields without a type are accepted and marked."""
     if isinstance(outputs, spark.StructType):
         return Declared(_schema(outputs.fields, step), (True,) * len(outputs.fields))
     if isinstance(outputs, str):
@@ -36,7 +36,7 @@ def read_outputs(outputs: OutputsLike, step: Step) -> Declared:
 
 
 def _read_field(piece: str, step: Step) -> tuple[spark.StructField, bool]:
-    """Read one field, and whether it has a type."""
+    """Read one output field. Return the field, and whether it was written with a type."""
     try:
         reader = Reader(piece)
         name = reader.next("a field name", "word", "name")
@@ -61,7 +61,7 @@ def _schema(fields: Sequence[spark.StructField], step: Step) -> spark.StructType
 
 
 def resolve(declared: Declared, operation: Operation, returns: Returns, step: Step) -> spark.StructType:
-    """Return the output fields with their types: declared, else the operation's own, else annotated."""
+    """Return the output fields with types: as declared, else by the operation's ``outputType``, else by annotation."""
     schema = declared.schema
     _check_result(declared, operation, returns, step)
     if all(declared.typed):
@@ -73,7 +73,7 @@ def resolve(declared: Declared, operation: Operation, returns: Returns, step: St
 
 
 def keep_names(schema: spark.StructType, operation: Operation, returns: Returns, step: Step) -> spark.StructType:
-    """Return the output fields of a map that names none: the input's, with the types that the map tells if any."""
+    """Return the output fields of a map that declares none: the input fields, with the map's own types if any."""
     if operation.call.native:
         raise step.error(TypeDeclarationError, "name what it gives, with its type: outputFields='name type'")
     declared = Declared(schema, (False,) * len(schema.names))
@@ -88,7 +88,7 @@ def emitted(target: Any, outputs: OutputsLike, step: Step, holder: str) -> spark
 
 
 def typed_outputs(target: Any, declared: Declared, step: Step, holder: str) -> spark.StructType:
-    """Return the output fields with their types: the declared ones, else those of the object's ``outputType``."""
+    """Return the output fields with types: as declared, else by the ``outputType`` of `target`."""
     if all(declared.typed):
         return declared.schema
     types = own_types(target, len(declared.schema.names), step)

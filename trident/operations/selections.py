@@ -1,4 +1,4 @@
-"""Selections of whole tuples: the least, the greatest, the first ones. And checks of their comparators and fields."""
+"""Selections of whole tuples (the least, the greatest, the first ones), and checks of their comparators and fields."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +15,18 @@ from trident.operations.builtin_aggregators import ORDERED
 from trident.operations.callables import bind
 
 Comparator = Callable[[Any, Any], int]
-"""Compares two values or two TridentTuples: below 0, 0 or above 0 if the first is less, equal or greater."""
+"""A function that compares two values or two TridentTuples.
+
+It returns a number below 0 if the first one is less, 0 if both are equal, above 0 if the first one is greater.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extreme:
-    """The least or the greatest tuple, the last one of equal ones. `whole`: the comparator sees tuples."""
+    """The least or the greatest tuple; the last one if several are equal.
+
+    With `whole`, the comparator sees whole tuples, otherwise the values of one field.
+    """
 
     greatest: bool
     site: CallSite
@@ -30,7 +36,10 @@ class Extreme:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class First:
-    """The first `count` tuples by a field, ascending, nulls last. Without a field: the first ones that come."""
+    """The first `count` tuples, in ascending order of a field (`reverse`: descending), nulls last.
+
+    Without a field, they are the tuples that come first.
+    """
 
     count: int
     site: CallSite
@@ -41,7 +50,7 @@ Picking = Extreme | First
 
 
 def check_comparator(comparator: object, compared: str, step: Step) -> None:
-    """Refuse an object that cannot be called with two of what is `compared` ("values", "TridentTuples")."""
+    """Refuse a comparator that does not take two arguments. An error calls these `compared`, such as "values"."""
     if isinstance(comparator, str) or not callable(comparator):
         field = isinstance(comparator, str) and comparator.isidentifier()
         verb = step.label.rpartition(":")[2]
@@ -55,7 +64,7 @@ def check_comparator(comparator: object, compared: str, step: Step) -> None:
 
 
 def check_ordered(field: spark.StructField, hint: str, step: Step) -> None:
-    """Refuse a field whose values have no order."""
+    """Refuse a field whose values have no order. `hint` ends the error's message."""
     if not isinstance(field.dataType, ORDERED):
         raise step.error(
             TypeDeclarationError,

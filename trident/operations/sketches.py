@@ -1,4 +1,6 @@
-"""CountDistinct and Quantiles: results within a known error from a few kilobytes, by Apache DataSketches.
+"""CountDistinct and Quantiles, whose accumulators are sketches of a few kilobytes: their results have a known error.
+
+Apache DataSketches makes the sketches.
 
 The package is an extra: ``pip install 'trident-pyspark[sketches]'``. A state holds the sketch in its own portable
 binary form, which the Java and C++ libraries read too.
@@ -25,9 +27,9 @@ class CountDistinct(BuiltinAggregator):
     """An estimate of the number of distinct values of a field, or of distinct tuples of several fields (an HLL sketch).
 
     The standard error is 1.04 / sqrt(2^lgK), 1.6 % for ``lgK=12``; small counts are exact or nearly so. A sketch takes
-    at most 2^lgK / 2 bytes, 2 kB by default. Tuples with a null are skipped, as in ``count(DISTINCT ...)`` of SQL;
-    numbers are equal as in Spark. Sketches combine in any order, over partitions, batches and drivers. The output is a
-    bigint.
+    at most 2^lgK / 2 bytes, 2 kB by default. Tuples with a null are skipped, as in ``count(DISTINCT ...)`` of SQL.
+    Numbers are equal if they are equal in Spark. Sketches combine in any order, over partitions, batches and drivers.
+    The output is a bigint.
 
     Raises
     ------
@@ -92,9 +94,9 @@ class Quantiles(BuiltinAggregator):
     """Estimates of the values at the given ranks of one numeric field (a KLL sketch).
 
     ``Quantiles(0.5, 0.99)`` gives an array of two doubles, the median and the value that 99 % do not exceed. With
-    ``k=200`` the rank of each is within 1.33 % of the requested one, with 99 % confidence, from some 2 kB; a greater
-    `k` is more exact. Up to `k` values are kept as they are. Nulls and NaN are skipped; without any value the result is
-    null. The ranks are not stored in a state: a topology may later ask for others.
+    ``k=200`` the rank of each value is within 1.33 % of the requested rank, with 99 % confidence, and a sketch takes
+    some 2 kB; a greater `k` is more exact. Up to `k` values are kept as they are. Nulls and NaN are skipped; without
+    any value the result is null. A state does not hold the ranks: a topology may later ask for others.
 
     Raises
     ------
@@ -179,7 +181,7 @@ def _item(value: Any) -> int | float | str:
 
 
 def _text(value: Any) -> str:
-    """Return a text that is equal only for equal values."""
+    """Return a text for a value. Two values have the same text only if they are equal."""
     match value:
         case str():
             return f"{len(value)}:{value}"

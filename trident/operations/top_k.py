@@ -1,4 +1,4 @@
-"""TopK: the greatest values, exactly."""
+"""The aggregator TopK: the greatest values, exactly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ class TopK(BuiltinAggregator):
     """The `k` greatest values of a field, the greatest first.
 
     Equal values are kept side by side. The result is exact, though no more than `k` values of a group are ever kept.
-    (It does not find the most *frequent* values.)
+    (TopK does not find the most *frequent* values.)
 
-    Of several fields it gives the `k` greatest tuples, by the first field, then by the second and so on: name the score
-    first, ``aggregate("score, user", TopK(3), "best")``. The output is an array of the field's type, or of structs. A
-    null in the first field is skipped; in the others it is the least value. NaN is greater than every number (Spark's
-    order).
+    Over several fields it gives the `k` greatest tuples, by the first field, then by the second and so on: name the
+    score first, ``aggregate("score, user", TopK(3), "best")``. The output is an array of the field's type, or of
+    structs if there are several fields. A tuple with a null in the first field is skipped; in the other fields a null
+    is the least value. NaN is greater than every number (Spark's order).
 
     Raises
     ------
@@ -70,7 +70,7 @@ class TopK(BuiltinAggregator):
 
 def _rank(value: Any) -> tuple[Any, ...]:
     """Return a key that sorts values in Spark's order: null, numbers, NaN."""
-    if isinstance(value, tuple):  # a Row is one
+    if isinstance(value, tuple):  # a Row is a tuple, too
         return tuple(map(_rank, value))
     if value is None:
         return (0,)

@@ -12,7 +12,7 @@ from trident.base.names import did_you_mean
 class TridentTuple(tuple[Any, ...]):
     """One immutable tuple. It gives its values by name or position; every name works, also ``count`` and ``index``.
 
-    Meaning: ``org.apache.storm.trident.tuple.TridentTuple``. In the test of an operation make one from keywords.
+    Meaning: ``org.apache.storm.trident.tuple.TridentTuple``. A test of an operation can make a tuple from keywords:
 
     >>> t = TridentTuple(word="dog", count=2)
     >>> t.word, t["count"], t[0], t.count
@@ -61,13 +61,13 @@ def _rebuild(fields: tuple[str, ...], values: tuple[Any, ...]) -> TridentTuple:
 
 @lru_cache(maxsize=4096)
 def tuple_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], TridentTuple]:
-    """Return the class of tuples of these fields. Call it with the values in order; it is as fast as ``tuple(values)``.
+    """Return the class of tuples with these fields. It is called with the values in order, and is as fast as ``tuple``.
 
     >>> tuple_type(("word", "n"))(["dog", 2]).n
     2
     """
-    # The getters of a namedtuple are written in C and do not call our __getitem__. The class has a name here until its
-    # getters are taken: when a class is collected, it empties its dict.
+    # The getters of a namedtuple are written in C and do not call the __getitem__ of this class. `plain` keeps the
+    # namedtuple's class alive until its getters are taken: a class that is collected empties its dict.
     plain = namedtuple("plain", [f"at{at}" for at in range(len(fields))])  # type: ignore[misc]
     members: dict[str, Any] = {name: vars(plain)[f"at{at}"] for at, name in enumerate(fields) if _is_free(name)}
     members |= {
@@ -80,5 +80,5 @@ def tuple_type(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], TridentTupl
 
 
 def _is_free(name: str) -> bool:
-    """Return whether a field may be an attribute: one of Python's or of this class must not be replaced."""
+    """Return whether a field may become an attribute: it must not replace one of Python's or of TridentTuple's."""
     return not name.startswith("__") and not name.startswith("_trident_")

@@ -1,4 +1,4 @@
-"""State updaters as given by users: how they are called, what they emit, and the fields of their states."""
+"""The reading of users' state updaters: how they are called, what they emit, and the fields of their states."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ from trident.operations.functions import Updating
 from trident.operations.output_fields import OutputsLike, emitted, read_outputs
 
 VALUE = "value"
-"""The field of a state's value where no aggregator names it."""
+"""The name of the field with a state's value, where no aggregator has a name for that field."""
 
 _ACCEPTED = "a StateUpdater: an object with updateState(state, tuples, collector), or a callable of these three"
 
 
 def read_updater(target: Any, step: Step) -> Updating:
-    """Read `target` as a state updater."""
+    """Read `target` as a state updater: a StateUpdater, or a callable of the state, the tuples and a collector."""
     check_not_class(target, step)
     kind = kind_of(target)
     if kind not in ("", "updater") or not (kind or callable(target)):
@@ -34,7 +34,7 @@ def read_updater(target: Any, step: Step) -> Updating:
 
 
 def emitted_fields(target: Any, outputs: OutputsLike | None, step: Step) -> spark.StructType:
-    """Return the fields that an updater emits; none where none is declared."""
+    """Return the fields of the tuples that `target` emits: no fields if `outputs` is None."""
     if outputs is None:
         return spark.StructType([])
     return emitted(target, outputs, step, "object")
@@ -50,7 +50,8 @@ def held_fields(
 ) -> tuple[spark.StructType, spark.StructField]:
     """Return the key fields and the value field of a state that no aggregator describes.
 
-    Attributes of `target` stand in for arguments that are None. `known` are fields whose types need not be repeated.
+    If `keyFields` or `valueType` is None, the attribute of `target` with the same name counts. A key field that is also
+    in `known` needs no type. `usage` shows in an error how to call the verb.
     """
     keyFields = getattr(target, "keyFields", None) if keyFields is None else keyFields
     valueType = getattr(target, "valueType", None) if valueType is None else valueType

@@ -1,4 +1,4 @@
-"""Reads aggregators over windows: their kind, and the types of their output."""
+"""The reading of aggregators over windows: of which kind they are, and the types of their outputs."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,7 +28,8 @@ _ACCEPTED = (
 class Windowing:
     """A window and its aggregator in a plan.
 
-    `outputs` are the fields of a result. `aggregation` is None where partial results cannot be combined.
+    `outputs` are the fields that the aggregator gives for a window. `aggregation` is the aggregator as a combiner; None
+    if it is another kind, whose partial results cannot be combined.
     """
 
     config: WindowConfig
@@ -54,7 +55,7 @@ class Windowing:
 def read_windowing(
     config: WindowConfig, target: Any, inputs: spark.StructType, outputs: OutputsLike, keepFor: int, step: Step
 ) -> Windowing:
-    """Read an aggregator over windows, from these input fields to these output fields."""
+    """Read `target` as an aggregator over windows, from the fields `inputs` to the fields `outputs`."""
     kind, site, declared = _kind_of(target, step), site_of(target), read_outputs(outputs, step)
     if kind != "aggregator":
         folding = read_folding(target, inputs, declared, step)
@@ -88,7 +89,10 @@ def _kind_of(target: Any, step: Step) -> Literal["combiner", "reducer", "aggrega
 
 
 def _presented_field(output: str, kind: spark.DataType | None, step: Step) -> spark.StructType:
-    """Return the output of a window: the value that the aggregator presents."""
+    """Return the output field of a window, of type `kind`: its value is what the aggregator presents.
+
+    Raises TypeDeclarationError if `kind` is None.
+    """
     if kind is None:
         raise step.error(
             TypeDeclarationError,

@@ -1,8 +1,8 @@
 """Windows as users write them: their length, their slide, and their clock.
 
-By count: the last `length` tuples, every `slide` tuples. By duration: the tuples of the last `length` of batch time.
-By event time: by a field of the tuples, with a watermark. Windows are aligned to 1970-01-01 UTC: windows of an hour are
-whole hours.
+A window by count has the last `length` tuples, every `slide` tuples. A window by duration has the tuples of the last
+`length` of batch time. A window by event time goes by a field of the tuples, with a watermark. Windows of time are
+aligned to 1970-01-01 UTC: windows of an hour are whole hours.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from trident.base.step import Step, caller
 from trident.base.text import brief
 
 _MOST_PANES = 10_000
-"""The number of panes in one window. A slide that makes more of them is taken for a typing error."""
+"""The most panes that one window may have. A slide that makes more panes is taken for a typing error."""
 
 
 class _Window:
@@ -43,7 +43,7 @@ class CountWindow(_Window):
 
     @property
     def meaning(self) -> str:
-        """A text of everything that must not change between restarts."""
+        """Everything about the window that must not change between restarts, as text."""
         return repr(self)
 
 
@@ -104,7 +104,7 @@ class TimeWindow(_Window):
 
     @property
     def meaning(self) -> str:
-        """A text of everything that must not change between restarts: all but the lateness."""
+        """Everything about the window that must not change between restarts, as text: all but the lateness."""
         by = "" if self.timestampField is None else f" by {self.timestampField}"
         return f"{type(self).__name__}({', '.join(map(duration_text, self._sizes()))}{by})"
 
@@ -172,7 +172,7 @@ class TumblingEventTimeWindow(EventTimeWindow):
     """The tuples of every `length` of event time, each tuple in one window. Beyond Trident.
 
     The watermark is the latest time seen up to a batch, less `lateness`. The batch whose watermark reaches a window's
-    end emits the window; a tuple for it in a later batch is late.
+    end emits the window; a tuple for this window in a later batch is late.
 
     >>> TumblingEventTimeWindow("1 hour", "at", lateness="5 minutes")
     TumblingEventTimeWindow('1 hour', 'at', lateness='5 minutes')
@@ -197,8 +197,8 @@ class SlidingEventTimeWindow(EventTimeWindow):
 class SessionWindow(_Window):
     """Tuples that follow one another by less than `gap` of event time. Beyond Trident.
 
-    A session ends `gap` after its last tuple. The watermark is that of `TumblingEventTimeWindow`; a tuple is late if
-    the watermark has reached its own time plus the gap.
+    A session ends `gap` after its last tuple. The watermark is the same as for a `TumblingEventTimeWindow`; a tuple is
+    late if the watermark has reached the tuple's time plus the gap.
 
     >>> SessionWindow("10 minutes", "at", lateness="1 minute")
     SessionWindow('10 minutes', 'at', lateness='1 minute')
@@ -215,7 +215,7 @@ class SessionWindow(_Window):
 
     @property
     def meaning(self) -> str:
-        """A text of everything that must not change between restarts: all but the lateness."""
+        """Everything about the window that must not change between restarts, as text: all but the lateness."""
         return f"SessionWindow({duration_text(self.gap)} by {self.timestampField})"
 
     def __repr__(self) -> str:

@@ -31,7 +31,7 @@ class Known:
     """The facts about a whole topology that its nodes do not hold.
 
     `answers` maps the id of a node to the DRPC function that it answers, `runners` the id of a node to its runner.
-    `stages` are lines as they are printed.
+    `stages` are the lines about batch groups and stages, ready to be printed.
     """
 
     answers: Mapping[int, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Known:
 
 
 def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
-    """Return the steps below these nodes, stream by stream; then the stages; then the states."""
+    """Return a topology as text: `roots` and the steps below them, stream by stream; the stages; then the states."""
     nodes, known = walk(*roots), known or Known()
     partitions = _partitions(nodes)
     lines: list[str] = []
@@ -58,7 +58,7 @@ def explain_nodes(roots: Sequence[Node], known: Known | None = None) -> str:
 
 
 def fields_of(node: Node) -> str:
-    """Return the fields that leave a step. A split has those of each stream."""
+    """Return the fields that leave a step, as text; for a split, the fields of each of its streams."""
     return shown_streams(node) if isinstance(node, Split) else ddl(node.schema)
 
 
@@ -75,7 +75,7 @@ def _partitions(nodes: Sequence[Node]) -> dict[int, str]:
 
 
 def policy_of(node: Node) -> str:
-    """Return what a step does with tuples on which its function fails."""
+    """Return what a step does with tuples on which its function fails; "" if they fail the batch."""
     policy = getattr(node, "onError", None)
     if policy == "skip":
         return "skips what fails"
@@ -116,7 +116,7 @@ def _steps(steps: Sequence[Node], known: Known, partitions: Mapping[int, str]) -
 
 
 def _short(node: Node) -> str:
-    """Return a step's stream and number."""
+    """Return a step's stream and number, such as "words/2"."""
     return node.step.partition(":")[0]
 
 

@@ -1,7 +1,8 @@
 """The layout of a picture: boxes in layers from top to bottom, every cluster in a column of its own.
 
 The usual three steps (layers by longest path, an order with few crossings, positions near the neighbours) are kept
-simple: a topology has tens of boxes. An arrow over several layers gets a lane in each, so that it runs around boxes.
+simple: a topology has tens of boxes. An arrow over several layers gets a narrow gap (here called a lane) in each layer
+between its boxes, so that it runs around other boxes.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ _SWEEPS = 8
 
 @dataclass(slots=True)
 class Rectangle:
-    """A rectangle, by its upper left corner."""
+    """A rectangle. `x` and `y` are of its upper left corner."""
 
     x: float
     y: float
@@ -26,13 +27,13 @@ class Rectangle:
 
     @property
     def middle(self) -> float:
-        """The x of its vertical axis."""
+        """The x of the rectangle's vertical axis."""
         return self.x + self.width / 2
 
 
 @dataclass(slots=True)
 class Layout:
-    """The rectangle of each box and cluster, and the points that each arrow runs through."""
+    """The rectangle of each box and cluster, and the points that each arrow within a cluster runs through."""
 
     width: float
     height: float
@@ -42,7 +43,7 @@ class Layout:
 
 
 def shortened(text: str) -> str:
-    """Return a text that fits into a box."""
+    """Return the text, cut if it is too long for a box."""
     return text if len(text) <= WIDEST_CHARS else text[: WIDEST_CHARS - 1] + "…"
 
 
@@ -63,7 +64,7 @@ def lay_out(drawn: Picture) -> Layout:
 
 @dataclass(slots=True)
 class _Slot:
-    """A part of a layer: a box, or the lane of an arrow that passes the layer."""
+    """A place in a layer: for a box, or for an arrow that passes through the layer (its lane)."""
 
     width: float
     height: float = 0.0
@@ -78,7 +79,7 @@ class _Slot:
 
 
 class _Column:
-    """One cluster, laid out by itself."""
+    """The layout of one cluster, without regard to other clusters."""
 
     def __init__(self, boxes: Sequence[Box], arrows: Sequence[Arrow]) -> None:
         ids = {box.id for box in boxes}
@@ -99,7 +100,7 @@ class _Column:
         self.height = sum(heights) + GAP_Y * max(0, len(heights) - 1)
 
     def _layers(self, ids: Sequence[str]) -> dict[str, int]:
-        """Return the layer of each box: the length of the longest path down to it."""
+        """Return the layer of each box, by its id: the length of the longest path from the top down to the box."""
         layer = dict.fromkeys(ids, 0)
         for _ in ids:
             for _, arrow in self.arrows:
@@ -107,7 +108,7 @@ class _Column:
         return layer
 
     def _lane(self, layer: dict[str, int], arrow: Arrow) -> list[_Slot]:
-        """Return the slots of an arrow, from end to end. It gets a new slot in each layer between its boxes."""
+        """Return the slots that an arrow runs through: its two boxes, and a new slot in each layer between them."""
         chain = [self.slots[arrow.source]]
         for row in range(layer[arrow.source] + 1, layer[arrow.target]):
             slot = _Slot(LANE)
@@ -120,14 +121,14 @@ class _Column:
         return chain
 
     def _order(self, down: bool) -> None:
-        """Sort every layer by the mean position of its neighbours in the layer before."""
+        """Sort the slots of each layer by the mean position of their neighbours above (with `down`) or below."""
         for row in self.layers if down else reversed(self.layers):
             position = {id(slot): at for layer in self.layers for at, slot in enumerate(layer)}
             means = {id(slot): _mean([position[id(n)] for n in (slot.above if down else slot.below)]) for slot in row}
             row.sort(key=lambda slot: position[id(slot)] if means[id(slot)] is None else means[id(slot)] or 0.0)
 
     def _spread(self) -> None:
-        """Give every slot an x near its neighbours, without overlaps."""
+        """Give every slot an x near the slots that its arrows lead to, without overlaps."""
         for row in self.layers:
             _pack(row, [0.0] * len(row))
         for sweep in range(2 * _SWEEPS + 1):  # the last sweep runs down, so that a chain of boxes is straight

@@ -25,7 +25,7 @@ from trident.plan.traits import Role, traits_of
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A step or a state. `lines` stand below the title, `hint` is shown on demand, `cluster` is an id."""
+    """A step or a state. `lines` stand below the title, `hint` is shown on demand, `cluster` is a cluster's id."""
 
     id: str
     kind: Role
@@ -37,7 +37,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """An arrow from box to box, by their ids. It is `dashed` if it reads a state."""
+    """An arrow from one box to another, by the ids of the boxes. A dashed arrow is a query of a state."""
 
     source: str
     target: str
@@ -63,7 +63,7 @@ class Picture:
 
 
 def picture(roots: Iterable[Node]) -> Picture:
-    """Return the picture of these nodes, of the nodes below them, and of the states that they write or query."""
+    """Return the picture of `roots`, of the nodes below them, and of the states that these nodes write or query."""
     nodes = _with_writers(list(roots))
     clusters, member = _clusters(nodes)
     ids = {id(node): f"n{at}" for at, node in enumerate(nodes, 1)}
@@ -87,9 +87,9 @@ def picture(roots: Iterable[Node]) -> Picture:
 
 
 def _with_writers(roots: list[Node]) -> list[Node]:
-    """Return the nodes below the roots and below the writers of the states that they query.
+    """Return the roots, the writers of all states that are queried, and the nodes below both.
 
-    Each node comes after those that it reads or queries.
+    Each node comes after the nodes that it reads and after the writer that it queries.
     """
     while True:
         nodes = walk(*roots)
@@ -100,7 +100,7 @@ def _with_writers(roots: list[Node]) -> list[Node]:
 
 
 def _clusters(nodes: Sequence[Node]) -> tuple[list[Cluster], dict[int, str]]:
-    """Return the sets of nodes that share batches, and the cluster of each node by its id.
+    """Return a cluster for each set of nodes that share batches, and the id of each node's cluster, by the node's id.
 
     A state unites the batch groups of the steps that write or query it. A DRPC request only reads states, so it unites
     nothing.
@@ -143,7 +143,7 @@ def _box(node: Node, id: str, cluster: str) -> Box:
 
 
 def _new_fields(node: Node) -> str:
-    """Return the fields that leave a node, or "" if they are those of its source."""
+    """Return the fields that leave a node, or "" if the same fields enter it."""
     unchanged = [source.schema for source in sources_of(node)] == [node.schema]
     return "" if unchanged else traits_of(node).fields(node)
 

@@ -22,7 +22,7 @@ _COLOURS = {
 def svg(drawn: Picture) -> str:
     """Return the picture as one SVG element."""
     layout = lay_out(drawn)
-    mark = f"t{zlib.crc32(repr(drawn).encode()):08x}"  # all pictures on a page share one space of marker ids
+    mark = f"t{zlib.crc32(repr(drawn).encode()):08x}"  # unique: the pictures on a page share all ids
     width, height = round(layout.width), round(layout.height)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
@@ -118,14 +118,14 @@ def _down(points: list[tuple[float, float]]) -> str:
 
 
 def _ends(source: Rectangle, target: Rectangle) -> list[tuple[float, float]]:
-    """Return the two ends of a path between two columns: at the sides that face each other."""
+    """Return the two ends of a path between boxes in two columns: on the sides of the boxes that face each other."""
     right = target.middle > source.middle
     out, into = (source.x + source.width, target.x) if right else (source.x, target.x + target.width)
     return [(out, source.y + source.height / 2), (into, target.y + target.height / 2)]
 
 
 def _across(begin: tuple[float, float], end: tuple[float, float]) -> str:
-    """Return a path between two columns, which leaves and enters at the sides of the boxes."""
+    """Return a smooth path between boxes in two columns. It leaves and enters the boxes at their sides."""
     (x1, y1), (x2, y2) = begin, end
     pull = max(40.0, abs(x2 - x1) / 2) * (1 if x2 > x1 else -1)
     return f"M{x1:g},{y1:g} C{x1 + pull:g},{y1:g} {x2 - pull:g},{y2:g} {x2:g},{y2:g}"

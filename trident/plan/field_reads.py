@@ -1,4 +1,7 @@
-"""Column pruning by node: the fields that a node reads of each source, if later steps need the fields in `after`."""
+"""What a node reads, for column pruning: each function returns the fields that a node reads of each of its sources.
+
+`after` are the fields that later steps need of the node.
+"""
 
 from trident.plan.joins import origins_of
 from trident.plan.nodes import (
@@ -65,7 +68,7 @@ def of_part(node: Part, after: set[str]) -> list[set[str]]:
 def of_merge(node: Merge, after: set[str]) -> list[set[str]]:
     positions = [at for at, name in enumerate(node.schema.names) if name in after]
     schemas = [source.schema for source in node.sources]
-    # The field with the name of the source, if the user asked for it, is the last one: no source has this position.
+    # If the user asked for a field with the source's name, it is the last one, and no source has a field there.
     return [{schema.names[at] for at in positions if at < len(schema.names)} for schema in schemas]
 
 
@@ -82,5 +85,5 @@ def of_multi_reduce(node: MultiReduce, after: set[str]) -> list[set[str]]:
 
 
 def _some(node: Node, after: set[str]) -> set[str]:
-    """Return the needed fields, or the first field if none is needed: Spark keeps no row without a column."""
+    """Return the node's fields in `after`, or its first field if there is none: Spark keeps no row without columns."""
     return after.intersection(node.schema.names) or set(node.schema.names[:1])

@@ -41,8 +41,9 @@ _UNFENCED = "as long as one driver lives and the store loses nothing: it has no 
 class Guarantee:
     """The promise for one state.
 
-    `spouts` are the streams that feed it, with their kinds. `condition` is what the promise depends on, "" if it is
-    unconditional. `trident` is the promise of Storm's Trident for the same pair of spout and state.
+    `spouts` are the streams that feed the state, each with the kind of its spout. `condition` is what the promise
+    depends on, "" if it is unconditional. `trident` is the promise of Storm's Trident for the same pair of spout and
+    state.
     """
 
     state: str
@@ -68,7 +69,7 @@ class Guarantee:
 
 
 def guarantee_of(node: StateWriter) -> Guarantee:
-    """Return the guarantee of the state that this step updates."""
+    """Return the guarantee of the state that a step updates."""
     factory = node.state.factory
     weakest = _weakest(node)
     promise = _promise(weakest, factory.kind)
@@ -85,22 +86,22 @@ def guarantee_of(node: StateWriter) -> Guarantee:
 
 
 def promise_of(node: WriteParquet) -> Promise:
-    """Return the promise for the batches that this output publishes.
+    """Return the promise for the batches that a Parquet output publishes.
 
-    It is the promise for a state, because each batch is published once.
+    It is the same as for an opaque state, because each batch is published once.
     """
     return _promise(_weakest(node), StateKind.OPAQUE)
 
 
 def guarantees(roots: Iterable[Node]) -> tuple[Guarantee, ...]:
-    """Return the guarantees of all states that these nodes or nodes below them update."""
+    """Return the guarantees of all states that `roots` and the nodes below them update."""
     return tuple(guarantee_of(node) for node in walk(*roots) if isinstance(node, StateWriter))
 
 
 def check_exactly_once(topology: TopologyPlan) -> None:
-    """Refuse a topology with a state that is promised less than exactly-once.
+    """Refuse a topology with a state or a Parquet output that is promised less than exactly-once.
 
-    The error names each such state and its way out.
+    The GuaranteeError names the first such output, or all such states, and the way out.
     """
     weak = [guarantee for guarantee in guarantees(topology.sinks) if not guarantee.exactlyOnce]
     for node in walk(*topology.sinks):

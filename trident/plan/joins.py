@@ -13,7 +13,7 @@ from trident.plan.nodes import Join, Node, RequestSource, SpoutSource, walk
 from trident.plan.rules import appended, check_comparable, chosen, known_fields, types_of, under_names
 
 Origin = tuple[int, str]
-"""A field of a source: the position of the source, the name of the field."""
+"""Where a field comes from: the position of a source, and the name of one of the source's fields."""
 
 
 def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
@@ -32,7 +32,7 @@ def check_one_batch(nodes: Sequence[Node], step: Step) -> None:
 
 
 def renamed(schema: spark.StructType, outputs: OutputsLike | None, step: Step) -> spark.StructType:
-    """Return the schema with the fields renamed by position. Types in the outputs are checked, and cast nothing."""
+    """Return the schema with its fields renamed by position. Refuse other types in `outputs`, as nothing is cast."""
     if outputs is None:
         return schema
     declared = read_outputs(outputs, step)
@@ -57,9 +57,9 @@ def renamed(schema: spark.StructType, outputs: OutputsLike | None, step: Step) -
 def merged(
     schemas: Sequence[spark.StructType], outputs: OutputsLike | None, sourceField: object, step: Step
 ) -> spark.StructType:
-    """Return the fields of a merge: by position, under the names of the first stream unless others are given.
+    """Return the fields of a merge: by position, under the names of the first stream unless `outputs` gives others.
 
-    With a `sourceField`, one more field follows: the name of the stream that a tuple comes from.
+    With a `sourceField`, one more field of that name follows: it tells which stream a tuple comes from.
     """
     first = schemas[0]
     for at, other in enumerate(schemas[1:], 2):
@@ -90,7 +90,7 @@ def merged(
 
 
 def for_each(fields: object, count: int, expected: str, step: Step) -> Sequence[FieldsLike]:
-    """Return the fields of each of `count` streams, as the user gave them. One text stands for all streams."""
+    """Return the fields of each of `count` streams, as the user gave them. One text is for all streams."""
     if isinstance(fields, str):
         return [fields] * count
     if isinstance(fields, Sequence) and len(fields) == count:
@@ -122,7 +122,7 @@ def check_same_keys(keys: Sequence[tuple[str, ...]], schemas: Sequence[spark.Str
 
 
 def join_keys(schemas: Sequence[spark.StructType], keys: object, step: Step) -> tuple[tuple[str, ...], ...]:
-    """Return the key fields of every stream of a join. One text stands for all streams."""
+    """Return the key fields of every stream of a join. If `keys` is one text, it is for all streams."""
     expected = f"a join of {len(schemas)} streams needs the key fields of each, [keys1, keys2]"
     by_stream = tuple(
         known_fields(schema, names, step, f" in stream {at}")
@@ -135,10 +135,10 @@ def join_keys(schemas: Sequence[spark.StructType], keys: object, step: Step) -> 
 def origins(
     schemas: Sequence[spark.StructType], keys: Sequence[tuple[str, ...]], outer: Sequence[bool], preserve: bool
 ) -> list[tuple[Origin, ...]]:
-    """Return where each field of a join comes from, in the order of its schema.
+    """Return the origins of each field of a join, in the order of the join's schema.
 
-    A key that is kept once comes from the first source that is never missing. If every source may be missing, it comes
-    from the first one that is there, so all of them are its origins.
+    A key that leaves once comes from the first source that may not lack a key. If every source may lack a key, the key
+    comes from the first source that has it: then all sources are origins.
     """
     fields: list[tuple[Origin, ...]] = []
     if not preserve:
@@ -150,7 +150,7 @@ def origins(
 
 
 def origins_of(node: Join) -> list[tuple[Origin, ...]]:
-    """Return where each field of this join comes from, in the order of its schema."""
+    """Return the origins of each field of a join, in the order of the join's schema."""
     return origins([source.schema for source in node.sources], node.keys, node.outer, node.preserve)
 
 
@@ -164,7 +164,7 @@ def joined(
 ) -> spark.StructType:
     """Return the fields of a join: the keys under the names of the first stream, then the other fields of every stream.
 
-    With `preserve`, all fields of every stream. The fields of a stream that may be missing are nullable.
+    With `preserve`, they are all fields of every stream. The fields of a stream that may lack a key are nullable.
     """
     kept_once = 0 if preserve else len(keys[0])
     fields = []

@@ -1,4 +1,4 @@
-"""Nodes in sets that are united step by step: for partitions, for the clusters of a picture."""
+"""Sets of nodes that are united step by step, for sections of partitions and for the clusters of a picture."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from trident.plan.nodes import Node
 
 
 class NodeSets:
-    """Disjoint sets of nodes. At first, each node is alone in its set."""
+    """Disjoint sets of nodes. At first, each node is alone in a set."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._parent = {id(node): id(node) for node in nodes}
@@ -16,9 +16,9 @@ class NodeSets:
         self._parent[self.root(one)] = self.root(other)
 
     def root(self, node: Node) -> int:
-        """Return the id of the node that stands for this node's set."""
+        """Return the id of the node that stands for the set of `node`."""
         at = id(node)
         while self._parent[at] != at:
-            self._parent[at] = self._parent[self._parent[at]]  # halves the way, so that long chains stay fast
+            self._parent[at] = self._parent[self._parent[at]]  # halves the way, which keeps long chains fast
             at = self._parent[at]
         return at

@@ -23,15 +23,15 @@ from trident_spouts.executor import Spout
 from trident_state.store import StateFactory
 
 Scope = Literal["batch", "partition"]
-"""The tuples that an aggregate sees at once: those of the batch, or of one partition."""
+"""The tuples that an aggregate sees at once: the tuples of the batch, or of one partition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Node:
     """One step of a stream.
 
-    `step` is its label in errors, events and pictures ("sentences/2:each(split)"). `site` is the line of the user's
-    program that made it, `schema` the fields that leave it.
+    `step` is the node's label in errors, events and pictures ("sentences/2:each(split)"). `site` is the line of the
+    user's program that made the node, `schema` has the fields that leave the node.
     """
 
     step: str = field(kw_only=True)
@@ -47,7 +47,7 @@ class SpoutSource(Node):
     """The tuples of a spout's batch.
 
     `formerly` is the name that the stream had in earlier programs. With `anew`, the stream may begin at the start of
-    its source if the log does not know where it stands.
+    its source if the log has no position of the stream.
     """
 
     stream: str
@@ -58,7 +58,7 @@ class SpoutSource(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestSource(Node):
-    """The arguments of DRPC requests. The hidden first field of the compiled table tells requests apart."""
+    """The arguments of DRPC requests. A hidden first field of the compiled table tells the requests apart."""
 
     function: str
 
@@ -68,9 +68,9 @@ class RequestSource(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Each(Node):
-    """Every tuple with each emission of the function. A tuple without an emission is dropped.
+    """Every tuple, once with each emission of the function. A tuple without an emission is dropped.
 
-    An emitted field replaces the field of its name. Without one it is appended.
+    An emitted field replaces the tuple's field of the same name. If there is none, the emitted field is appended.
     """
 
     source: Node
@@ -82,7 +82,7 @@ class Each(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filter(Node):
-    """The tuples whose projection the predicate keeps."""
+    """The tuples that the predicate keeps. It sees only the fields in `inputs`."""
 
     source: Node
     inputs: tuple[str, ...]
@@ -102,7 +102,7 @@ class Map(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Project(Node):
-    """The named fields, in this order, under the names that the schema gives them by position."""
+    """The fields in `names`, in that order, under the names that `schema` gives them by position."""
 
     source: Node
     names: tuple[str, ...]
@@ -180,7 +180,7 @@ class ParallelismHint(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """One aggregator of an aggregate: the fields that it sees, and those that it gives."""
+    """One aggregator of an aggregate. It sees the fields in `inputs` and gives the fields in `outputs`."""
 
     inputs: tuple[str, ...]
     how: AnyAggregation
@@ -225,7 +225,7 @@ class StateSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PersistentAggregate(Node):
-    """The batch's aggregate, combined into a state. The keys of this batch leave, with their new values."""
+    """The batch's aggregate, combined into a state. The keys of the batch leave, each with its new value."""
 
     source: Node
     group: tuple[str, ...]
@@ -238,7 +238,7 @@ class PersistentAggregate(Node):
 class PersistentReduce(Node):
     """Each group's tuples of the batch, folded one after the other onto the stored value.
 
-    The keys of this batch leave, with their new values.
+    The keys of the batch leave, each with its new value.
     """
 
     source: Node
@@ -250,7 +250,10 @@ class PersistentReduce(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionPersist(Node):
-    """A state that a user's updater changes, batch by batch. `schema` is the state's own: `keys`, then the value."""
+    """A state that a user's updater changes, batch by batch.
+
+    `schema` has the state's fields: `keys`, then the value. `outputs` are the fields that the updater emits.
+    """
 
     source: Node
     inputs: tuple[str, ...]
@@ -265,7 +268,7 @@ class PartitionPersist(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionOf(Node):
-    """Every tuple, with the number of its partition as the last field: 0 unless several partitions are asked for."""
+    """Every tuple, with its partition's number as the last field: 0 unless the program asks for several partitions."""
 
     source: Node
 
@@ -286,7 +289,7 @@ class WindowPanes(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watermark(Node):
-    """The watermark, as a state of one value that never decreases. `schema` is that value."""
+    """The watermark, as a state of one value that never decreases. `schema` has the field of that value."""
 
     source: Node
     windowing: Windowing
@@ -298,7 +301,7 @@ class Watermark(Node):
 class Window(Node):
     """The open windows of tuples or panes, as a state.
 
-    `schema` is the state's own: `keys`, then the value. `outputs` are the fields of the results.
+    `schema` has the state's fields: `keys`, then the value. `outputs` are the fields of the results.
     """
 
     source: Node
@@ -330,7 +333,8 @@ class LateTuples(Node):
 class StaticState(Node):
     """A state that this topology only reads.
 
-    `schema` is `keys`, then the value. `writer` is the topology that writes the state, or None if no topology does.
+    `schema` has the fields in `keys`, then the value. `writer` is the topology that writes the state, or None if no
+    topology does.
     """
 
     keys: StructType
@@ -342,7 +346,7 @@ WindowUpdate = Watermark | Window
 """A step of a window that makes a state's new values."""
 
 StateUpdate = PersistentReduce | PartitionPersist | WindowUpdate
-"""A step that runs code over the state itself, in the driver, in the commit turn."""
+"""A step that, in the commit turn, runs code over its state in the driver."""
 
 StateWriter = PersistentAggregate | StateUpdate
 """A step that writes a state."""
@@ -353,9 +357,9 @@ HeldState = StateWriter | StaticState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateQuery(Node):
-    """Every tuple, with each answer of a query to a state in fields as those of `Each`.
+    """Every tuple, once with each answer of a query to a state. A tuple without an answer is dropped.
 
-    A tuple without an answer is dropped.
+    The fields of an answer replace fields of the tuple or are appended, as in `Each`.
     """
 
     source: Node
@@ -366,7 +370,7 @@ class StateQuery(Node):
 
 
 StateStep = StateWriter | StateQuery
-"""A step that ends a stage: its input is frozen, or looked up in a state, in the commit turn."""
+"""A step that ends a stage: in the commit turn, its input is applied to a state or looked up in one."""
 
 
 # --- what leaves the topology ------------------------------------------------------------------------------------
@@ -390,8 +394,8 @@ class ForeachBatch(Node):
 class WriteParquet(Node):
     """Every batch's tuples as Parquet files in the batch's own folder below `path`, visible all at once.
 
-    `partitions` are the fields whose values name folders below that one. `name` is the sink's identity within the
-    topology.
+    `partitions` are the fields whose values name folders below the batch's folder. `name` is the sink's identity within
+    the topology.
     """
 
     source: Node
@@ -423,7 +427,7 @@ Sink = ForeachBatch | WriteParquet | BestEffort
 class Merge(Node):
     """The tuples of all sources, by position, under the field names of the first source unless others were given.
 
-    `labels` are the names of the sources, if the user asked for them: the values of one more field, the last.
+    If the user asked for the source of each tuple, one more field follows with the source's name: one of `labels`.
     """
 
     sources: tuple[Node, ...]
@@ -435,7 +439,8 @@ class Join(Node):
     """Every combination of one tuple of each source with equal keys, within one batch. Null keys are equal.
 
     The keys leave, then the other fields of each source; with `preserve`, all fields of each source. `outer` marks the
-    sources that may lack a key: their fields are then null. A key that any other source lacks gives nothing.
+    sources that may lack a key: the fields of a source that lacks it are null. A key that any other source lacks gives
+    nothing.
     """
 
     sources: tuple[Node, ...]
@@ -448,8 +453,8 @@ class Join(Node):
 class MultiReduce(Node):
     """The emissions of a reducer that sees the tuples of all sources.
 
-    It works group by group if there are `groups` (the group fields of each source), else partition by partition.
-    `inputs` are the fields that it sees of each source.
+    The reducer works group by group if there are `groups` (the group fields of each source), else partition by
+    partition. `inputs` are the fields that the reducer sees of each source.
     """
 
     sources: tuple[Node, ...]
@@ -466,7 +471,7 @@ class Split(Node):
     """The tuples that the function sends to named streams, in place of every tuple.
 
     Each stream has its own fields. The tuples of all streams leave together, as `trident.plan.split_schema` defines; a
-    Part takes those of one stream.
+    Part takes the tuples of one stream.
     """
 
     source: Node
@@ -484,7 +489,7 @@ class Part(Node):
 
 
 def sources_of(node: Node) -> tuple[Node, ...]:
-    """Return the nodes that this one reads."""
+    """Return the nodes whose tuples a node reads."""
     if isinstance(node, Merge | Join | MultiReduce):
         return node.sources
     source = getattr(node, "source", None)
@@ -492,7 +497,7 @@ def sources_of(node: Node) -> tuple[Node, ...]:
 
 
 def walk(*roots: Node, starts: Container[int] = ()) -> list[Node]:
-    """Return all nodes below the roots, each once and after those that it reads.
+    """Return the roots and all nodes below them, each once and after the nodes that it reads.
 
     The walk does not go below the nodes whose ids are in `starts`.
     """

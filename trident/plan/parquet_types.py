@@ -5,7 +5,7 @@ from pyarrow import types as kinds
 
 
 def unstorable(schema: pa.Schema) -> str | None:
-    """Return the first field that Parquet cannot hold.
+    """Return the name of the first field that Parquet cannot hold; None if it can hold all fields.
 
     >>> unstorable(pa.schema([("n", pa.int64()), ("took", pa.duration("us"))]))
     'took'

@@ -1,7 +1,8 @@
 """The number of partitions of the tuples that leave each step.
 
-A *section* is a stretch of steps between two repartitionings: its tuples stay in their partitions. A hint anywhere in
-a section holds for all of it. The greatest of several hints counts, as in Trident. Without a hint the engine chooses.
+A *section* is a stretch of steps between two repartitionings, within which tuples stay in their partitions. A
+parallelismHint anywhere in a section is for the whole section. Of several hints the greatest counts, as in Trident.
+Without a hint the engine chooses.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,19 +12,19 @@ from trident.plan.nodes import Node, ParallelismHint, Placing, Repartition, sour
 from trident.plan.traits import traits_of
 
 Counts = dict[int, int | None]
-"""By a node's id. None is the engine's own choice, which is 1 in the Arrow engine."""
+"""The number of partitions behind each node, by the node's id. None: the engine chooses; the Arrow engine takes 1."""
 
 _ALONE = (Placing.BROADCAST, Placing.GLOBAL, Placing.BATCH_GLOBAL, Placing.CUSTOM)
-"""Rules that send tuples to one partition, or to every one, need to know their number: without a hint it is 1."""
+"""The rules that must know the number of partitions, as they send tuples to one or to all. Without a hint it is 1."""
 
 
 def keeps_partitions(node: Node) -> bool:
-    """Return whether the tuples that leave this node are in the partitions of those that enter it."""
+    """Return whether tuples, or what the node makes of them, stay in their partitions."""
     return traits_of(node).keeps_partitions(node)
 
 
 def partition_counts(nodes: Sequence[Node], starts: Iterable[int] = ()) -> Counts:
-    """Return the number of partitions of each of these nodes. Sections do not reach below the ids in `starts`."""
+    """Return the number of partitions behind each node. A node whose id is in `starts` always begins a section."""
     first = set(starts)
     sections = NodeSets(nodes)
     for node in nodes:

@@ -28,25 +28,25 @@ class Register:
 
     def __init__(self, branch: str = "") -> None:
         self.branch = branch
-        """The location where a best-effort branch begins. Empty for the steps of the topology itself."""
+        """The file and line where these steps' best-effort branch begins; "" for the steps of the topology itself."""
         self.streams: dict[str, SpoutSource] = {}
         self.functions: dict[str, RequestSource] = {}
         self.states: dict[str, StateWriter] = {}
         self.statics: dict[str, StaticState] = {}
         self.sinks: dict[str, Sink] = {}
         self.replays: dict[str, SpoutSource] = {}
-        """The sources through which dead letters come back, by the label of the stream."""
+        """The sources through which dead letters come back, by the label of the stream that they come back to."""
         self.letters: dict[Node, LettersOf] = {}
         """The steps that give dead letters, by the step on whose tuples a function failed."""
         self.emitted: dict[Node, Emitted] = {}
-        """The steps that give the emissions of updaters, by the updater's step: one for each, however many read it."""
+        """The steps that give the emissions of updaters, by the updater's step. Each updater has at most one."""
         self.late: dict[Window, LateTuples] = {}
-        """The steps that give the late tuples of a window, if the program asks for them."""
+        """The steps that give the late tuples of windows, for the windows whose late tuples the program asks for."""
         self._nodes: list[Node] = []
         self._counts: dict[str, int] = {}
 
     def why_foreign(self, other: "Register") -> str:
-        """Return why the steps of another register cannot be used with these."""
+        """Return why the steps of `other` cannot be used with the steps of this register."""
         branch = self.branch or other.branch
         if not branch:
             return "belongs to another topology"
@@ -61,9 +61,9 @@ class Register:
         return f"{stream}/{self._counts.get(stream, 0)}:{verb_label(verb)}"
 
     def add(self, stream: str, node: Node, part: bool = False) -> None:
-        """Add a step.
+        """Add a step. Raises TopologyError if the step cannot be in the branch, or gives a field with a reserved name.
 
-        With `part`, the step is one of several that a verb made: they count once in the labels of the stream.
+        A verb that makes several steps adds all but one of them with `part`: the stream's labels count them once.
         """
         if self.branch and not traits_of(node).in_branch:
             raise TopologyError(
@@ -87,7 +87,7 @@ class Register:
             self.states[node.state.name] = node
 
     def check_free(self, name: str, step: Step) -> None:
-        """Refuse a second state of one name."""
+        """Refuse a state's name that another state of the topology has."""
         if name in self.states:
             first = self.states[name]
             raise step.error(
@@ -102,7 +102,7 @@ class Register:
             )
 
     def check_free_sink(self, name: str, step: Step) -> None:
-        """Refuse a second sink of one name."""
+        """Refuse a sink's name that another sink of the topology has."""
         if name in self.sinks:
             first = self.sinks[name]
             raise step.error(
@@ -117,7 +117,7 @@ class Register:
         return tuple(self._nodes)
 
     def ends(self) -> list[Node]:
-        """Return all steps that no other step reads, with an effect or without."""
+        """Return all steps that no other step reads, with or without an effect, but no static states."""
         read = {id(source) for node in self._nodes for source in sources_of(node)}
         return [node for node in self._nodes if id(node) not in read and not isinstance(node, StaticState)]
 
@@ -126,7 +126,7 @@ class Register:
         return (*self.sinks.values(), *self.loose_effects())
 
     def loose_effects(self) -> tuple[Node, ...]:
-        """Return the steps with an effect (peek, Debug) that lead to no state and no answer: they run, too."""
+        """Return the effects (peek, Debug) that lead to no state, sink, answer or further effect: they run, too."""
         effects = [node for node in self._nodes if traits_of(node).role == "effect"]
         ending = [*walk(*self.states.values(), *self.sinks.values()), *self._answering()]
         covered = {id(node) for node in ending}
@@ -135,7 +135,7 @@ class Register:
         return tuple(effect for effect in effects if id(effect) not in covered)
 
     def requests(self) -> dict[str, tuple[RequestSource, Node]]:
-        """Return all DRPC functions, each with the step that gives its answer: the one that no other step reads."""
+        """Return each DRPC function with its source and the step that gives its answer: the one that no step reads."""
         return {function: (source, self._answer(function, source)) for function, source in self.functions.items()}
 
     def _answer(self, function: str, source: RequestSource) -> Node:
@@ -154,16 +154,16 @@ class Register:
         return self._below(self.functions.values())
 
     def _below(self, sources: Iterable[Node]) -> list[Node]:
-        """Return these nodes and all steps that read them, directly or through other steps."""
+        """Return `sources` and all steps that read them, directly or through other steps."""
         reached = {id(source) for source in sources}
-        for node in self._nodes:  # in this order, each step comes after those that it reads
+        for node in self._nodes:  # in this order, each step comes after the steps that it reads
             if any(id(source) in reached for source in sources_of(node)):
                 reached.add(id(node))
         return [node for node in self._nodes if id(node) in reached]
 
 
 def _check_free_names(node: Node) -> None:
-    """Refuse fields with the names of the engines' own fields, which stand beside them in a batch."""
+    """Refuse fields with reserved names: the engines' own fields stand beside a node's fields in a batch."""
     schemas = [schema for _, schema in node.streams] if isinstance(node, Split) else [node.schema]
     name = reserved(name for schema in schemas for name in schema.names)
     if name is not None:

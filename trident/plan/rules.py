@@ -15,7 +15,7 @@ from trident.plan.nodes import Node, RequestSource, walk
 
 
 def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where: str = "") -> tuple[str, ...]:
-    """Return the names in a field argument. Each must be a field of the stream, and none may be named twice."""
+    """Return the names in a field argument. Refuse a name that `schema` does not have, or that comes twice."""
     try:
         names = field_names(fields)
     except TopologyError as error:
@@ -30,7 +30,7 @@ def known_fields(schema: spark.StructType, fields: FieldsLike, step: Step, where
 
 
 def chosen(schema: spark.StructType, names: Sequence[str], step: Step) -> spark.StructType:
-    """Return these fields, after checking that there is at least one."""
+    """Return the fields in `names`. Raises TopologyError if there is none."""
     if not names:
         raise step.error(TopologyError, f"name at least one field; the fields are ({ddl(schema)})")
     return select(schema, names)
@@ -52,9 +52,11 @@ def appended(
     of: str = "the stream",
     replace: bool | None = None,
 ) -> spark.StructType:
-    """Return the fields, followed by the outputs.
+    """Return the fields of `schema`, followed by the fields of `outputs`.
 
-    With `replace` an output takes the place of the field of its name. None says that the verb cannot replace fields.
+    If `replace` is true, an output takes the place of the field with the same name. Raises DuplicateFieldError if an
+    output has a field's name otherwise. The error proposes ``replace=True``, unless `replace` is None because the verb
+    cannot replace fields.
     """
     taken = {name.lower(): name for name in schema.names}
     for name in outputs.names:
@@ -90,13 +92,13 @@ def renamed(schema: spark.StructType, renames: Mapping[str, str], step: Step) ->
 
 
 def under_names(schema: spark.StructType, names: Sequence[str]) -> spark.StructType:
-    """Return the same fields under other names, by position."""
+    """Return the fields of `schema` under other names, by position."""
     pairs = zip(schema.fields, names, strict=True)
     return schema_of(spark.StructField(name, field.dataType, field.nullable) for field, name in pairs)
 
 
 def check_query_keys(inputs: spark.StructType, keys: spark.StructType, state: str, step: Step) -> None:
-    """Refuse a query by other fields than the state's keys: it takes as many, of the same types."""
+    """Refuse a query whose input fields do not match the state's key fields in number and types."""
     if types_of(inputs) != types_of(keys):
         accepted = f"its key is ({ddl(keys)})" if keys.fields else "it has no key fields, one value for all"
         raise step.error(

@@ -14,7 +14,7 @@ def sites_in(nodes: Iterable[Node]) -> tuple[CallSite, ...]:
     sites: dict[CallSite, None] = {}
     for node in nodes:
         for field in fields(node):
-            value = getattr(node, field.name) if field.name != "site" else ()  # `site` is a call
+            value = getattr(node, field.name) if field.name != "site" else ()  # `site` is where the verb was called
             for part in value if isinstance(value, tuple) else (value,):
                 sites |= dict.fromkeys(_sites_of_part(part))
     return tuple(sites)

@@ -1,4 +1,4 @@
-"""The fields in which the tuples of all streams of a split travel together: the stream's number, then every field."""
+"""The fields with which the tuples of all streams leave a split together: the stream's number, then every field."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ log holds of waiting batches (`trident.compiler.outline`): it must not change.
 
 
 def split_schema(streams: Sequence[tuple[str, spark.StructType]]) -> spark.StructType:
-    """Return what leaves a split into these streams: a tuple is null in the fields of all streams but its own.
+    """Return the fields that leave a split into these streams. A tuple has nulls in the fields of the other streams.
 
     >>> from trident.base.types import parse_schema
     >>> ddl(split_schema([("orders", parse_schema("id long")), ("errors", parse_schema("line string"))]))
@@ -29,12 +29,12 @@ def split_schema(streams: Sequence[tuple[str, spark.StructType]]) -> spark.Struc
 
 
 def inside(number: int, name: str) -> str:
-    """Return the name that a field of this stream has in what leaves the split."""
+    """Return the name that field `name` of stream `number` has among the fields that leave the split."""
     return f"{number}.{name}"
 
 
 def own_fields(node: Part) -> dict[str, str]:
-    """Return the fields of one stream: their names in what leaves the split, mapped to their own."""
+    """Return the fields of one stream: the name that leaves the split, mapped to the name in the stream."""
     return {inside(node.number, name): name for name in node.schema.names}
 
 

@@ -1,4 +1,4 @@
-"""The content of a state, whichever verb made its step: the key fields, the value, the value that queries see."""
+"""The content of a state, for the steps of all verbs: the key fields, the stored value, the value that queries see."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def value_of(node: HeldState) -> StructField:
 
 
 def present_of(node: HeldState) -> Callable[[Any], Any] | None:
-    """Return the aggregator's ``present``, which turns a stored value into the one that queries see, if it has one."""
+    """Return the aggregator's ``present``, which turns a stored value into the value that queries see, or None."""
     match node:
         case PersistentAggregate(aggregation=how) | PersistentReduce(reduction=how):
             return getattr(how.aggregator, "present", None)
@@ -53,7 +53,7 @@ def shown_type(node: HeldState) -> DataType | None:
 
 
 def function_of(node: HeldState) -> CallSite:
-    """Return the location of the user's code that updates the state."""
+    """Return the location of the user's code that updates the state, or that declares a static state."""
     match node:
         case PersistentAggregate(aggregation=how) | PersistentReduce(reduction=how):
             return how.site

@@ -74,7 +74,7 @@ def about_multi_reduce(node: MultiReduce) -> str:
 
 
 def _paired(keys: Sequence[tuple[str, ...]]) -> str:
-    """Return the keys of several streams that are paired by position."""
+    """Return the keys of several streams, paired by position, as text such as "(user) = (who)"."""
     return " = ".join(f"({', '.join(names)})" for names in keys)
 
 

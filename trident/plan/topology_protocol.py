@@ -15,11 +15,11 @@ class TopologyPlan(Protocol):
 
     @property
     def requests(self) -> Mapping[str, tuple[RequestSource, Node]]:
-        """The DRPC functions: the source of each, and the node whose tuples are its answer."""
+        """The DRPC functions by name: the source of each, and the node whose tuples are its answer."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All nodes that lead to an effect or to an answer, each after those that it reads."""
+        """All nodes that lead to an effect or to an answer, each after the nodes that it reads."""
 
     def explain(self) -> None:
         """Print the steps, the batch groups and stages, and the guarantees of the states."""

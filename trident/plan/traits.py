@@ -1,4 +1,4 @@
-"""The traits of each class of nodes, by which the passes over a plan decide, in one table.
+"""The traits of each class of nodes, in one table. By them the passes over a plan decide what to do with a node.
 
 A pass (column pruning, partitions, pictures, explain) walks the plan and asks for the traits of each node, so it names
 no class of nodes. A new node needs one row here; `tests/plan/test_traits.py` fails without it. The work of a
@@ -60,7 +60,7 @@ Role = Literal["source", "step", "effect", "aggregate", "state", "query", "meeti
 """The part that a node plays in a topology. A picture has a shape for each role."""
 
 SPARK, PYTHON, DRIVER, NO_RUNNER = "Spark", "Python", "driver", ""
-"""The runners of nodes: Catalyst, Python in Spark's workers, the driver. A source shows none."""
+"""Who runs a node: Spark itself (Catalyst), Python in Spark's workers, the driver, or nobody, as for a source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +70,19 @@ class Traits(Generic[N]):
     role: Role
 
     keeps_partitions: Callable[[N], bool]
-    """Whether the tuples that leave the node are in the partitions of those that enter it."""
+    """Whether tuples, or what the node makes of them, stay in their partitions."""
 
     reads: Callable[[N, set[str]], list[set[str]]]
-    """The fields that the node reads of each source, if later steps need the given ones."""
+    """The fields that the node reads of each source, if later steps need the given fields of the node."""
 
     runner: Callable[[N], str]
-    """The runner of the node in a batch."""
+    """Who runs the node in a batch: one of the four runners above."""
 
     summary: Callable[[N], str]
-    """What the node does, beside its name: its key fields, its state, the scope of its batch."""
+    """What the node does, beside its name: its key fields, its state, whether it works by batch or by partition."""
 
     caption: Callable[[N], str] | None = None
-    """The summary without the parts that a picture shows by arrows. None is the whole summary."""
+    """The summary without the parts that a picture shows by arrows. None means the whole summary."""
 
     fields: Callable[[N], str] = lambda node: ddl(node.schema)
     """The fields that leave the node, as a picture shows them if they differ from those that enter it."""
@@ -102,7 +102,7 @@ def traits_of(node: N) -> Traits[N]:
 
 
 def summary_of(node: Node) -> str:
-    """Return what a node does, beside its name."""
+    """Return what explain says about a node beside its name, such as its key fields and its state."""
     return traits_of(node).summary(node)
 
 
@@ -166,7 +166,7 @@ def _by_windowing(node: WindowPanes) -> str:
 
 
 def all_native(node: Aggregate | PersistentAggregate) -> bool:
-    """Return whether Spark has exactly these aggregates itself. It has none for a partition."""
+    """Return whether Spark itself has each of the node's aggregates. It has none over one partition."""
     if isinstance(node, PersistentAggregate):
         return node.aggregation.native is not None
     if node.scope == "partition":

@@ -5,7 +5,7 @@ from trident.plan.nodes import Watermark, Window, WindowPanes
 
 
 def entering_panes(node: WindowPanes) -> tuple[str, ...]:
-    """Return the fields that panes read of their source."""
+    """Return the fields that a step of panes reads of its source."""
     return _read(node)
 
 

@@ -1,4 +1,4 @@
-"""The schemas of windows: of the state that holds them, of their panes, of their results."""
+"""The schemas of a step's windows: of the state that holds them, of their panes, of their results."""
 
 from pyspark.sql import types as spark
 
@@ -17,18 +17,18 @@ from trident.operations.windows import (
 from trident.plan import rules
 
 PARTITION = "windowPartition"
-"""The field with the number of a tuple's partition, if each partition has windows of its own."""
+"""The name of the field with the number of a tuple's partition, if each partition has windows of its own."""
 
 START, END, PART, BATCH = "windowStart", "windowEnd", "windowPart", "windowBatch"
 LATEST = "windowLatest"
-"""The field with the latest time among the tuples of a pane."""
+"""The name of the field with the latest time among the tuples of a pane."""
 
 _NONE = "none"
-"""A stand-in field of a tuple without fields: a struct needs at least one."""
+"""The name of a stand-in field for tuples without fields: a struct needs at least one field."""
 
 
 def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.DataType:
-    """Return the type of a window's times: the type of its timestamp field, or timestamp if it goes by batch time."""
+    """Return the type of a window's times: the type of field `name`, or timestamp if the window goes by batch time."""
     if name is None:
         return spark.TimestampType()
     rules.known_fields(schema, [name], step, " to go by")
@@ -43,7 +43,7 @@ def time_field(schema: spark.StructType, name: str | None, step: Step) -> spark.
 
 
 def held_tuples(inputs: spark.StructType, time: spark.DataType | None) -> spark.DataType:
-    """Return the type of tuples that wait for their window to close, each with its time if the window goes by one."""
+    """Return the type of tuples that wait for their window to close. With a `time`, each tuple has its time."""
     fields = [spark.StructField(field.name, field.dataType) for field in inputs.fields]
     timed = [] if time is None else [spark.StructField("time", time)]
     held = spark.StructType(fields or [spark.StructField(_NONE, spark.BooleanType())])
@@ -80,7 +80,7 @@ def _sessions(windowing: Windowing, inputs: spark.StructType, time: spark.DataTy
 
 
 def result_fields(windowing: Windowing, group: spark.StructType, time: spark.DataType, step: Step) -> spark.StructType:
-    """Return the fields of a window's results: its bounds (by event time), the group, the aggregator's outputs."""
+    """Return the fields of a window's results: bounds (by event time only), the group, the aggregator's outputs."""
     bounds = []
     if isinstance(windowing.config, EventTimeWindow | SessionWindow):
         bounds = [spark.StructField(START, time), spark.StructField(END, time)]
@@ -89,7 +89,7 @@ def result_fields(windowing: Windowing, group: spark.StructType, time: spark.Dat
 
 
 def pane_fields(windowing: Windowing, group: spark.StructType, time: spark.DataType, step: Step) -> spark.StructType:
-    """Return the fields of panes: the group and the accumulator; by event time, also the start and the latest time."""
+    """Return the fields of panes: the group, the accumulator; by event time also the pane's start and latest time."""
     assert windowing.aggregation is not None
     by_time = timestamp_field(windowing.config) is not None
     start = [spark.StructField(START, time)] if by_time else []
@@ -99,7 +99,7 @@ def pane_fields(windowing: Windowing, group: spark.StructType, time: spark.DataT
 
 
 def _fields(fields: list[spark.StructField], group: spark.StructType, step: Step) -> spark.StructType:
-    """Return these fields, after refusing a group field or an output with one of a window's own names."""
+    """Return the fields as a schema. Raises TopologyError if a group field or an output has a window's own name."""
     names = [field.name.lower() for field in fields]
     for field in fields:
         if names.count(field.name.lower()) > 1:
@@ -111,5 +111,5 @@ def _fields(fields: list[spark.StructField], group: spark.StructType, step: Step
 
 
 def by_partition(config: WindowConfig) -> bool:
-    """Return whether a window over a whole stream is made in each partition by itself, as in Trident."""
+    """Return whether each partition has windows of its own if there are no groups, as in Trident."""
     return isinstance(config, CountWindow) or (isinstance(config, TimeWindow) and config.timestampField is None)

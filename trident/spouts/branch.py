@@ -1,4 +1,4 @@
-"""The source of a best-effort branch. No run opens it, because the branch is handed its batches."""
+"""The source of a best-effort branch. No run opens it, because the run hands the branch its batches."""
 
 from dataclasses import dataclass
 from typing import NoReturn
@@ -10,7 +10,7 @@ from trident_spouts.executor import SpoutKind
 
 @dataclass(frozen=True)
 class BranchSpout:
-    """The tuples that enter a branch, as its plan sees them."""
+    """The spout at which a branch's plan begins. It stands for the tuples that enter the branch."""
 
     schema: StructType
 
@@ -20,5 +20,5 @@ class BranchSpout:
         return SpoutKind.TRANSACTIONAL
 
     def open(self) -> NoReturn:
-        """Refuse to open: the run hands the batches over."""
+        """Refuse to open: the run hands the branch its batches."""
         raise AssertionError("a branch is handed its batches and opens no spout")

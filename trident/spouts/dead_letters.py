@@ -1,7 +1,7 @@
-"""The spout that puts dead letters back into their stream. Its batches name the letters, each with its tuple.
+"""The spout that puts dead letters back into their stream. A batch's plan holds the letters, each with its tuple.
 
-The plan of a batch holds its letters, and the log has the plan before a tuple is read. So a failed attempt or driver
-changes nothing about them, and the next attempt need not read the state. The same batch removes the letters from their
+The log has the plan before any tuple is emitted. So the letters stay the same if an attempt fails or the driver dies,
+and the next attempt need not read the state that keeps dead letters. The same batch removes the letters from that
 state.
 """
 
@@ -23,17 +23,17 @@ from trident_spouts.executor import Emission, Metadata, SpoutExecutor, SpoutKind
 from trident_state.records.documents import Documents
 
 _MARK = "letter."
-"""The prefix of the letter's own fields, which stand beside those of its tuple."""
+"""The prefix of a letter's own fields (id, step, error ...). They stand beside the fields of the letter's tuple."""
 
 Letter = tuple[str, str]
 """A dead letter's id, and its tuple as JSON."""
 
 Look = Callable[[], tuple[int, list[Letter]]]
-"""Reads the letters that are to come back, and returns them with the last txid that the read is sure to hold."""
+"""A function that reads the letters to put back. It returns the last txid that it surely covers, and the letters."""
 
 
 class ReplaySpout:
-    """A spout that puts dead letters back as tuples of these fields. `Stream.replayable` makes it."""
+    """A spout that emits the tuples of dead letters again, under the given fields. `Stream.replayable` makes it."""
 
     def __init__(self, fields: StructType) -> None:
         self.fields = fields
@@ -43,8 +43,8 @@ class ReplaySpout:
         self._first: int | None = None
         """The first txid that this run planned.
 
-        What an earlier run put back is in a batch before this one. The txid in the stream's position does not tell
-        that: the stream may have been in another batch group then, with txids of its own.
+        All letters that earlier runs put back are in batches before this txid. The txid in the stream's position does
+        not tell that: it may be of an earlier run, in which the stream was in another batch group with other txids.
         """
         self._lock = threading.Lock()
         self._asked: list[tuple[int, Look]] = []
@@ -52,27 +52,27 @@ class ReplaySpout:
 
     @property
     def kind(self) -> SpoutKind:
-        """Transactional, because a plan holds its letters: the same txid gives the same tuples."""
+        """Transactional, because a plan holds the letters themselves: the same txid gives the same tuples."""
         return SpoutKind.TRANSACTIONAL
 
     @property
     def letter_names(self) -> tuple[str, ...]:
-        """The names of the letters' own fields."""
+        """The names of the letters' own fields, with their prefix."""
         return tuple(self.schema.names[: len(LETTER.fields)])
 
     def open(self) -> SpoutExecutor:
-        """Start for one run. Requests that an earlier run did not plan are forgotten."""
+        """Return an executor for one run, and forget requests that an earlier run did not plan."""
         with self._lock:
             self._run, self._first, self._asked = uuid.uuid4().hex, None, []
         return _Replaying(self)
 
     def ask(self, look: Look) -> int:
-        """Let the next batch put back the letters that it finds, and return how many there are now.
+        """Let a later batch put back the letters that `look` finds then, and return how many `look` finds now.
 
         Raises
         ------
         TopologyError
-            The tuple of a letter does not have the fields.
+            If the tuple of a letter lacks a field of this spout, or has values of other types.
         """
         _, letters = look()
         for letter in letters:
@@ -84,7 +84,7 @@ class ReplaySpout:
         return len(letters)
 
     def table(self, letters: Sequence[Letter]) -> pa.Table:
-        """Return the tuples to emit for these letters."""
+        """Return the tuples to emit for these letters. Raises TopologyError if a tuple does not fit the fields."""
         fields = arrow_schema(self.fields)
         kind = pa.struct([field.with_nullable(True) for field in fields])
         for id, text in letters:
@@ -108,7 +108,11 @@ class ReplaySpout:
         return pa.Table.from_arrays([*letter, *columns], schema=schema)
 
     def plan(self, txid: int, previous: Metadata) -> Metadata:
-        """Return a plan with the letters of the oldest request after the one that `previous` names, or None."""
+        """Return a plan with the letters of the oldest request that is not planned yet; None if there is nothing to do.
+
+        `previous` names the last request that was planned. While the state cannot be read as of a late enough txid, the
+        result is None too, and the next batch tries again.
+        """
         known: dict[str, Any] = previous if isinstance(previous, dict) else {}
         own = known.get("run") == self._run
         done = known.get("number", 0) if own else 0
@@ -133,7 +137,7 @@ class ReplaySpout:
         return None
 
     def succeeded(self, metadata: Metadata) -> None:
-        """Forget the requests that are served, after a batch that put letters back was committed."""
+        """Forget the requests up to the one that `metadata` names: the batch that put its letters back is committed."""
         if isinstance(metadata, dict) and metadata.get("run") == self._run:
             with self._lock:
                 self._asked = [request for request in self._asked if request[0] > int(metadata["number"])]
