@@ -1,4 +1,4 @@
-"""What every store and every spout must do, as pytest classes to inherit. They need pytest and hypothesis."""
+"""What every store and every spout must do, as pytest classes to inherit. The classes need pytest and hypothesis."""
 
 from trident.base.errors import MissingPackageError
 
@@ -11,5 +11,5 @@ except ImportError as error:
         f"pip install 'trident-pyspark[testing]'"
     ) from error
 
-# Their asserts then say what they compared, though these modules are imported and not collected.
+# pytest rewrites asserts of collected modules alone. With this, the asserts of imported ones also say what they compared.
 pytest.register_assert_rewrite("trident.testing.contracts.stores", "trident.testing.contracts.spouts")
