@@ -11,5 +11,6 @@ except ImportError as error:
         f"pip install 'trident-pyspark[testing]'"
     ) from error
 
-# pytest rewrites asserts of collected modules alone. With this, the asserts of imported ones also say what they compared.
+# pytest rewrites the asserts of collected modules only. With this line, asserts of these imported modules also say what
+# they compared.
 pytest.register_assert_rewrite("trident.testing.contracts.stores", "trident.testing.contracts.spouts")

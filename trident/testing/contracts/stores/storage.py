@@ -35,7 +35,7 @@ class Storage(Protocol):
     """The place where one kind of store keeps its states; empty when a test begins."""
 
     def open(self, identity: StateIdentity, shape: StateShape, kind: StateKind) -> Store:
-        """Return a newly opened store for a state, as a driver does at its start. A second call stands for a restart."""
+        """Open a store for a state, as a driver does at its start. A second call stands for a restart."""
         ...
 
     def secure(self, store: Store) -> None:

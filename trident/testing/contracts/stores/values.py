@@ -1,4 +1,4 @@
-"""Tests of values: each type is read as it was written, native merges are exact, a stored null counts as nothing."""
+"""Tests of values: read as they were written, merged natively as by the function; a stored null counts as nothing."""
 
 import datetime
 import math
