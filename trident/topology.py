@@ -1,4 +1,4 @@
-"""The topology: a program begins here, looks at its plan, and starts it."""
+"""The class TridentTopology, with which a program begins: it declares streams and states, and starts the run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,7 +92,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
     @property
     def sinks(self) -> tuple[Node, ...]:
-        """The steps with an effect: writers of states, outputs, and each peek or Debug that neither of these follows.
+        """The steps with an effect: writers of states, outputs, and each peek or Debug that no other such step follows.
 
         A peek or Debug within a DRPC function is not among them.
         """
@@ -108,7 +108,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All steps that lead to an effect or to a DRPC answer. Each step stands after those whose tuples it reads."""
+        """All steps that lead to an effect or to a DRPC answer, each after the steps whose tuples it reads."""
         return tuple(walk(*self.sinks, *(leaf for _, leaf in self.requests.values())))
 
     # --- start and reset ------------------------------------------------------------------------------------------

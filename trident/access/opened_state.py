@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class Followed(ReadableStore, Protocol):
-    """What reads a state that a driver in another process may write meanwhile."""
+    """The store of a state that a driver in another process may write while this process reads it."""
 
     def committed(self) -> int:
         """Return the txid of the last batch that all groups of the state hold. Later calls never return less."""
@@ -38,7 +38,7 @@ class Paged(Protocol):
 
 
 class FollowedStore:
-    """A store on a server, or a user's own. The markers of its groups tell how far its driver is."""
+    """A store on a server, or a user's own. The markers of its groups tell how far its driver has come."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name, self._last = store, name, -1
@@ -162,7 +162,7 @@ class OpenedState(StateView):
         return table, {"asOfTxid": first} if first == last else {"asOfTxid": first, "toTxid": last}
 
     def _as_of_one_txid(self, read: Callable[[], _T]) -> _T:
-        """Return what `read` returns. Raises SnapshotMovedError, and says what to do, if the writer is too fast."""
+        """Return what `read` returns. Raises SnapshotMovedError, with advice, if the driver writes faster than that."""
         try:
             return read()
         except SnapshotMovedError as error:

@@ -125,7 +125,7 @@ class MemoryReplica:
         shape = StateShape(fingerprint.keys, fingerprint.value, combine)
         home = _Home(self._folder / "states" / self._state, lambda: self._text)
         store = MemoryStore(manifest.identity, shape, manifest.kind, home, pace=_NEVER, ttl=manifest.ttl)
-        # The store loads the snapshot's files at its first read, so it reads something now.
+        # The store loads the snapshot's files at its first read. This read makes it load them now.
         store.read(fingerprint.keys.empty_table() if len(fingerprint.keys) else _ONE_ROW, None)
         self._marker, self._ended = manifest.txid, False
         return store
@@ -185,7 +185,7 @@ def _unknown(stored: object, delta: object) -> object:
 
 
 class _Home:
-    """The home of a replica's store, which only reads: the folder of the snapshot's files, and the replica's manifest."""
+    """The home of a replica's store, which only reads: the folder of snapshot files and the replica's manifest."""
 
     def __init__(self, folder: Path, manifest: Callable[[], bytes | None]) -> None:
         self.folder, self.manifest = folder, manifest

@@ -32,7 +32,7 @@ CRASH_AT = f"commit.state.after:{KILLED_IN}"
 
 
 class DriverFailedError(RuntimeError):
-    """The driver process was not killed in the first run, failed in the second, or answered no query."""
+    """The driver process did not end as the demo expects, or answered no query."""
 
 
 class Driver:
@@ -97,7 +97,7 @@ def show(report: Mapping[str, Any]) -> None:
 
 
 def wrong_counts(counts: Mapping[str, int], expected: Mapping[str, int]) -> tuple[int, int]:
-    """Return by how much `counts` is below `expected`, and by how much above, each summed over all words.
+    """Return how many occurrences are missing in `counts`, and how many are too many, both summed over all words.
 
     >>> wrong_counts({"whale": 3, "sea": 1}, {"whale": 2, "sea": 1, "ahab": 5})
     (5, 1)

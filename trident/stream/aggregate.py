@@ -67,7 +67,7 @@ class AggregateVerbs(StreamBase[StreamT]):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> StreamT:
-        """Replace every partition by the result of an aggregator over its tuples. Empty partitions have one, too.
+        """Replace every partition, even an empty one, by the result of an aggregator over its tuples.
 
         No tuple moves. The parameters are those of `aggregate`.
         Meaning: ``org.apache.storm.trident.Stream.partitionAggregate``.

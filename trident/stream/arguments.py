@@ -18,7 +18,7 @@ from trident.operations.output_fields import OutputsLike
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of a verb's call. `inputs` or `outputs` is None if the call names no such fields."""
+    """The arguments of a verb's call. `inputs` is None if it names no input fields, `outputs` if no output fields."""
 
     inputs: FieldsLike | None
     operation: Any

@@ -61,7 +61,7 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
         return Step(self._register.label(self._label, verb), caller(verb))
 
     def _new(self, node: Node, label: str, register: Register | None = None) -> StreamT:
-        """Return a stream of what `node` emits. Its later steps go into `register`; None is this stream's register."""
+        """Return a stream of what `node` emits, with `register` for its later steps; None: this stream's register."""
         raise NotImplementedError
 
     def _then(self, node: Node) -> StreamT:

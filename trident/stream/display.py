@@ -15,7 +15,7 @@ class Drawable(CheckedCalls):
     __slots__ = ()
 
     def _ends(self) -> Sequence[Node]:
-        """Return the last steps of this stream, state or topology: those that no other of its steps reads."""
+        """Return the last steps of this stream, state or topology."""
         raise NotImplementedError
 
     def explain(self) -> None:

@@ -117,7 +117,8 @@ def check_is_list(streams: object, verb: str) -> None:
 def new_step(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
     """Return the name of the stream that `verb` makes, joined from the names of `streams`, and the step.
 
-    Raises TopologyError for fewer than two streams, for what is no stream, and for a stream of another topology.
+    Raises TopologyError for fewer than two streams, for an object that is not a stream, and for a stream of another
+    topology.
     """
     called: CallSite = caller(verb)
     for stream in streams:

@@ -78,7 +78,7 @@ class MapVerbs(EachVerbs[StreamT]):
 
         The function may use the whole DataFrame API. Only Spark can run it. `frames` are static DataFrames of the
         session with which the topology is started; the function gets them by keyword. Without `outputFields` the
-        function returns the fields that it gets.
+        function must return the fields that it gets.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout

@@ -129,11 +129,11 @@ class OutputVerbs(StreamBase[StreamT]):
     def bestEffort(self, name: str | None = None) -> StreamT:
         """Begin a branch that delays no batch. If the branch fails on a batch, the batch is committed without it.
 
-        A thread of its own runs the branch beside the commits, batch by batch, after every state holds the batch. It
-        may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A batch that fails in the branch is not tried
-        again: a progress event ``"failed"`` with the phase ``"bestEffort"`` says why. If the branch is more than two
-        batches behind, it misses the oldest of them, and an event says so, too. After a crash a batch may come twice.
-        States, joins with other streams and `writeParquet` belong on the stream before the branch.
+        A thread of its own runs the branch beside the commits, batch by batch, after every state holds the batch. The
+        branch may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A batch that fails in the branch is not
+        tried again: a progress event ``"failed"`` with the phase ``"bestEffort"`` says why. If the branch is more than
+        two batches behind, it misses the oldest of them, and an event says so, too. After a crash a batch may come
+        twice. States, joins with other streams and `writeParquet` belong on the stream before the branch.
 
         Parameters
         ----------

@@ -38,8 +38,8 @@ class QueryVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Append to every tuple what a query function answers about a state.
 
-        A batch sees the state as it was before the batch. A DRPC request sees the last committed batch, the same one in
-        all states that it reads.
+        A batch sees the state as it was before the batch. A DRPC request sees the last committed batch, the same batch
+        in all states that it reads.
         Meaning: ``org.apache.storm.trident.Stream.stateQuery``.
 
         Parameters

@@ -98,7 +98,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._placed(Placing.GLOBAL)
 
     def batchGlobal(self) -> StreamT:
-        """Bring all tuples of a batch to one partition: the same at every attempt, but another for another batch.
+        """Bring all tuples of a batch to one partition: the same at every attempt; other batches go to other ones.
 
         Meaning: ``org.apache.storm.trident.Stream.batchGlobal``.
         """

@@ -1,4 +1,4 @@
-"""The verb split, which makes several streams of one by a function that runs once."""
+"""The verb split: a function, which runs once for each tuple, sends tuples to several streams."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic
@@ -137,7 +137,7 @@ class SplitStreams(Drawable, Generic[StreamT]):
         return map(self.__getitem__, self.names)
 
     def _part(self, name: str) -> StreamT:
-        """Make the stream `name` and its node. Only the first use calls this: a stream that is not used never runs."""
+        """Make the stream `name` with its node. This happens at the stream's first use: an unused stream never runs."""
         register, number, label = self._stream._register, self.names.index(name), f"{self._stream._label}.{name}"
         schema, step = self._node.streams[number][1], register.label(label, name)
         node = nodes.Part(self._node, number, step=step, site=self._node.site, schema=schema)

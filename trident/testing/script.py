@@ -39,7 +39,7 @@ FAIL = Mark("FAIL")
 """The attempt at the batch after this mark fails, once. The kind of the source says what the replay holds."""
 
 CRASH = Mark("CRASH")
-"""The driver dies, once, when the source is to emit the batch after this mark; with ``CRASH.at(point)``, at a point."""
+"""The driver dies, once, when the source is to emit the batch after this mark; ``CRASH.at(point)``: at that point."""
 
 PAUSE = Mark("PAUSE")
 """The source has nothing more until the test calls `TestSource.resume`."""

@@ -136,7 +136,7 @@ class ExpiryContract:
 
     @every_versioned_kind
     def test_a_replay_finds_what_the_first_try_found(self, storage: Any, kind: StateKind) -> None:
-        """A later driver, however late, applies the batches that the store lost again, with the times in the log."""
+        """A later driver, however late, applies again what the store lost, with the times that the log has."""
         setting = Setting(storage.with_ttl(TTL), kind)
         store = setting.started()
         put(setting, store, 1, 1000.0, {1: 1, 2: 2})

@@ -1,4 +1,4 @@
-"""A test that any history of batches, repeats and restarts leaves a state as a dict would be after these batches."""
+"""A test: after any history of batches, repeats and restarts, a state equals a dict that took the same batches."""
 
 import itertools
 from typing import Any

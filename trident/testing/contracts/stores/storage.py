@@ -76,7 +76,7 @@ class FileHome:
 class FactoryStorage:
     """A storage for stores whose every commit is durable. `factory` returns the state factory for a kind of state.
 
-    A store that takes snapshots needs a class of its own, with a `secure` that takes one.
+    A store that takes snapshots needs a storage class of its own, whose `secure` takes a snapshot.
     """
 
     factory: Callable[[StateKind], StateFactory]
