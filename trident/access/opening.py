@@ -212,6 +212,7 @@ def _combine(fingerprint: Fingerprint, aggregator: Any) -> Combine | None:
 
 def _present(fingerprint: Fingerprint, state: str, aggregator: Any) -> Callable[[Any], Any] | None:
     """Return the ``present`` of `aggregator`, None if it has none. Without `aggregator` only Average is recognized.
+
     Raises StateShapeError if the state was made by another aggregator, and TopologyError if `aggregator` is a class.
     """
     if aggregator is None:

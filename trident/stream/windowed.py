@@ -76,6 +76,7 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         """Return the state that holds the watermark of the windows, for `stateQuery` with SnapshotGet.
 
         Raises TopologyError if the windows count tuples.
+
         >>> from trident import Count, SnapshotGet, TridentTopology, TumblingEventTimeWindow
         >>> from trident.spouts import FixedBatchSpout
         >>> topology = TridentTopology()
