@@ -55,7 +55,7 @@ def crash_at(point: str, count: int = 1) -> Iterator[None]:
     a ``checkpointLocation`` or a ``log``. The run ends with `DriverCrashedError`.
 
     >>> from trident.testing import crash_at
-    >>> with crash_at("freeze.afterwards"):
+    >>> with crash_at("freeze.afterwards"):  # doctest: +ELLIPSIS
     ...     pass
     Traceback (most recent call last):
     ValueError: unknown crash point 'freeze.afterwards'; expected one of start.log.taken, ...
