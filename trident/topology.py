@@ -1,4 +1,4 @@
-"""The topology: a program begins here, looks at its plan, and starts it."""
+"""The class TridentTopology, with which a program begins: it declares streams and states, and starts the run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class TridentTopology(SourceVerbs, TopologyJoinVerbs):
-    """Streams, and the states that they update. A program declares them once, and a run works batch by batch.
+    """The streams of a program and the states that they update: declared once, then run batch by batch by `start`.
 
-    Nothing here needs a JVM before `start`. Meaning: ``org.apache.storm.trident.TridentTopology``.
+    Only `start` needs a JVM. Meaning: ``org.apache.storm.trident.TridentTopology``.
 
     >>> from trident import Count, TridentTopology
     >>> from trident.spouts import FixedBatchSpout
@@ -46,10 +46,10 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     # --- dead letters ------------------------------------------------------------------------------------------------
 
     def deadLetters(self) -> Stream:
-        """Return the dead letters of all steps written so far, as one stream: see `Stream.deadLetters`.
+        """Return one stream of the dead letters of all steps written so far: see `Stream.deadLetters`.
 
-        Write it behind the last step with ``onError="deadLetter"``. As `merge` does, it brings the streams of all these
-        steps into one batch group; to keep groups apart, call `Stream.deadLetters` in each.
+        Call it after the last step with ``onError="deadLetter"``. Like `merge`, it brings the streams of all these
+        steps into one batch group. To keep the groups apart, call `Stream.deadLetters` in each group instead.
         """
         failing = steps_with_dead_letters(self._register.nodes)
         if not failing:
@@ -63,9 +63,9 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     def deadLetterState(self, stateFactory: object, *, name: str = "deadLetters", most: int = 10_000) -> TridentState:
         """Keep the dead letters of all steps written so far in a state, the newest `most` of them.
 
-        It is a state like any other: ``running.state("deadLetters").toPandas()``, `openState` while the topology is
-        stopped, `stateQuery`; a factory with ``ttlSecs=`` lets letters expire. The key is the letter's
-        id, the value its other fields.
+        Read this state like any other: by ``running.state("deadLetters").toPandas()``, by `openState` while the
+        topology is stopped, or by `stateQuery`. Its key is a letter's id, its value the letter's other fields. A
+        factory with ``ttlSecs=`` lets the letters expire.
 
         >>> from trident.spouts import FixedBatchSpout
         >>> from trident.state import MemoryMapState
@@ -92,20 +92,23 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
 
     @property
     def sinks(self) -> tuple[Node, ...]:
-        """The steps with an effect: the writers of states, the outputs, and peeks and Debugs that lead to neither."""
+        """The steps with an effect: writers of states, outputs, and each peek or Debug that no other such step follows.
+
+        A peek or Debug within a DRPC function is not among them.
+        """
         return (*self.states, *self._register.sinks.values(), *self._register.loose_effects())
 
     @property
     def requests(self) -> dict[str, tuple[RequestSource, Node]]:
-        """The DRPC functions: the source of each, and the step whose tuples are its answer.
+        """The DRPC functions by name, each with the source of its requests and the step whose tuples are the answer.
 
-        Raises TopologyError if two steps could be the answer.
+        Raises TopologyError if two steps of one function could be the answer.
         """
         return self._register.requests()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All steps that lead to an effect or to an answer, each after those that it reads."""
+        """All steps that lead to an effect or to a DRPC answer, each after the steps whose tuples it reads."""
         return tuple(walk(*self.sinks, *(leaf for _, leaf in self.requests.values())))
 
     # --- start and reset ------------------------------------------------------------------------------------------
@@ -118,16 +121,16 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         checkpointLocation: str | Path | None = None,
         **options: Any,
     ) -> "RunningTopology":
-        """Start the topology and return its handle at once.
+        """Start the topology, and return the handle of the run without waiting for a batch.
 
         Parameters
         ----------
         spark : SparkSession, optional
-            The session to run on; else the active one, else a local one. Sessions of the run's own copy its runtime
-            confs. The run never changes it.
+            The session to run on. Omitted: the active session, or a new local one if none is active. The run makes
+            sessions of its own, which copy the runtime confs of this session, and never changes this session.
         name : str, optional
-            The topology's identity. After a restart, a run finds its states and positions by this name and the names of
-            states and streams.
+            The topology's identity. A restarted program finds its states and positions by this name and by the names of
+            its states and streams.
         checkpointLocation : path, optional
             The folder of the transaction log and of the memory states. Without it, neither survives the run.
         log : RedisLog, optional
@@ -137,21 +140,21 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         processingTime : str or float
             The shortest time between the beginnings of two batches: ``"1 second"``, or seconds.
         requireExactlyOnce : bool
-            Refuse to start if a state is promised less; `explain` shows the promise of each state.
+            Refuse to start if any state is promised less than exactly once; `explain` shows the promise for each state.
         maxAttempts : int
-            After this many failures of a batch its group stops, with the cause. Default 5.
+            After this many failures of a batch, its batch group stops with the cause. Default 5.
         maxSpoutPending : int
-            How many batches may be under way: planned, and not yet committed. They commit in order. Default 2.
+            How many batches may be under way: planned, and not yet committed. Batches commit in order. Default 2.
         messageTimeoutSecs : float
             How long an attempt, and each call of your code, may take before it counts as failed. The time doubles at
             each retry. Default 300.
         commitRetrySecs : float or None
-            How long a commit is retried while a store is away or full, before the group stops. The batch stays frozen,
-            and the next start commits it. Default 300; None retries for ever.
+            How long a commit is retried while a store is away or full, before the batch group stops. The batch stays
+            frozen, and the next start commits it. Default 300; None retries for ever.
         rewindBytes : int
-            How much frozen content the log keeps for a store that lost its last writes. Default 2 GB.
+            How many bytes of frozen batches the log keeps, to heal a store that lost its last writes. Default 2 GB.
         replace : bool
-            Stop the topology of this name that runs in this process, and take its place.
+            If a topology of this name runs in this process, stop that one and start this one in its place.
 
         Raises
         ------
@@ -181,15 +184,15 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         log: "RedisLog | None" = None,
         force: bool = False,
     ) -> None:
-        """Drop the transaction log of `name`, together with every state that this topology declares.
+        """Drop the transaction log of the topology `name`, together with every state that this topology declares.
 
-        Name the log's location as in `start`. If the log knows states that this topology does not declare, a warning
-        names them: those on a server stay.
+        Give the log's location by the arguments that `start` got. If the log knows states that this topology does not
+        declare, a warning names these states: the ones on a server stay.
 
         Parameters
         ----------
         force
-            Drop the states even if there is no log at that location.
+            Drop the states even if there is no log at that location, or if a state belongs to another log.
 
         Raises
         ------
@@ -199,7 +202,7 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
         TopologyActiveError
             The topology runs in this process.
         StateOwnedError
-            Another topology's state is stored where one of these states belongs. Nothing was touched.
+            Another topology's state is stored where a state of this topology belongs. Nothing was touched.
         """
         from trident.run.reset import reset
 
@@ -208,10 +211,11 @@ class TridentTopology(SourceVerbs, TopologyJoinVerbs):
     # --- explain and display -------------------------------------------------------------------------------------
 
     def explain(self) -> None:
-        """Print the steps of every stream, the batch groups and stages that run them, and the promise of each state.
+        """Print the steps of every stream, the batch groups and stages that run the steps, and each state's promise.
 
-        Each step shows its runner (Spark itself, Python in its workers, or the driver) and, where the program sets one,
-        its number of partitions. This starts no JVM. `Stream.explainSpark` prints what Spark makes of a stream.
+        Each step is printed with its runner (Spark itself, Python in Spark's workers, or the driver) and, where the
+        program sets one, its number of partitions. No JVM is started. `Stream.explainSpark` prints Spark's own plan of
+        a stream.
         """
         from trident.compiler.stages import cut
         from trident.compiler.step_descriptions import runners_of_steps, stage_lines

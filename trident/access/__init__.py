@@ -1,1 +1,1 @@
-"""Access to states from outside of the run that writes them: open, list, export and drop them by name."""
+"""Access to states by their names, from outside of the run that writes them: open, list, export and drop."""

@@ -1,4 +1,4 @@
-"""Export of a state to a file: Parquet, CSV or JSON lines, complete or not at all."""
+"""Export of a state to a file of Parquet, CSV or JSON lines, which appears complete or not at all."""
 
 import base64
 import json
@@ -24,8 +24,9 @@ FORMATS = ("parquet", "csv", "jsonl")
 def export_state(view: StateView, path: str | Path, format: str | None = None, replace: bool = False) -> pa.Table:
     """Write all of a state to a file in `format`, one of `FORMATS`; by default the file's suffix says which.
 
-    Return the written table. Parquet keeps the txid that was read in the schema's metadata. Raise StateError if the
-    file exists (unless `replace`), or if the format is unknown or cannot hold the state's types.
+    Return the written table. A Parquet file has the txid that was read in the schema's metadata. Raises StateError if
+    the file exists (unless `replace`), if its folder does not exist, or if the format is unknown or cannot hold the
+    state's types.
     """
     target = Path(path)
     chosen = format or target.suffix.removeprefix(".").lower()
@@ -50,9 +51,9 @@ def export_state(view: StateView, path: str | Path, format: str | None = None, r
 
 
 def json_lines(table: pa.Table) -> list[str]:
-    """Return one line of JSON per row, with the columns' names.
+    """Return one line of JSON for each row, an object with the columns' names.
 
-    Values that JSON does not know are text: dates, decimals, and binary in base64.
+    Values that JSON does not know become text: dates, decimals, and binary values in base64.
 
     >>> json_lines(pa.table({"word": ["dog"], "value": [2]}))
     ['{"word": "dog", "value": 2}']
@@ -61,7 +62,7 @@ def json_lines(table: pa.Table) -> list[str]:
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows as dicts of the values that functions see."""
+    """Return the rows of a table as dicts, with the values that a topology's functions see."""
     columns = [to_python(column) for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -72,7 +73,7 @@ def to_json(value: Any) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """Return structs as dicts, because a Row is a tuple to JSON, and the keys of maps as text."""
+    """Return `value` with its structs as dicts, because a Row is a tuple to JSON, and with the keys of maps as text."""
     if isinstance(value, Row):
         value = value.asDict()
     if isinstance(value, dict):
@@ -93,7 +94,7 @@ def _write_lines(table: pa.Table, path: Path) -> None:
 
 
 def _with_text(table: pa.Table) -> pa.Table:
-    """Return the table with binary columns in base64, as in JSON: CSV holds text."""
+    """Return the table with binary columns as text in base64, as in JSON, because CSV only holds text."""
     for index, field in enumerate(table.schema):
         if pa.types.is_binary(field.type):
             column = [None if value is None else _plain(value) for value in table.column(index).to_pylist()]

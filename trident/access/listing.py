@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StateInfo:
-    """A state as its log or server describes it. A value that these do not know is None.
+    """A state as its log or its server describes it. A field that this source does not know is None.
 
-    `shape` is key fields, value and aggregator; `txid` the last batch that the state holds (for a state in memory: that
-    its log has committed); `epoch` counts the drivers that had it; `heldByDriver` is false if the last of these gave it
-    back.
+    `shape` describes key fields, value and aggregator. `txid` is the last batch that the state holds (from a log: the
+    last batch that the log has as committed). `epoch` is the epoch of the last driver. `heldByDriver` is False if that
+    driver gave the log back.
     """
 
     topology: str
@@ -36,7 +36,7 @@ class StateInfo:
     heldByDriver: bool | None
 
     def asDict(self) -> dict[str, Any]:
-        """Return the fields as a dict."""
+        """Return the fields of this object as a dict."""
         return asdict(self)
 
 
@@ -50,23 +50,26 @@ def listStates(
 ) -> list[StateInfo]:
     """List the states in a checkpoint, in a log, or on a server; of all topologies or one. Nothing is written.
 
-    A checkpoint's log also knows the states on servers, but only their names: their shapes are on the server.
+    A log also lists states that are on a server, but without `kind` and `shape`, which only the server knows.
 
     Parameters
     ----------
     checkpointLocation
-        The one that `start` got.
+        The folder that `start` got as its ``checkpointLocation``.
     topology
         List only this topology's states. Required with `log`.
     log
         The `RedisLog` that `start` got.
     url, prefix
-        A server with states, as `RedisMapState` takes them; its user needs the right to SCAN.
+        The server with the states, and the prefix of its keys, as `RedisMapState` takes them. The URL's user needs the
+        right to SCAN.
 
     Raises
     ------
     LogError, StateError
         If there is no such log, or a location cannot be read.
+    TopologyError
+        If the arguments name no location, or `log` comes without `topology`.
 
     >>> import tempfile
     >>> listStates(tempfile.mkdtemp())

@@ -1,4 +1,4 @@
-"""Locations of states: a checkpoint (and a log in Redis), a server, or a user's own store."""
+"""Where states are: in a checkpoint (with a log there or in Redis), on a server, or in a user's own store."""
 
 import contextlib
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ class StateLocation:
     factory: StateFactory | None = None
 
     def folder(self, topology: str) -> Path:
-        """Return the topology's own folder under the checkpoint."""
+        """Return the topology's own folder in the checkpoint."""
         assert self.checkpoint is not None
         return self.checkpoint / topology
 
     def open_log_to_read(self, topology: str) -> LogReading:
-        """Open the topology's log, only to be read. Raise LogError where there is none."""
+        """Open the topology's log for reading only. Raises LogError if the topology has no log there."""
         check_name("topology", topology)
         if self.log is not None:
             return self.log.look(topology)
@@ -45,12 +45,12 @@ class StateLocation:
         return SqliteLog(folder / LOG_FILE, topology, reading=True)
 
     def open_log_to_write(self, topology: str) -> TransactionLog:
-        """Open the topology's log to write to it. Raise LogError where there is none."""
-        self.open_log_to_read(topology).close()  # to open a log for writing would make one
+        """Open the topology's log for writing. Raises LogError if the topology has no log there."""
+        self.open_log_to_read(topology).close()  # raises without a log: opening one for writing would make it
         return SqliteLog(self.folder(topology) / LOG_FILE, topology) if self.log is None else self.log.open(topology)
 
     def has_memory_state(self, topology: str, state: str) -> bool:
-        """Return whether the checkpoint has a state in memory of this name."""
+        """Return whether the log of the topology has a manifest of this state: whether it is a state in memory."""
         if self.checkpoint is None:
             return False
         try:
@@ -61,7 +61,7 @@ class StateLocation:
             return bool(log.manifest(state))
 
     def topologies(self) -> list[str]:
-        """Return the topologies that have a log in the checkpoint."""
+        """Return the names of all topologies with a log in the checkpoint, sorted."""
         if self.checkpoint is None or not self.checkpoint.is_dir():
             return []
         return sorted(path.parent.name for path in self.checkpoint.glob(f"*/{LOG_FILE}"))
@@ -79,7 +79,7 @@ def read_location(
     prefix: str,
     factory: StateFactory | None = None,
 ) -> StateLocation:
-    """Check and collect the arguments that locate states. Refuse too few of them, and contradictions."""
+    """Return the arguments that locate states, checked. Raises TopologyError if none is given or two contradict."""
     if log is not None and not isinstance(log, RedisLog):
         raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")
     if checkpointLocation is None and log is None and url is None and factory is None:

@@ -1,4 +1,4 @@
-"""A state that was opened by its name: the reading verbs of a running topology's states, from outside of it."""
+"""A state that was opened by its name, from outside of a run, with the reads that a running topology's states have."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,24 +18,27 @@ _T = TypeVar("_T")
 
 
 class Followed(ReadableStore, Protocol):
-    """A state that a driver elsewhere may write while this process reads it."""
+    """The store of a state that a driver in another process may write while this process reads it."""
 
     def committed(self) -> int:
-        """Return the txid of the last batch that the whole state holds. It never goes back."""
+        """Return the txid of the last batch that all groups of the state hold. Later calls never return less."""
         ...
 
 
 @runtime_checkable
 class Paged(Protocol):
-    """A store that can scan page by page with the txid of each page, for readers who cannot hold commits back."""
+    """A store that can scan page by page, each page as of its own txid, for readers that cannot hold commits back."""
 
     def scan_by_page(self, pageRows: int = FREE_ROWS) -> Iterator[tuple[int, pa.Table]]:
-        """Scan all entries: (txid, the key fields and then the value), each page as committed when it is read."""
+        """Yield all entries in pages, each with its txid: the page is as committed when it is read.
+
+        The columns of a page are the key fields, then the value.
+        """
         ...
 
 
 class FollowedStore:
-    """A store on a server. Its markers tell how far its driver is."""
+    """A store on a server, or a user's own. The markers of its groups tell how far its driver has come."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name, self._last = store, name, -1
@@ -58,7 +61,7 @@ class FollowedStore:
 
     @property
     def paged(self) -> Paged | None:
-        """The store, if it can scan page by page with the txid of each page."""
+        """The store if it can scan page by page, each page as of its own txid; otherwise None."""
         return self._store if isinstance(self._store, Paged) else None
 
 
@@ -77,7 +80,7 @@ class _FollowedSource:
 
     @contextmanager
     def between(self, group: str) -> Iterator[int]:
-        """Read the committed txid. From outside nothing can hold back the driver's commits."""
+        """Give the committed txid. The block does not hold back the driver's commits: from outside nothing can."""
         yield self._followed.committed()
 
     def store(self, state: str) -> ReadableStore:
@@ -94,10 +97,11 @@ class _FollowedSource:
 class OpenedState(StateView):
     """A state opened by `openState`, while its topology is stopped or runs elsewhere.
 
-    Every read is committed, as of the newest txid that the state then has. A key's value costs two round trips to a
-    server. While a state in Redis is written, `items`, `toArrow` and `toPandas` go page by page: each page is as of one
-    txid, ``asOfTxid`` is the first of them and ``toTxid`` the last. All other reads are as of one txid. Reads write
-    nothing, and hold back no driver. It is a context manager, and thread-safe except for `close`.
+    Every read is committed, as of the newest txid that the state has at the time of the read. To read the value of a
+    key takes two round trips to a server. While a state in Redis is written, `items`, `toArrow` and `toPandas` read
+    page by page: each page is as of one txid, ``asOfTxid`` is the first of these txids and ``toTxid`` the last. All
+    other reads are as of one txid. Reads write nothing, and hold back no driver. The object is a context manager, and
+    thread-safe except for `close`.
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class OpenedState(StateView):
 
     @property
     def keyFields(self) -> pa.Schema:
-        """The key fields and their Arrow types; none for a global state."""
+        """The key fields with their Arrow types; no field for a state of one value."""
         return self._shape.keys
 
     def close(self) -> None:
@@ -158,7 +162,7 @@ class OpenedState(StateView):
         return table, {"asOfTxid": first} if first == last else {"asOfTxid": first, "toTxid": last}
 
     def _as_of_one_txid(self, read: Callable[[], _T]) -> _T:
-        """Read as of one txid. If the writer is too fast for that, raise an error that says what to do."""
+        """Return what `read` returns. Raises SnapshotMovedError, with advice, if the driver writes faster than that."""
         try:
             return read()
         except SnapshotMovedError as error:

@@ -1,4 +1,4 @@
-"""Opens a state by its name, only to be read."""
+"""The function openState, which opens a state by its name for reading only."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -49,32 +49,34 @@ def openState(
 ) -> OpenedState:
     """Open a state by its name and its topology's name, while the topology is stopped or runs elsewhere.
 
-    The state is only read: this takes no lease, writes nothing, and does not disturb a running driver. The verbs are
-    those of ``running.state(...)``.
+    The state is only read: the call takes no lease, writes nothing, and does not disturb a running driver. The returned
+    object has the methods of ``running.state(...)``.
 
     Parameters
     ----------
     checkpointLocation
-        For a state in memory: the one that `start` got. The whole state is loaded into this process, and follows its
-        driver from then on.
+        For a state in memory: the folder that `start` got. The whole state is copied into this process, and the copy
+        follows the driver's commits from then on.
     log
         For a state in memory whose log is in Redis: the `RedisLog` that `start` got.
     url, prefix
-        For a state in Redis: as `RedisMapState` takes them (also ``env:NAME`` and ``file:path``). The server knows the
-        state's layout. If `checkpointLocation` is given too, a state that is not in Redis is opened from there.
+        For a state in Redis: the server and the prefix of its keys, as `RedisMapState` takes them (also ``env:NAME``
+        and ``file:path``). The server knows the state's layout. If `checkpointLocation` is given too, a state that is
+        not in Redis is opened from the checkpoint.
     factory
-        For a store of your own: the factory in the topology, such as ``BackingMapState.opaque(...)``.
+        For a store of your own: the factory that the topology uses, such as ``BackingMapState.opaque(...)``.
     aggregator
-        The topology's own aggregator. It is needed if readers are to see the values of its ``present``, or if a state
-        in memory has changed since its last snapshot.
+        The aggregator with which the topology updates the state. It is needed if reads shall return the values of its
+        ``present``, or if a state in memory has changed since its last snapshot; the most common ones are known.
     isolation
         ``"committed"``, or ``"latest"`` for the last written values, committed or not.
 
     Raises
     ------
     StateError
-        If there is no such state; the message lists the existing ones. Its kinds: StateUnavailableError (a server does
-        not answer), StateLostError, StateCorruptError, StateShapeError (another aggregator, or a missing one).
+        If there is no such state; the message lists the existing ones. Or one of its subclasses: StateUnavailableError
+        (a server does not answer), StateLostError, StateCorruptError, StateShapeError (another aggregator, or a missing
+        one).
     LogError
         If there is no such log, or it cannot be read.
     TopologyError
@@ -138,7 +140,7 @@ def _open_in_memory(
                 f"state {state!r} of topology {topology!r} is not in this checkpoint, only its log is: the state is on "
                 f"a server. Give url= for one in Redis, or factory= for a store of your own"
             )
-        # The first replica only reads the manifest: which combiner the second one needs stands there.
+        # The first replica only reads the manifest, which says what combiner the second replica needs.
         fingerprint = MemoryReplica(log, location.folder(topology), state, None).fingerprint
         present = _present(fingerprint, state, aggregator)
         replica = MemoryReplica(log, location.folder(topology), state, _combine(fingerprint, aggregator))
@@ -162,7 +164,10 @@ def _on_server(
 
 
 def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[FollowedStore, Fingerprint, StateKind]:
-    """Open a user's own store twice: first to learn its shape, then with that shape."""
+    """Open the store of a user's own factory twice: first to learn the state's shape, then with that shape.
+
+    Raises StateError if the store does not hold this state, and StateShapeError if the state is of another kind.
+    """
     identity = StateIdentity(topology, state, "")
     probe = factory.open(identity, StateShape(pa.schema([]), pa.null(), _BUILTIN["put"]), NoHome())
     try:
@@ -186,7 +191,7 @@ def _in_own_store(factory: StateFactory, topology: str, state: str) -> tuple[Fol
 def _described(
     state: str, kind: StateKind, fingerprint: Fingerprint, present: Callable[[Any], Any] | None
 ) -> StateDescription:
-    output = "value"  # a stored state does not know its value field's name
+    output = "value"  # the stored state does not have the name of its value field
     while output in fingerprint.keys.names:
         output = f"_{output}"
     return StateDescription(
@@ -195,18 +200,21 @@ def _described(
 
 
 def _combine(fingerprint: Fingerprint, aggregator: Any) -> Combine | None:
-    """Return the function that combines a batch's value with the stored one; None where it is not known here."""
+    """Return what combines a batch's value with the stored value; None if `aggregator` would be needed for that."""
     if fingerprint.aggregator in _BUILTIN:
         return _BUILTIN[fingerprint.aggregator]
     if aggregator is None:
         return None
-    if not callable(getattr(aggregator, "combine", None)):  # a reducer: its frozen result is the new value
+    if not callable(getattr(aggregator, "combine", None)):  # a reducer: its frozen result replaces the stored value
         return replacing(fingerprint.aggregator)
     return Combine(fingerprint.aggregator, lambda stored, delta: aggregator.combine(stored, delta))
 
 
 def _present(fingerprint: Fingerprint, state: str, aggregator: Any) -> Callable[[Any], Any] | None:
-    """Return the aggregator's ``present``. Refuse an aggregator other than the one that made the state."""
+    """Return the ``present`` of `aggregator`, None if it has none. Without `aggregator` only Average is recognized.
+
+    Raises StateShapeError if the state was made by another aggregator, and TopologyError if `aggregator` is a class.
+    """
     if aggregator is None:
         return Average().present if fingerprint.aggregator == "Average" else None
     if isinstance(aggregator, type):

@@ -1,4 +1,4 @@
-"""Drops one state: deletes it from its store and from the log, so that it can begin anew."""
+"""The function dropState, which deletes one state from its store and from the log, so that the state can begin anew."""
 
 import contextlib
 import secrets
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trident.log import RedisLog
 
 _FENCED_SECONDS = 2.0
-"""Seconds after which a fenced driver has noticed it (it looks once a second) and its last write is over."""
+"""Seconds after which a fenced driver has noticed the fence (it looks once a second) and ended its last write."""
 
 _INCOMPLETE = (StateLostError, StateBehindError, StateRecoveringError)
 """The errors of a state that has lost a part of its groups or batches."""
@@ -48,27 +48,28 @@ def dropState(
     factory: StateFactory | None = None,
     force: bool = False,
 ) -> None:
-    """Delete one state, also from its log: the next start of its topology makes an empty one, and goes on from there.
+    """Delete one state, also from its log: the next start of its topology makes an empty state, and goes on from there.
 
-    Give the location of the log, and for a state that is not in memory also that of its store (`url` or `factory`). The
-    call may be repeated after any failure; if the state is gone and its log still knows it, with `force`.
+    Give the location of the log, and for a state that is not in memory also the location of its store (`url` or
+    `factory`). The call may be repeated after any failure. Repeat it with `force` if the store no longer has the state
+    and the log still knows it.
 
     Parameters
     ----------
     checkpointLocation, log
         The location of the topology's log, as `start` got it.
     url, prefix, factory
-        The location of the state, if it is not in memory; as for `openState`.
+        The location of a state that is not in memory, as for `openState`.
     force
         Drop the state even if a driver may hold it: a running driver is fenced out first, and stops without writing.
-        Also needed without a log, because only the log knows of drivers; a start with a log that still knows the state
-        is then refused.
+        Also needed if no log is given, because only the log knows of drivers. After such a drop, a start with a log
+        that still knows the state is refused.
 
     Raises
     ------
     StateError
-        If there is no such state, or not at that location, or a driver holds it: it runs, or was killed. Nothing was
-        touched.
+        If there is no such state, or not at that location, or if a driver that runs or was killed holds the topology.
+        Nothing was touched.
     TopologyActiveError
         If the topology runs in this process.
     """
@@ -85,7 +86,7 @@ def dropState(
         uuid = reading.uuid
     in_store = url is not None or factory is not None
     store_log = _log_of(location, topology, state) if in_store else None
-    # A driver that was suspended during an earlier drop may have made the state again, though the log forgot it.
+    # A driver that was suspended during an earlier drop may have made the state again after the log forgot the state.
     if state not in births and store_log != uuid:
         raise StateError(
             f"the log of topology {topology!r} knows no state {state!r}{did_you_mean(state, births)} "
@@ -112,7 +113,7 @@ def dropState(
 
 
 def _log_of(location: StateLocation, topology: str, state: str) -> str | None:
-    """Return the uuid of the log that the stored state belongs to; None if there is no state, or it is incomplete."""
+    """Return the uuid of the log that the state in the store belongs to; None if the state is absent or incomplete."""
     store = _open_store(location, topology, state)
     if store is None:
         return None
@@ -123,7 +124,7 @@ def _log_of(location: StateLocation, topology: str, state: str) -> str | None:
 
 
 def _missing_in_store(location: StateLocation, topology: str, state: str) -> StateError:
-    # With a wrong location, the log would forget a state that stays where it is: so this is refused.
+    # Such a drop is refused because, if the location is wrong, the log would forget a state that is still elsewhere.
     server = location.url is not None
     where = f"{location.address.shown} under the prefix {location.prefix!r}" if server else repr(location.factory)
     return StateError(
@@ -143,8 +144,8 @@ def _drop(location: StateLocation, log: TransactionLog, topology: str, state: st
             else:
                 store.drop()
     folder = None if location.checkpoint is None else location.folder(topology) / "states" / state
-    # The files are listed before the log forgets the state. After that a start may make it anew and write files of
-    # other names, which must stay.
+    # The files are listed before the log forgets the state. Afterwards a start may make the state anew and write files
+    # of other names, which must stay.
     files = [] if folder is None else _files_in(folder)
     log.forget(lease, state)
     if folder is not None:
@@ -160,7 +161,7 @@ def _files_in(folder: Path) -> list[Path]:
 def _delete(folder: Path, files: list[Path]) -> None:
     for file in files:
         file.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # it does not exist, or has new files
+    with contextlib.suppress(OSError):  # the folder does not exist, or has new files
         folder.rmdir()
 
 
@@ -176,8 +177,8 @@ def _drop_without_log(location: StateLocation, topology: str, state: str, force:
                 f"touched"
             )
         epoch = max((group.lease.epoch for group in store.groups_of() if group.lease is not None), default=0)
-        # The newer lease fences out a driver, which would heal the state while it is dropped. An incomplete state
-        # cannot be acquired, but can be dropped.
+        # The newer lease fences out a running driver, because that driver would heal the state during the drop. An
+        # incomplete state cannot be acquired, but can be dropped.
         with contextlib.suppress(*_INCOMPLETE):
             store.acquire(Lease(epoch + 1, secrets.token_hex(8)))
         time.sleep(_FENCED_SECONDS)
@@ -185,7 +186,10 @@ def _drop_without_log(location: StateLocation, topology: str, state: str, force:
 
 
 def _open_store(location: StateLocation, topology: str, state: str) -> Store | None:
-    """Open the store to drop it; None where there is none."""
+    """Open the state's store, only to drop the state; None if the server has nothing of it.
+
+    Raises StateError if the store of a user's own factory holds another state.
+    """
     any_shape = StateShape(pa.schema([]), pa.null(), replacing())
     if location.factory is not None:
         store = location.factory.open(StateIdentity(topology, state, ""), any_shape, NoHome())

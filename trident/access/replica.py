@@ -1,4 +1,4 @@
-"""A copy of a state in a driver's memory, made from its log: the last snapshot, and the batches frozen since."""
+"""A copy of a state that another driver has in memory, made from that driver's last snapshot and the log's batches."""
 
 import math
 import threading
@@ -21,7 +21,7 @@ from trident_state.state_shape import Combine, StateShape
 
 
 class _Incarnation(NamedTuple):
-    """The identity of a state among all of the same name, earlier and later ones: its log's uuid, and its birth."""
+    """What tells a state from earlier and later states of the same name: its log's uuid, its birth's txid and epoch."""
 
     log: str
     birth: int
@@ -33,14 +33,15 @@ _TRIES = 20
 
 
 class MemoryReplica:
-    """A copy of the state in this process. `committed` brings it up to the driver's last committed batch.
+    """A copy of the state in this process. `committed` brings the copy up to the driver's last committed batch.
 
-    It writes nothing: no lease, no snapshot, no file. `combine` combines a batch's value with the stored one. It is
-    None if only the driver's code can do that; then the state can be read up to its last snapshot. Any thread may call.
+    A replica writes nothing: no lease, no snapshot, no file. `combine` combines a batch's value with the stored value.
+    `combine` is None if only the driver's code can do that; then the state can be read up to its last snapshot. Any
+    thread may call.
 
-    A copy belongs to one incarnation of the state. After the state was dropped, or its topology reset, every call
-    raises a StateError, also if there is another state of that name by then: a reader that went on with that one would
-    see counts fall, and the copy of the old one must take no batch of the new one.
+    A replica belongs to one incarnation of the state. After the state was dropped, or its topology reset, every call
+    raises a StateError, even if a new state of that name exists by then: a reader that went on with the new state would
+    see counts fall, and a copy of the old state must take no batch of the new one.
     """
 
     def __init__(self, log: LogReading, folder: Path, state: str, combine: Combine | None) -> None:
@@ -56,20 +57,20 @@ class MemoryReplica:
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """Key fields, value type and aggregator."""
+        """The key fields, value type and aggregator of the state."""
         return read_fingerprint(self.manifest.fingerprint)
 
     def committed(self) -> int:
         """Bring the copy up to the last committed batch, and return its txid.
 
-        Raise StateError if the state was dropped or reset, StateLostError if a snapshot's file is gone, and
+        Raises StateError if the state was dropped or reset, StateLostError if a snapshot's file or a batch is gone, and
         StateShapeError if only the driver's code could apply the next batch.
         """
         with self._lock:
             for _ in range(_TRIES):
                 error = self._advance()
                 before = self._text
-                # The manifest is read after the batches: if it is still of this incarnation, these were too.
+                # The manifest is read after the batches. If it is of this incarnation, the batches were of it, too.
                 self._text, self.manifest = self._read_manifest()
                 if error is None:
                     return self._marker
@@ -87,7 +88,7 @@ class MemoryReplica:
         return self._loaded().scan(asOf, pageRows)
 
     def close(self) -> None:
-        """Drop the copy and close the log."""
+        """Forget the copy and close the log."""
         self._store = None
         self._log.close()
 
@@ -100,9 +101,10 @@ class MemoryReplica:
         return self._store
 
     def _advance(self) -> StateError | LogError | None:
-        """Apply the batches committed since. Return the error if files or batches are gone.
+        """Apply the batches that were committed since the last call. Return the error if files or batches are gone.
 
-        A newer snapshot may have replaced them meanwhile, or another incarnation of the state.
+        The caller decides what the error means: a newer snapshot, or another incarnation of the state, may have
+        replaced the files and batches meanwhile.
         """
         try:
             committed = self._log.history(self._group).committed
@@ -123,7 +125,7 @@ class MemoryReplica:
         shape = StateShape(fingerprint.keys, fingerprint.value, combine)
         home = _Home(self._folder / "states" / self._state, lambda: self._text)
         store = MemoryStore(manifest.identity, shape, manifest.kind, home, pace=_NEVER, ttl=manifest.ttl)
-        # A read makes the store load the snapshot's files now.
+        # The store loads the snapshot's files at its first read. This read makes it load them now.
         store.read(fingerprint.keys.empty_table() if len(fingerprint.keys) else _ONE_ROW, None)
         self._marker, self._ended = manifest.txid, False
         return store
@@ -137,7 +139,7 @@ class MemoryReplica:
                 f"state {self._state!r}: its snapshot is at txid {self.manifest.txid}, and the log keeps only the "
                 f"batches after {self._log.kept_since(self._group)}; restore the checkpoint from a copy"
             )
-        if result is None:  # the topology has no longer had this state since this batch, so it does not change
+        if result is None:  # the topology did not have this state any more in this batch, so the state changes no more
             self._ended = True
             return None
         if self._combine is None:
@@ -153,7 +155,7 @@ class MemoryReplica:
         return None
 
     def _read_manifest(self) -> tuple[bytes, Manifest]:
-        """Return the current manifest. Raise StateError if it is not of the incarnation that was opened."""
+        """Return the current manifest, as bytes and parsed. Raises StateError if it is of another incarnation."""
         where, birth = f"state {self._state!r}", self._log.births().get(self._state)
         text = self._log.manifest(self._state) or None
         if self._incarnation is None and (birth is None or text is None):
@@ -170,7 +172,7 @@ class MemoryReplica:
         return text, manifest
 
     def _dropped(self, message: str) -> StateError:
-        """Drop the copy, which may hold batches of another incarnation, and return the error."""
+        """Forget the copy, which may hold batches of another incarnation, and return a StateError with this message."""
         self._store = None
         return StateError(message)
 
@@ -183,7 +185,7 @@ def _unknown(stored: object, delta: object) -> object:
 
 
 class _Home:
-    """The folder of the snapshot's files and the replica's manifest, for a store that only reads them."""
+    """The home of a replica's store, which only reads: the folder of snapshot files and the replica's manifest."""
 
     def __init__(self, folder: Path, manifest: Callable[[], bytes | None]) -> None:
         self.folder, self.manifest = folder, manifest

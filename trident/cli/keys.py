@@ -1,4 +1,4 @@
-"""Keys as users write them on a command line."""
+"""Keys of states as users write them on a command line."""
 
 import base64
 import datetime
@@ -15,7 +15,9 @@ from trident.base.values import type_name
 
 
 def read_key(text: str, fields: pa.Schema, state: str) -> Any:
-    """Return the key that an argument of the command line means.
+    """Return the key that `text`, an argument of the command line, means for these key fields of a state.
+
+    Raises StateKeyError if the text is no such key.
 
     >>> read_key("dog", pa.schema({"word": pa.string()}), "counts")
     'dog'
@@ -44,7 +46,10 @@ def _single(text: str, field: pa.Field, state: str) -> Any:
 
 
 def _typed(value: Any, field: pa.Field, state: str) -> Any:
-    """Return a JSON value as a value of the key field. The state itself refuses a value of another type."""
+    """Return a value from JSON as a value of the key field: bytes, a decimal, a date, a time, or unchanged.
+
+    Raises StateKeyError if it cannot be converted. The state itself refuses an unchanged value of another type.
+    """
     kind = field.type
     if value is None:
         return None

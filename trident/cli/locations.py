@@ -1,4 +1,4 @@
-"""The options that locate states."""
+"""The options of the command line that say where states are."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ _OPTIONS = (
 
 
 def location_options(command: _F) -> _F:
-    """Add the options to a command, which passes them to `read_locations`."""
+    """Add the options for the location of states to a command. The command passes their values to `read_locations`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -33,7 +33,10 @@ def location_options(command: _F) -> _F:
 def read_locations(
     checkpoint: str | None, url: str | None, prefix: str, log_url: str | None, log_prefix: str
 ) -> dict[str, Any]:
-    """Return the keyword arguments of openState, listStates and dropState."""
+    """Return the options as keyword arguments of openState, listStates and dropState.
+
+    Raises UsageError if no option says where the states are.
+    """
     if checkpoint is None and url is None and log_url is None:
         raise click.UsageError("give the location of the states: --checkpoint, --url or --log-url")
     log = None if log_url is None else RedisLog(log_url, prefix=log_prefix)

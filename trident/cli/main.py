@@ -1,6 +1,6 @@
-"""``trident``: the command line for operators, to read and drop states from outside of a program.
+"""``trident``: the command line for operators, who read and drop states from outside of a program.
 
-Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 `get` found no value for a key.
+Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage, 3 `get` found no value for one of its keys.
 """
 
 import click
@@ -10,12 +10,12 @@ from trident.cli.state import state
 
 
 class _Commands(click.Group):
-    """A group of commands that prints an error as one line instead of a traceback."""
+    """The group of all commands. An error of a command is printed as one line instead of a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # as in `trident state scan ... | head`: click ends quietly
+        except BrokenPipeError:  # raised in `trident state scan ... | head`; click then ends the program quietly
             raise
         except (TridentError, ValueError, OSError) as error:
             message = " ".join(str(error).split()) or type(error).__name__

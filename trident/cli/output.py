@@ -16,7 +16,7 @@ format_option = click.option(
 
 
 def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: str | None) -> None:
-    """Print rows that have these columns; without a format as a table on a terminal, else as JSON."""
+    """Print rows with these columns as `form` says: None means a table on a terminal, otherwise JSON lines."""
     if (form or ("table" if sys.stdout.isatty() else "json")) == "json":
         for row in rows:
             click.echo(to_json(dict(row)))
@@ -26,7 +26,7 @@ def show(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], form: str | 
 
 
 def table_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
-    """Return a heading, and one line per row.
+    """Yield the lines of a table: the names of the columns, then one line for each row.
 
     >>> list(table_lines([{"word": "dog", "value": 2}], ["word", "value"]))
     ['word  value', 'dog   2']

@@ -51,8 +51,8 @@ def list_(topology: str | None, form: str | None, **location: Any) -> None:
 def get(topology: str, name: str, keys: tuple[str, ...], latest: bool, form: str | None, **location: Any) -> None:
     """Print the values of KEYS, or the one value of a state without key fields.
 
-    Write a key of text, a date or a time (ISO 8601) and binary (base64) as it is, others in JSON (7, true), and a key
-    of several fields as a JSON list. Exits with 3 if a key has no value.
+    Write keys that are text, dates or times (ISO 8601) or binary (base64) without quotes, other keys in JSON (7, true),
+    and a key of several fields as a JSON list. The exit code is 3 if a key has no value.
     """
     with _open(topology, name, latest, location) as view:
         if not len(view.keyFields):
@@ -115,7 +115,7 @@ def export(
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def drop(topology: str, name: str, force: bool, yes: bool, **location: Any) -> None:
-    """Delete a state, also from the log: the next start of its topology makes an empty one, and goes on from there.
+    """Delete a state, also from the log: the next start of its topology makes an empty state, and goes on from there.
 
     Give the log by --checkpoint or --log-url; a state on a server also needs --url.
     """

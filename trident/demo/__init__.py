@@ -1,1 +1,1 @@
-"""The demo: a word count over a novel, killed and resumed before your eyes. Run ``python -m trident.demo``."""
+"""The demo: a word count over a novel whose driver is killed and started again. Run ``python -m trident.demo``."""

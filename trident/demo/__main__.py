@@ -1,12 +1,13 @@
-"""The demo. It counts the words of a novel batch by batch and kills the driver in the middle of a batch.
+"""The demo counts the words of a novel batch by batch, and kills the driver in the middle of a batch.
 
-No word is lost or counted twice.
+It then shows that no word was lost or counted twice.
 
     python -m trident.demo                       # counts in memory, durable in the checkpoint
     REDIS=redis://localhost python -m trident.demo   # counts in Redis
 
-The driver is a process of its own (`trident.demo.driver`), so that it can be killed. This process starts it, shows its
-reports, starts it again after the kill, and compares its counts with a count of its own of the same files.
+The driver is a process of its own (`trident.demo.driver`), so that it can be killed. This process starts the driver,
+prints the driver's reports, starts a driver again after the kill, and compares the driver's counts with counts by plain
+Python (`trident.demo.words`) of the same files.
 """
 
 import json
@@ -25,17 +26,17 @@ from trident.demo.java import MissingJavaError, ensure_java
 from trident.demo.words import CORPUS, count_independently
 
 KILLED_IN = 8
-"""The txid of the batch in which the driver dies: the state has its counts, the log does not have its commit."""
+"""The txid of the batch in which the driver dies: the state holds the batch, the log does not have its COMMITTED."""
 
 CRASH_AT = f"commit.state.after:{KILLED_IN}"
 
 
 class DriverFailedError(RuntimeError):
-    """The driver process did not end as it should."""
+    """The driver process did not end as the demo expects, or answered no query."""
 
 
 class Driver:
-    """A process that runs the topology."""
+    """A process that runs `trident.demo.driver`; `crash_at` names the crash point at which it is killed."""
 
     def __init__(self, name: str, folder: Path, crash_at: str = "") -> None:
         self._log = folder / "driver.log"
@@ -57,12 +58,12 @@ class Driver:
         self._process.wait()
 
     def check_killed(self) -> None:
-        """Raise DriverFailedError unless the process was killed."""
+        """Raise DriverFailedError unless the process was killed by SIGKILL."""
         if self._process.returncode != -signal.SIGKILL:
             raise DriverFailedError(f"the driver should be killed in batch {KILLED_IN}, but {self._ending()}")
 
     def check_finished(self) -> None:
-        """Raise DriverFailedError unless the process ended in good order."""
+        """Raise DriverFailedError unless the process ended with exit code 0."""
         if self._process.returncode != 0:
             raise DriverFailedError(self._ending())
 
@@ -96,7 +97,7 @@ def show(report: Mapping[str, Any]) -> None:
 
 
 def wrong_counts(counts: Mapping[str, int], expected: Mapping[str, int]) -> tuple[int, int]:
-    """Return how many occurrences were lost, and how many were counted more than once, over all words.
+    """Return how many occurrences are missing in `counts`, and how many are too many, both summed over all words.
 
     >>> wrong_counts({"whale": 3, "sea": 1}, {"whale": 2, "sea": 1, "ahab": 5})
     (5, 1)
@@ -114,7 +115,7 @@ def compare(counts: Mapping[str, int], expected: Counter[str]) -> bool:
 
 
 def play(folder: Path) -> bool:
-    """Run the whole demo in a folder, and return whether every count is right."""
+    """Run the whole demo with its files in `folder`, and return whether every count is right."""
     redis = os.environ.get("REDIS") or None
     files = sorted(CORPUS.glob("*.txt"))
     size = sum(path.stat().st_size for path in files)

@@ -1,4 +1,4 @@
-"""The driver process of the demo, which runs the topology. It reports to its parent, one JSON object a line."""
+"""The driver process of the demo, which runs the topology and reports to its parent in lines of JSON on stdout."""
 
 import json
 import os
@@ -22,11 +22,11 @@ ASK_EVERY = 4
 """The number of batches between two queries."""
 
 _reporting = threading.Lock()
-"""Held for each line: threads of the run report, too, and lines must not mix."""
+"""Held while a line is written, because threads of the run report, too, and lines must not mix."""
 
 
 def wordcount(redis: str | None) -> TridentTopology:
-    """Return the topology: a count of each word of the novel, and a query over the counts."""
+    """Return the demo's topology: a state with the count of each word, in Redis or in memory, and a query over it."""
     topology = TridentTopology()
     counts = (
         topology.newStream("novel", FileSpout(str(CORPUS / "*.txt"), maxBytesPerBatch=BATCH_BYTES))
@@ -48,7 +48,7 @@ def wordcount(redis: str | None) -> TridentTopology:
 
 
 def report(kind: str, **details: Any) -> None:
-    """Write one line to the parent."""
+    """Write one report to the parent process, as a line of JSON."""
     with _reporting:
         print(json.dumps({"kind": kind, **details}), flush=True)
 
@@ -70,7 +70,7 @@ class Reporter:
 
 
 def run(name: str, folder: Path, redis: str | None) -> None:
-    """Count the words until the novel is read, with queries on the way. Then write all counts to a file."""
+    """Count the words of the whole novel, with queries on the way. Then write all counts to ``counts.json``."""
     spark = _spark(folder)
     topology = wordcount(redis)
     reporter = Reporter()

@@ -1,4 +1,4 @@
-"""The words of a text, and a count of them in plain Python, without batches, states or Spark."""
+"""The words of a text, and a count of words in plain Python, without batches, states or Spark."""
 
 import re
 from collections import Counter
@@ -11,7 +11,7 @@ _WORD = re.compile(r"[a-z]+(?:'[a-z]+)*")
 
 
 def words(line: str) -> Iterator[str]:
-    """Yield the words of a line, in small letters.
+    """Yield the words of a line in lower case.
 
     >>> list(words("Don't call me Ishmael--"))
     ["don't", 'call', 'me', 'ishmael']
@@ -21,7 +21,7 @@ def words(line: str) -> Iterator[str]:
 
 
 def count_independently(folder: Path) -> Counter[str]:
-    """Count every word of every text file in a folder."""
+    """Return how often each word occurs in all text files of a folder."""
     counts: Counter[str] = Counter()
     for path in sorted(folder.glob("*.txt")):
         with path.open(encoding="utf-8") as lines:

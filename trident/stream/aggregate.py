@@ -22,7 +22,7 @@ VERBS: dict[nodes.Scope, str] = {"batch": "aggregate", "partition": "partitionAg
 
 
 class AggregateVerbs(StreamBase[StreamT]):
-    """Verbs that fold the tuples of a batch."""
+    """Verbs that replace the tuples of a batch by the result of an aggregator."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class AggregateVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Replace the batch by the result of an aggregator over all its tuples. An empty batch has a result, too.
 
-        The next batch begins anew. `persistentAggregate` aggregates over batches.
+        The aggregator begins anew in the next batch. `persistentAggregate` aggregates over batches.
         Meaning: ``org.apache.storm.trident.Stream.aggregate``.
 
         Parameters
@@ -67,7 +67,7 @@ class AggregateVerbs(StreamBase[StreamT]):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> StreamT:
-        """Replace every partition by the result of an aggregator over its tuples. An empty one has a result, too.
+        """Replace every partition, even an empty one, by the result of an aggregator over its tuples.
 
         No tuple moves. The parameters are those of `aggregate`.
         Meaning: ``org.apache.storm.trident.Stream.partitionAggregate``.
@@ -91,7 +91,7 @@ def aggregated(
     outputFields: OutputsLike | None,
     scope: nodes.Scope = "batch",
 ) -> StreamT:
-    """Add an aggregate by these group fields: a chain with one member."""
+    """Add an aggregate of one member to `stream`, grouped by the fields `group`, and return its stream."""
     member, step = read_member(stream, scope, args, inputFields, aggregator, outputFields)
     return chained(stream, group, [member], scope, step)
 
@@ -104,7 +104,7 @@ def read_member(
     aggregator: object,
     outputFields: OutputsLike | None,
 ) -> tuple[nodes.Member, Step]:
-    """Read one aggregator of an aggregate, and the step of the call."""
+    """Return the aggregator that a call of a verb names, as a member of an aggregate, and the step of the call."""
     verb = VERBS[scope]
     usage = f"{verb}([inputFields,] aggregator, outputFields)"
     call = read_arguments(stream._step(verb), usage, args, {"aggregator": aggregator}, inputFields, outputFields)
@@ -116,7 +116,7 @@ def read_member(
 def chained(
     stream: StreamBase[StreamT], group: tuple[str, ...], members: Sequence[nodes.Member], scope: nodes.Scope, step: Step
 ) -> StreamT:
-    """Add an aggregate with these members."""
+    """Add an aggregate with these members to `stream`, grouped by the fields `group`, and return its stream."""
     schema = select(stream.schema, group)
     for member in members:
         schema = rules.appended(schema, member.outputs, step, of="the group")
@@ -128,7 +128,7 @@ def chained(
 def folded(
     stream: StreamBase[Any], group: tuple[str, ...], call: Arguments, usage: str
 ) -> tuple[tuple[str, ...], Aggregation | Reduction, StructType]:
-    """Read a call that folds tuples into a state. Return the input fields, the folding, and the state's fields."""
+    """Return the input fields, the folding and the state's fields of a call that folds tuples into a state."""
     inputs, declared = _folding(stream, call, usage)
     how = read_folding(call.operation, select(stream.schema, inputs), declared, call.step)
     output = StructType([StructField(how.output, how.type)])
@@ -136,13 +136,16 @@ def folded(
 
 
 def _folding(stream: StreamBase[Any], call: Arguments, usage: str) -> tuple[tuple[str, ...], Declared]:
-    """Return the input fields of a call that folds tuples, and its output as the user wrote it."""
+    """Return the input fields of a call that folds tuples, and its output fields as the user wrote them.
+
+    Raises TopologyError if the call names no output field.
+    """
     if call.outputs is None:
         raise call.step.error(TopologyError, f"name the output field; write {usage}")
     return inputs_of(stream, call), read_outputs(call.outputs, call.step)
 
 
 def inputs_of(stream: StreamBase[Any], call: Arguments) -> tuple[str, ...]:
-    """Return the fields that an aggregator sees: those named, else all; none for one that only counts."""
+    """Return the fields that an aggregator sees: those that the call names, otherwise all; no field for Count."""
     names = stream._inputs(call.inputs, call.step)
     return () if isinstance(call.operation, Count) else names

@@ -1,4 +1,4 @@
-"""Several aggregators over the same tuples: chainedAgg, aggregate or partitionAggregate, chainEnd."""
+"""Several aggregators over the same tuples: ``chainedAgg().aggregate(...).aggregate(...).chainEnd()``."""
 
 from typing import Generic, NoReturn
 
@@ -19,9 +19,9 @@ class ChainVerbs(StreamBase[StreamT]):
     __slots__ = ()
 
     def chainedAgg(self) -> "ChainedAggregate[StreamT]":
-        """Begin a chain of aggregators over the same tuples. Name them one after the other, then call `chainEnd`.
+        """Begin a chain of aggregators over the same tuples. Add one aggregator after the other, then call `chainEnd`.
 
-        Every member has input fields of its own. The output fields of all members stand side by side.
+        Every member of the chain has input fields of its own. A result has the output fields of all members.
         Meaning: ``org.apache.storm.trident.Stream.chainedAgg``.
 
         >>> from trident import Count, Sum, TridentTopology
@@ -61,9 +61,9 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         aggregator: object = None,
         outputFields: OutputsLike | None = None,
     ) -> "ChainedAggregate[StreamT]":
-        """Add an aggregator over the batch, or over each group of it.
+        """Add an aggregator over the batch, or over each group of the batch.
 
-        The parameters are those of `Stream.aggregate`. No other member may have its output fields.
+        The parameters are those of `Stream.aggregate`. No other member may have an output field of the same name.
         """
         return self._with("batch", args, inputFields, aggregator, outputFields)
 
@@ -76,15 +76,17 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
     ) -> "ChainedAggregate[StreamT]":
         """Add an aggregator over each partition.
 
-        The parameters are those of `Stream.partitionAggregate`. No other member may have its output fields.
+        The parameters are those of `Stream.partitionAggregate`. No other member may have an output field of the same
+        name.
         """
         return self._with("partition", args, inputFields, aggregator, outputFields)
 
     def chainEnd(self) -> StreamT:
         """Return the stream of the members' results: the group fields, then every member's output fields.
 
-        If a member emits several tuples, each is combined with each tuple of the others; the last member's vary
-        fastest. If a member emits none, no tuple leaves.
+        If a member emits several tuples, each of them is combined with each tuple of the other members; the tuples of
+        the last member vary fastest. If a member emits no tuple, none leaves. Raises TopologyError if the chain has no
+        member.
         """
         step = Step(self._stream._register.label(self._stream._label, "chainedAgg"), caller("chainEnd"))
         if self._scope is None:
@@ -114,7 +116,7 @@ class ChainedAggregate(NotASequence, Generic[StreamT]):
         return ChainedAggregate(self._stream, self._group, (*self._members, member), scope)
 
     def _check_new(self, member: nodes.Member, step: Step) -> None:
-        """Refuse an output field that the group or another member has."""
+        """Refuse a member with an output field that is a group field or an output field of another member."""
         group = select(self._stream.schema, self._group)
         taken = {name.lower(): "a group field" for name in group.names}
         taken |= {

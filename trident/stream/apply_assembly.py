@@ -1,4 +1,4 @@
-"""Steps that are written once and applied to several streams: applyAssembly."""
+"""The verb applyAssembly: steps that are written once and applied to several streams."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from trident.stream.extremes import ExtremeVerbs
 
 
 class Assembly(Protocol):
-    """Several steps as one object.
+    """Several steps as one object, which `Stream.applyAssembly` adds to a stream.
 
     Meaning: ``org.apache.storm.trident.operation.Assembly``.
 
@@ -28,12 +28,12 @@ class Assembly(Protocol):
     """
 
     def apply(self, stream: Any) -> Any:
-        """Return the stream with the steps added."""
+        """Return `stream` with the assembly's steps added."""
         ...
 
 
 class AssemblyVerbs(StreamBase[StreamT]):
-    """The verb that applies steps written elsewhere."""
+    """The verb that adds the steps of an assembly."""
 
     __slots__ = ()
 
@@ -73,8 +73,9 @@ class AssemblyVerbs(StreamBase[StreamT]):
 class FirstN:
     """An assembly that keeps `n` tuples of each batch.
 
-    These are the first ones, or those with the least values of `sortField` (``reverse=True``: the greatest), in that
-    order. Nulls come last, and NaN is greater than every number. Among equal values the earlier tuples stay.
+    Without `sortField` the first `n` tuples stay. With `sortField` those with the least values of that field stay
+    (``reverse=True``: the greatest), sorted. Nulls come last, and NaN is greater than every number. Among equal values
+    the earlier tuples stay.
 
     Meaning: ``org.apache.storm.trident.operation.builtin.FirstN``, which fails at a null.
 
@@ -93,7 +94,7 @@ class FirstN:
         self.n, self.sortField, self.reverse = n, sortField, reverse
 
     def apply(self, stream: ExtremeVerbs[StreamT]) -> StreamT:
-        """Return the stream with at most `n` tuples of each batch."""
+        """Return `stream` with at most `n` tuples of each batch."""
         return stream._first(self.n, self.sortField, self.reverse)
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from trident.operations.output_fields import OutputsLike
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The arguments of a call of a verb. None says that the call names no input fields, or no output fields."""
+    """The arguments of a verb's call. `inputs` is None if it names no input fields, `outputs` if no output fields."""
 
     inputs: FieldsLike | None
     operation: Any
@@ -34,9 +34,10 @@ def read_arguments(
     inputFields: FieldsLike | None = None,
     outputFields: OutputsLike | None = None,
 ) -> Arguments:
-    """Sort positional arguments by their types: the first that does not name fields is the operation.
+    """Return the arguments of a verb's call: the first positional one that does not name fields is the operation.
 
-    `operations` maps the keywords that may carry the operation to their values. `usage` is shown in errors.
+    `operations` maps each keyword that may carry the operation to the value it has in the call. Errors show `usage`.
+    Raises TopologyError if the call does not have exactly one operation, or has input or output fields twice.
     """
     candidates = [value for value in operations.values() if value is not None]
     before, rest = _leading_fields(args)
@@ -68,12 +69,12 @@ def check_replace(replace: object, step: Step, usage: str) -> None:
 
 
 def is_factory(value: object) -> bool:
-    """Return whether a value is a state factory."""
+    """Return whether a value is a state factory, and not the class of one."""
     return all(hasattr(value, name) for name in ("kind", "survives", "open")) and not isinstance(value, type)
 
 
 def check_factory(factory: object, step: Step, usage: str) -> None:
-    """Refuse a state factory that is none, such as one whose parentheses are missing."""
+    """Refuse an argument that is not a state factory, such as ``MemoryMapState.opaque`` without parentheses."""
     if is_factory(factory):
         return
     hint = "call it, " if callable(factory) and not isinstance(factory, type) else ""
@@ -85,7 +86,7 @@ def check_factory(factory: object, step: Step, usage: str) -> None:
 
 
 def name_of(owner: str, name: object, step: Step, default: str | None = None) -> str:
-    """Return a name, or the default if none is given. Refuse one that cannot be an identity in logs and stores."""
+    """Return `name`, or `default` if `name` is None. Refuse a name that cannot be an identity in logs and stores."""
     omitted = name is None and default is not None
     try:
         return check_name(owner, default if omitted else name)
@@ -94,7 +95,7 @@ def name_of(owner: str, name: object, step: Step, default: str | None = None) ->
 
 
 def _operation_meant(values: Sequence[object], usage: str) -> str:
-    """Return a hint about the first value, which stands in the place of the operation; "" if there is none."""
+    """Return what to write for `values[0]`, a text where the operation belongs; "" if nothing can be suggested."""
     text = values[0] if values else None
     if not isinstance(text, str):
         return ""
@@ -107,14 +108,14 @@ def _operation_meant(values: Sequence[object], usage: str) -> str:
 
 
 def is_fields(value: object) -> bool:
-    """Return whether a positional argument names fields."""
+    """Return whether a positional argument names fields: a text, a list or tuple of texts, or a StructType."""
     if isinstance(value, str | StructType):
         return True
     return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
 
 
 def operation_site(operation: object) -> CallSite:
-    """Return the name of an operation in a step's label, with its source location."""
+    """Return the name that an operation has in a step's label, with the file and line where it was written."""
     if isinstance(operation, Expression):
         return CallSite("expr")
     if isinstance(operation, Column):
@@ -128,7 +129,7 @@ def _leading_fields(args: Sequence[object]) -> tuple[list[Any], list[Any]]:
 
 
 def _one(name: str, positional: list[Any], keyword: Any, step: Step, usage: str) -> Any:
-    """Return the value of an argument that may come by position or by keyword; None if it is missing."""
+    """Return the value of an argument given by position or by keyword; None if it is not given. Refuse two values."""
     values = positional + ([] if keyword is None else [keyword])
     if len(values) > 1:
         listed = " and ".join(map(repr, values))

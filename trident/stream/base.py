@@ -1,4 +1,4 @@
-"""The base of all streams: a node of the plan, the topology's register, and errors for common mistakes."""
+"""The base class of all streams, which holds a node of the plan, and the errors for common mistakes with streams."""
 
 from collections.abc import Mapping
 from typing import Any, Generic, NoReturn, TypeVar
@@ -16,11 +16,11 @@ from trident.stream.checked_calls import CheckedCalls
 from trident.stream.display import Drawable
 
 StreamT = TypeVar("StreamT", bound="StreamBase[Any]")
-"""The class of streams that verbs return: `trident.stream.stream` puts it together from the families of verbs."""
+"""The class of the streams that verbs return. `trident.stream.stream` assembles that class from families of verbs."""
 
 
 class NotASequence(CheckedCalls):
-    """An object that refuses to be a truth value or a sequence of tuples."""
+    """A description of tuples: its use as a truth value, or as a sequence of tuples, raises TypeError."""
 
     __slots__ = ()
 
@@ -61,20 +61,20 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
         return Step(self._register.label(self._label, verb), caller(verb))
 
     def _new(self, node: Node, label: str, register: Register | None = None) -> StreamT:
-        """Return the stream of what `node` emits. Its steps go into `register`, if given, else into this stream's."""
+        """Return a stream of what `node` emits, with `register` for its later steps; None: this stream's register."""
         raise NotImplementedError
 
     def _then(self, node: Node) -> StreamT:
-        """Add a step to this stream."""
+        """Add `node` to the plan as the step after this stream, and return the stream of what `node` emits."""
         self._register.add(self._label, node)
         return self._new(node, self._label)
 
     def _inputs(self, fields: FieldsLike | None, step: Step) -> tuple[str, ...]:
-        """Return the names of the input fields. None means all fields."""
+        """Return the names in `fields`, checked; the names of all fields of this stream if `fields` is None."""
         return self.fields if fields is None else rules.known_fields(self.schema, fields, step)
 
     def _named(self, fields: tuple[FieldsLike, ...], step: Step) -> tuple[str, ...]:
-        """Return the names in the arguments of a verb that takes only fields."""
+        """Return the names in all arguments of a verb whose arguments are all fields, such as `project`, checked."""
         names = [name for argument in fields for name in rules.known_fields(self.schema, argument, step)]
         return rules.known_fields(self.schema, names, step)
 
@@ -86,7 +86,10 @@ class StreamBase(NotASequence, Drawable, Generic[StreamT]):
 
 
 def unknown_verb(subject: object, name: str, known: Mapping[str, str], fields: tuple[str, ...] = ()) -> str:
-    """Return the message for a missing attribute, with a suggestion. `known` maps other libraries' names to ours."""
+    """Return the error message for an attribute `name` that `subject` lacks, with a suggestion.
+
+    `known` maps names that other libraries use to what one writes here. `fields` are the fields of a stream.
+    """
     message = f"{type(subject).__name__!r} has no verb {name!r}"
     if name.startswith("_"):
         return message

@@ -17,7 +17,7 @@ _ON_ERROR = (
 
 
 class CheckedCalls:
-    """A class with verbs. Arguments that a verb does not take raise an ArgumentsError that names the step."""
+    """The base of classes with verbs: a call with wrong arguments raises an ArgumentsError that names the step."""
 
     __slots__ = ()
 
@@ -29,11 +29,11 @@ class CheckedCalls:
 
 
 def checked(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the verb, wrapped: arguments that do not fit it raise ArgumentsError, not Python's own TypeError."""
+    """Return a verb that raises ArgumentsError, not Python's own TypeError, for arguments that do not fit `verb`."""
 
     @functools.wraps(verb)
     def called(*args: Any, **keywords: Any) -> Any:
-        __tracebackhide__ = True  # in notebooks and tests: the reader looks for the verb
+        __tracebackhide__ = True  # notebooks and pytest leave this frame out: the reader looks for the verb
         try:
             return verb(*args, **keywords)
         except TypeError as error:
@@ -47,7 +47,7 @@ def checked(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_arguments(verb: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-    """Raise ArgumentsError if the arguments do not fit the verb. The first argument is the object of the verb."""
+    """Raise ArgumentsError if the arguments do not fit the verb. `args[0]` is the object whose verb was called."""
     signature, name = inspect.signature(verb), verb.__name__
     own = list(signature.parameters.values())[1:]
     known = [item.name for item in own if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)]
@@ -65,7 +65,7 @@ def check_arguments(verb: Callable[..., Any], args: tuple[Any, ...], keywords: d
 
 
 def _shown(parameter: inspect.Parameter) -> str:
-    """Return a parameter without its annotation: ``name``, ``name=None``, ``*streams``."""
+    """Return a parameter as the usage of a verb shows it, without annotation: ``name``, ``name=None``, ``*streams``."""
     default = parameter.default.value if isinstance(parameter.default, Enum) else parameter.default
     return str(parameter.replace(annotation=inspect.Parameter.empty, default=default))
 

@@ -1,4 +1,4 @@
-"""Verbs of a user's own: functions of a stream that are called like built-in verbs."""
+"""The decorator verb: a user's function of a stream becomes a verb, called like the built-in ones."""
 
 import functools
 from collections.abc import Callable
@@ -16,11 +16,12 @@ _MARK = "_trident_verb"
 
 
 def verb(function: _F) -> _F:
-    """Make a function, whose first argument is a stream, a verb of every stream.
+    """Make `function`, whose first argument is a stream, a verb of every stream.
 
     The verb has the function's name, arguments and docstring. Its steps carry the verb's name in errors, `explain` and
     pictures, and errors point at the line that called the verb. The function itself does not change. A name that a
-    stream has already is refused, unless the same function is given again, as when a notebook's cell runs twice.
+    stream has already is refused, unless the same function is given again, as happens when a notebook's cell runs
+    twice.
 
     Raises
     ------

@@ -21,11 +21,11 @@ class DeadLetterVerbs(StreamBase[StreamT]):
     __slots__ = ()
 
     def deadLetters(self) -> StreamT:
-        """Return the dead letters of all steps before this one, as a stream.
+        """Return the dead letters of all steps that lead to this stream, as a stream.
 
-        They are the tuples on which a function with ``onError="deadLetter"`` failed. The fields are ``id, stream, step,
-        function, error, message, tuple, txid, attempt``. A batch's dead letters are frozen with it, so a state of dead
-        letters is as exact as any other.
+        A dead letter is a tuple on which a function with ``onError="deadLetter"`` failed. The fields of the returned
+        stream are ``id, stream, step, function, error, message, tuple, txid, attempt``. A batch's dead letters are
+        frozen with the batch, so a state of dead letters is as exact as any other state.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -43,9 +43,9 @@ class DeadLetterVerbs(StreamBase[StreamT]):
     def replayable(self) -> StreamT:
         """Let `RunningTopology.replayDeadLetters` put the dead letters of later steps back into this stream.
 
-        Write it before the steps that make dead letters, where the stream still has all fields that shall come back.
-        Write `TridentTopology.deadLetterState` behind those steps: the letters are kept there. A letter leaves that
-        state in the same batch in which it becomes a tuple again, so each comes back once, whatever fails.
+        Call it before the steps that make dead letters, where the stream still has all fields that shall come back.
+        After those steps call `TridentTopology.deadLetterState`, whose state keeps the letters. A letter leaves that
+        state in the same batch in which it becomes a tuple again, so each letter comes back once, whatever fails.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -74,7 +74,7 @@ class DeadLetterVerbs(StreamBase[StreamT]):
 
 
 def replayed_letters(register: Register, new: Callable[[nodes.Node, str], StreamT]) -> list[StreamT]:
-    """Return the ids of the letters that batches put back into streams: one stream for each `replayable`."""
+    """Return a stream for each `replayable`: the letters that its batches put back, with their ids and no more."""
     streams = []
     for source in register.replays.values():
         spout = source.spout
@@ -89,14 +89,14 @@ def replayed_letters(register: Register, new: Callable[[nodes.Node, str], Stream
 
 
 def steps_with_dead_letters(among: Iterable[nodes.Node]) -> list[nodes.Node]:
-    """Return the steps that make dead letters."""
+    """Return the steps of `among` that make dead letters."""
     return [node for node in among if isinstance(getattr(node, "onError", None), DeadLetter)]
 
 
 def dead_letters_of(
     register: Register, failing: Iterable[nodes.Node], new: Callable[[nodes.Node, str], StreamT]
 ) -> StreamT:
-    """Return the dead letters of these steps as one stream, which `new` makes of a node and a label."""
+    """Return one stream of the dead letters of the steps `failing`. `new` makes a stream of a node and a label."""
     streams = []
     for node in failing:
         label = node.step.rpartition("/")[0]

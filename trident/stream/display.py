@@ -1,4 +1,4 @@
-"""The display of streams, states and topologies: text by explain, a picture by draw and in a notebook's cell."""
+"""How streams, states and topologies are shown: as text by explain, as a picture by draw and in notebooks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,15 +15,15 @@ class Drawable(CheckedCalls):
     __slots__ = ()
 
     def _ends(self) -> Sequence[Node]:
-        """Return the last steps of the object."""
+        """Return the last steps of this stream, state or topology."""
         raise NotImplementedError
 
     def explain(self) -> None:
-        """Print the steps that lead here, stream by stream, and the states on the way with their guarantees."""
+        """Print the steps that lead to this object, stream by stream, with the guarantee of each state on the way."""
         print(explain_nodes(self._ends()))
 
     def draw(self, format: str = "svg") -> str:
-        """Return a picture of the steps that lead here, as text: "svg", "mermaid", "dot" or "json"."""
+        """Return a picture of the steps that lead to this object, written as "svg", "mermaid", "dot" or "json"."""
         return draw.write(draw.picture(self._ends()), format)
 
     def _repr_svg_(self) -> str:

@@ -1,4 +1,4 @@
-"""Verbs that keep a tuple, or parts of it: each, filter, peek, project, drop, rename."""
+"""The verbs each, filter, peek, project, drop and rename, which keep a tuple whole or in part."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ _EACH = "each([inputFields,] function, outputFields), or each([inputFields,] fil
 
 
 class EachVerbs(StreamBase[StreamT]):
-    """Verbs that keep a tuple, with more fields or fewer."""
+    """Verbs that keep a tuple, with the same fields, more or fewer; `filter` drops some tuples."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class EachVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Append the result of a function to every tuple; without output fields keep the tuples that a filter accepts.
 
-        Meaning: ``org.apache.storm.trident.Stream.each``. Omitted input fields mean all fields (Trident: none).
+        Meaning: ``org.apache.storm.trident.Stream.each``. Omitted input fields mean all fields (in Trident: none).
 
         Parameters
         ----------
@@ -49,21 +49,21 @@ class EachVerbs(StreamBase[StreamT]):
             of all fields.
         function, filter : callable, Function, Filter, expr, Column or udf
             A callable returns one value; a tuple stands for several values, None for a null. A generator, or a callable
-            annotated with ``Iterator``, gives any number of tuples; with none the input tuple is dropped. ``Debug()``
-            shows the tuples that pass.
+            annotated with ``Iterator``, gives any number of tuples; if it gives none, the input tuple is dropped.
+            ``Debug()`` shows the tuples that pass.
         outputFields : str, list of str or StructType, optional
             Names for the results, with types if the function has no annotations: ``"word string"``.
         onError : "fail", "skip", "deadLetter" or DeadLetter
-            The fate of a tuple on which the function fails. "fail": the batch fails, and is tried again. "skip": the
-            tuple is left out and counted. "deadLetter": the tuple is left out and kept for `deadLetters`.
+            What happens to a tuple on which the function fails. "fail": the batch fails, and is tried again. "skip":
+            the tuple is left out and counted. "deadLetter": the tuple is left out and kept for `deadLetters`.
         replace : bool
-            True: an output field that the tuple already has replaces that field. It keeps its position, and may get
-            another type. Other output fields are appended. False: an output field that the tuple has is refused.
+            True: an output field whose name the tuple already has replaces the field of that name, in the same position
+            and perhaps with another type; other output fields are appended. False: such an output field is refused.
 
         Raises
         ------
         FieldNotFoundError, DuplicateFieldError, TypeDeclarationError, TopologyError
-            If the call is wrong. It is raised here, and not when the topology starts.
+            If the call is wrong: the error comes from this call, and not from the start of the topology.
 
         Examples
         --------
@@ -89,7 +89,7 @@ class EachVerbs(StreamBase[StreamT]):
         """Keep the tuples that a filter accepts: a callable that returns a bool, a Filter, ``expr("n > 3")``.
 
         A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
-        fields. `onError` as in `each`. Meaning: ``org.apache.storm.trident.Stream.filter``.
+        fields. `onError` works as in `each`. Meaning: ``org.apache.storm.trident.Stream.filter``.
 
         >>> from trident import TridentTopology, expr
         >>> from trident.spouts import FixedBatchSpout
@@ -105,7 +105,7 @@ class EachVerbs(StreamBase[StreamT]):
         )
 
     def project(self, *fields: FieldsLike) -> StreamT:
-        """Keep these fields, in this order.
+        """Keep only the named fields, in the order in which they are named.
 
         Meaning: ``org.apache.storm.trident.Stream.project``.
 
@@ -119,7 +119,7 @@ class EachVerbs(StreamBase[StreamT]):
         return self._projected(self._named(fields, step), step)
 
     def drop(self, *fields: FieldsLike) -> StreamT:
-        """Keep all fields but these, in their order.
+        """Drop the named fields, and keep all others in their order.
 
         Trident has no counterpart: its `project` names the fields that stay.
 
@@ -138,7 +138,7 @@ class EachVerbs(StreamBase[StreamT]):
         return self._projected(kept, step)
 
     def rename(self, old: str | Mapping[str, str], new: str | None = None) -> StreamT:
-        """Rename one field, or several by a dict. Each field keeps its position.
+        """Rename one field, or several by a dict of old names to new ones. Each field keeps its position.
 
         Meaning: ``pyspark.sql.DataFrame.withColumnRenamed``, but an unknown field is refused.
 
@@ -163,9 +163,9 @@ class EachVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Call an action with every tuple, and keep the tuple as it is.
 
-        The action runs where the tuple is, and again if the batch is tried again. It gets one positional argument for
-        each input field; without input fields, one TridentTuple of all fields. `onError` as in `each`: a tuple on which
-        the action fails leaves the stream.
+        The action runs where the tuple is, and runs again if the batch is tried again. It gets one positional argument
+        for each input field; without input fields, one TridentTuple of all fields. `onError` works as in `each`: with
+        "skip" or "deadLetter", a tuple on which the action fails leaves the stream.
         Meaning: ``org.apache.storm.trident.Stream.peek``.
 
         >>> from trident import TridentTopology
@@ -206,7 +206,7 @@ class EachVerbs(StreamBase[StreamT]):
         replace: bool,
         group: tuple[str, ...] = (),
     ) -> StreamT:
-        """Return the stream of `each`, whose outputs may not replace the fields in `group`."""
+        """Return the stream that `each` makes of these arguments. Refuse to replace a field of `group`."""
         call = read_arguments(
             self._step("each"), _EACH, args, {"function": function, "filter": filter}, inputFields, outputFields
         )
@@ -235,14 +235,17 @@ class EachVerbs(StreamBase[StreamT]):
         )
 
     def _operation(self, call: Arguments, tuples: bool) -> tuple[tuple[str, ...], Operation, Returns]:
-        """Return the input fields, and the operation, checked for a call with them."""
+        """Return the input fields, the operation, and what its annotations say that it returns.
+
+        Raises TopologyError if the operation cannot be called with the input fields.
+        """
         inputs = self._inputs(call.inputs, call.step)
         operation, returns = read_operation(call.operation, call.step, tuples)
         check_arguments(operation, inputs, call.step)
         return inputs, operation, returns
 
     def _function(self, call: Arguments) -> tuple[tuple[str, ...], Operation, StructType]:
-        """Return the input fields, the function, and its output fields."""
+        """Return the input fields, the function, and its output fields with types. Refuse a Filter."""
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         if operation.call is Call.FILTER:
             raise call.step.error(TopologyError, "it is a Filter, which gives no fields; leave out the outputFields")
@@ -250,7 +253,11 @@ class EachVerbs(StreamBase[StreamT]):
         return inputs, operation, resolve(read_outputs(call.outputs, call.step), operation, returns, call.step)
 
     def _policy(self, onError: object, operation: Operation, step: Step) -> OnError | None:
-        """Return the fate of tuples on which this operation fails; None where the batch fails."""
+        """Return what happens to a tuple on which `operation` fails; None if the whole batch then fails.
+
+        Raises TopologyError for a policy other than "fail" on a DRPC request, and for dead letters of a best-effort
+        branch.
+        """
         policy = read_policy(onError, operation, step)
         if policy is not None and rules.is_request(self._node):
             raise step.error(
@@ -269,7 +276,7 @@ class EachVerbs(StreamBase[StreamT]):
         inputs, operation, returns = self._operation(call, tuples=call.inputs is None)
         check_predicate(operation, returns, step)
         policy = self._policy(onError, operation, step)
-        if isinstance(operation.target, FilterNull):  # never fails, so Spark may run it natively
+        if isinstance(operation.target, FilterNull):  # it never fails, and without a policy Spark may run it natively
             policy = None
         return self._then(
             nodes.Filter(self._node, inputs, operation, policy, step=step.label, site=step.called, schema=self.schema)
@@ -289,7 +296,7 @@ class EachVerbs(StreamBase[StreamT]):
 
 
 def _renames(old: str | Mapping[str, str], new: str | None, step: Step) -> Mapping[str, str]:
-    """Return the new names of fields by the old ones."""
+    """Return the new name of each renamed field, by its old name."""
     renames: Mapping[Any, Any] = old if isinstance(old, Mapping) and new is None else {old: new}
     for name in [*renames, *renames.values()]:
         if not isinstance(name, str) or not name:

@@ -17,7 +17,7 @@ class ExtremeVerbs(StreamBase[StreamT]):
     __slots__ = ()
 
     def min(self, comparator: Comparator, *, scope: nodes.Scope = "partition") -> StreamT:
-        """Keep the least tuple of every partition, or of the batch. See `max`.
+        """Keep the least tuple of every partition, or of the batch, by a comparator. See `max`.
 
         Meaning: ``org.apache.storm.trident.Stream.min``.
         """
@@ -28,7 +28,7 @@ class ExtremeVerbs(StreamBase[StreamT]):
 
         Among equal tuples the last one stays. An empty partition or batch stays empty.
 
-        Meaning: ``org.apache.storm.trident.Stream.max``, which goes by partition too.
+        Meaning: ``org.apache.storm.trident.Stream.max``, which also keeps one tuple of every partition.
 
         Parameters
         ----------
@@ -60,7 +60,7 @@ class ExtremeVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Keep the tuple with the greatest value of a field, of every partition or of the batch.
 
-        Among equal values the last tuple stays. Nulls are skipped; if there is nothing else, no tuple leaves.
+        Among equal values the last tuple stays. Nulls are skipped; if all values are null, no tuple leaves.
         Meaning: ``org.apache.storm.trident.Stream.maxBy``, which fails if there are only nulls.
 
         Parameters
@@ -68,7 +68,8 @@ class ExtremeVerbs(StreamBase[StreamT]):
         field : str
             One field, in Spark's order: NaN is greater than every number.
         comparator : callable, optional
-            A function of two values of the field, for another order than their own, or if they have none.
+            A function of two values of the field, as in `max`: for another order than Spark's, or for values that have
+            no order in Spark.
         scope : "partition" or "batch"
             Keep one tuple of every partition, as in Trident, or one of the whole batch.
 
@@ -102,7 +103,7 @@ class ExtremeVerbs(StreamBase[StreamT]):
         return self._picked(Extreme(verb == "maxBy", site_of(comparator), comparator), names, scope, step)
 
     def _first(self, count: int, sortField: FieldsLike | None, reverse: bool) -> StreamT:
-        """Keep the tuples that ``FirstN`` keeps."""
+        """Keep the tuples of each batch that ``FirstN(count, sortField, reverse)`` keeps."""
         step = self._step("FirstN")
         names = () if sortField is None else self._inputs(sortField, step)
         if len(names) > 1:

@@ -1,4 +1,4 @@
-"""What PySpark, Storm and others call a thing, and what it is called here: for those who type the other name."""
+"""Names that PySpark, Storm and others use, each with what to write here: shown to those who type the other name."""
 
 _FEW = "applyAssembly(FirstN(n, 'field')) for the first n of a batch in an order"
 _STATE = (

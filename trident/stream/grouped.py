@@ -52,7 +52,7 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
         return self._stream, self._group
 
     def toStream(self) -> StreamT:
-        """Return the same tuples without groups."""
+        """Return the stream of the same tuples, without groups."""
         return cast("StreamT", self._stream)
 
     def aggregate(
@@ -138,7 +138,7 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
         outputFields: OutputsLike | None = None,
         replace: bool = False,
     ) -> StreamT:
-        """Append the answers of a query function about a state to every tuple. The tuples leave without groups.
+        """Append to every tuple what a query function answers about a state. The tuples leave without groups.
 
         The parameters are those of `Stream.stateQuery`.
         Meaning: ``org.apache.storm.trident.fluent.GroupedStream.stateQuery``.
@@ -179,14 +179,14 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
         return self._with_stream(stream)
 
     def project(self, *fields: FieldsLike) -> Self:
-        """Call `Stream.project` and keep the groups. All group fields must be among the fields."""
+        """Call `Stream.project` and keep the groups. All group fields must be named in `fields`."""
         step = self._stream._step("project")
         kept = self._stream._named(fields, step)
         self._check_group([name for name in self._group if name not in kept], step)
         return self._with_stream(self._stream.project(*fields))
 
     def drop(self, *fields: FieldsLike) -> Self:
-        """Call `Stream.drop` and keep the groups. No group field may be among the fields."""
+        """Call `Stream.drop` and keep the groups. No group field may be named in `fields`."""
         step = self._stream._step("drop")
         dropped = self._stream._named(fields, step)
         self._check_group([name for name in self._group if name in dropped], step)
@@ -199,18 +199,18 @@ class GroupedVerbs(NotASequence, Drawable, WindowVerbs[WindowedT], Generic[Strea
         return self._with_stream(stream, tuple(names[name] for name in self._group))
 
     def _check_group(self, missing: Sequence[str], step: Step) -> None:
-        """Refuse a verb after which these group fields would be missing."""
+        """Refuse the verb of `step` if group fields would be missing after it; `missing` are their names."""
         if missing:
             raise step.error(
                 TopologyError, f"the group field {missing[0]!r} must stay; toStream() gives the stream without groups"
             )
 
     def _with_stream(self, stream: StreamT, group: tuple[str, ...] | None = None) -> Self:
-        """Return another stream in groups, by the same fields unless others are given."""
+        """Return `stream` grouped by the fields `group`; by the group fields of this stream if None."""
         return type(self)(cast("EachVerbs[StreamT]", stream), self._group if group is None else group)
 
     def _state_of(self, node: nodes.StateWriter) -> StateT:
-        """Return the state that this node updates."""
+        """Return the state that `node` updates."""
         raise NotImplementedError
 
     def _ends(self) -> Sequence[nodes.Node]:

@@ -21,7 +21,7 @@ from trident.stream.base import StreamBase, StreamT
 
 
 class JoinVerbs(StreamBase[StreamT]):
-    """Verbs that bring streams together. The topology has them, too."""
+    """Verbs that make one stream of this and others. `TridentTopology` has verbs of the same names."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class JoinVerbs(StreamBase[StreamT]):
     ) -> StreamT:
         """Pair tuples with equal keys, WITHIN ONE BATCH: ``topology.join([this, other], [keys, otherKeys])``.
 
-        `joinType`: "inner", "left" (a tuple of this stream stays without a partner), "right" or "full".
+        `joinType`: "inner", "left" (a tuple of this stream stays if it has no partner), "right" or "full".
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -67,7 +67,7 @@ def merged(
     outputFields: OutputsLike | None,
     sourceField: str | None,
 ) -> StreamT:
-    """Merge streams of one topology."""
+    """Add a step that merges streams of one topology, and return its stream."""
     label, step = new_step(register, "merge", streams)
     joins.check_one_batch([stream._node for stream in streams], step)
     schema = joins.merged([stream.schema for stream in streams], outputFields, sourceField, step)
@@ -84,7 +84,7 @@ def joined(
     joinType: JoinTypes,
     mode: str,
 ) -> StreamT:
-    """Join streams of one topology."""
+    """Add a step that joins streams of one topology, and return its stream."""
     check_is_list(streams, "join")
     label, step = new_step(register, "join", streams)
     joins.check_one_batch([stream._node for stream in streams], step)
@@ -108,14 +108,18 @@ _STREAM_OF = {"GroupedStream": "; its toStream() is one", "TridentState": "; its
 
 
 def check_is_list(streams: object, verb: str) -> None:
-    """Refuse a stream in the place of a list of streams."""
+    """Refuse anything but a list of streams, such as one stream in its place."""
     if not isinstance(streams, Sequence) or isinstance(streams, str):
         problem = f"its streams go into one list, [{brief(streams)}, ...], before the other arguments"
         raise Step(verb, caller(verb)).error(TopologyError, problem)
 
 
 def new_step(register: Register, verb: str, streams: Sequence[object]) -> tuple[str, Step]:
-    """Return the name of the new stream, which is made of its sources' names, and the step."""
+    """Return the name of the stream that `verb` makes, joined from the names of `streams`, and the step.
+
+    Raises TopologyError for fewer than two streams, for an object that is not a stream, and for a stream of another
+    topology.
+    """
     called: CallSite = caller(verb)
     for stream in streams:
         if not isinstance(stream, StreamBase):
@@ -130,6 +134,6 @@ def new_step(register: Register, verb: str, streams: Sequence[object]) -> tuple[
 
 
 def add_stream(first: StreamBase[StreamT], label: str, node: nodes.Node) -> StreamT:
-    """Add a node to the topology of its first source, and return its stream."""
+    """Add `node` to the topology of the stream `first`, and return the stream `label` of what the node emits."""
     first._register.add(label, node)
     return first._new(node, label)

@@ -32,10 +32,10 @@ class MapVerbs(EachVerbs[StreamT]):
         outputFields: OutputsLike | None = None,
         onError: OnErrorLike = "fail",
     ) -> StreamT:
-        """Replace every tuple by the result of a function. A scalar is one value, a tuple several.
+        """Replace every tuple by the result of a function: one field if it returns a scalar, several if a tuple.
 
         A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
-        fields. Without output fields the results have the names of the input fields. `onError` as in `each`.
+        fields. Without output fields the results have the names of the input fields. `onError` works as in `each`.
         Meaning: ``org.apache.storm.trident.Stream.map``.
 
         >>> from trident import TridentTopology
@@ -58,10 +58,10 @@ class MapVerbs(EachVerbs[StreamT]):
         outputFields: OutputsLike | None = None,
         onError: OnErrorLike = "fail",
     ) -> StreamT:
-        """Replace every tuple by all tuples that a function gives for it, as a list, a generator or any iterable.
+        """Replace every tuple by all tuples that a function returns for it: a list, a generator or any iterable.
 
         A callable gets one positional argument for each input field; without input fields, one TridentTuple of all
-        fields. `onError` as in `each`. Meaning: ``org.apache.storm.trident.Stream.flatMap``.
+        fields. `onError` works as in `each`. Meaning: ``org.apache.storm.trident.Stream.flatMap``.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -77,8 +77,8 @@ class MapVerbs(EachVerbs[StreamT]):
         """Replace the batch by ``function(batch, **frames)``, which takes and returns a DataFrame.
 
         The function may use the whole DataFrame API. Only Spark can run it. `frames` are static DataFrames of the
-        session with which the topology is started; the function gets them by keyword. Without output fields the fields
-        stay as they are.
+        session with which the topology is started; the function gets them by keyword. Without `outputFields` the
+        function must return the fields that it gets.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -116,7 +116,7 @@ class MapVerbs(EachVerbs[StreamT]):
 
 
 def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
-    """Return an operation that gives exactly one tuple for each. Refuse any other."""
+    """Return the operation of `map` unchanged. Refuse one that may give no tuple, or several, for an input tuple."""
     if operation.call is Call.FILTER:
         raise step.error(TopologyError, "it is a Filter; use filter")
     if operation.call is Call.FUNCTION:
@@ -127,7 +127,10 @@ def _as_one(operation: Operation, returns: Returns, step: Step) -> tuple[Operati
 
 
 def _as_many(operation: Operation, returns: Returns, step: Step) -> tuple[Operation, Returns]:
-    """Return an operation that gives an iterable of tuples for each. Refuse one that cannot."""
+    """Return the operation of `flatMap`, marked as one that gives many tuples, and the type of each of them.
+
+    Raises TopologyError for a Filter or a udf, and TypeDeclarationError for an operation annotated to return one value.
+    """
     if operation.call is Call.FILTER:
         raise step.error(TopologyError, "it is a Filter; use filter")
     if operation.call is Call.UDF:

@@ -18,7 +18,7 @@ from trident.stream.stream import GroupedStream, Stream
 def multi_reduced(
     register: Register, streams: Sequence[Any], inputFields: object, reducer: object, outputFields: OutputsLike
 ) -> Stream:
-    """Add a reducer over streams of one topology. All of them are grouped, or none."""
+    """Add a step that reduces several streams of one topology, all grouped or none, and return its stream."""
     check_is_list(streams, "multiReduce")
     grouped = [isinstance(stream, GroupedStream) for stream in streams]
     if any(grouped) and not all(grouped):

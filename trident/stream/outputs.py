@@ -34,7 +34,7 @@ class OutputVerbs(StreamBase[StreamT]):
 
         The call happens on the driver, in txid order, after every state of the batch group holds the batch, and before
         the spout hears of the success. Each txid is handed over at least once, and always with the same rows, because
-        they are frozen first. So the output is exactly once if the function replaces what it wrote for this txid.
+        the rows are frozen first. So the output is exactly once if the function replaces what it wrote for this txid.
         `attempt` is 0 if this txid was certainly never handed over before. Any other number means that it may have
         been. Empty batches are handed over, too. Meaning: ``pyspark.sql.streaming.DataStreamWriter.foreachBatch``.
 
@@ -61,8 +61,8 @@ class OutputVerbs(StreamBase[StreamT]):
     def foreachArrow(self, function: "Callable[[pa.Table, int, int], object]", name: str | None = None) -> StreamT:
         """Call ``function(table, txid, attempt)`` with every batch as one Arrow table on the driver.
 
-        All else is as in `foreachBatch`. It needs no Spark job and runs without Spark, too. All tuples of a batch come
-        to the driver.
+        All tuples of a batch come to the driver. The call needs no Spark job, and works in runs without Spark, too.
+        Everything else is as in `foreachBatch`.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -83,20 +83,20 @@ class OutputVerbs(StreamBase[StreamT]):
         """Write every batch as Parquet files, exactly once, and return this stream.
 
         Each batch becomes a folder ``txid=7`` below `path`. The folder appears all at once, after every state of the
-        batch group holds the batch. Whatever fails, and however often it is repeated, a reader sees all of a batch or
-        nothing of it, and never twice. Any program can read the files; `trident.readParquet` and
-        `trident.publishedFiles` also check that nothing was changed since. The driver writes small batches. The workers
-        write large ones if they can reach the folder.
+        batch group holds the batch. Whatever fails, and however often a write is repeated, a reader sees all of a batch
+        once, or nothing of it. Any program can read the files; `trident.readParquet` and `trident.publishedFiles` also
+        check that no file was changed since. The driver writes small batches. The workers write large batches if they
+        can reach the folder.
 
         Parameters
         ----------
         path : path
-            A folder on a file system that renames folders atomically: a local disk, NFS. It must be empty or missing,
-            and belongs to this output alone from then on. `TridentTopology.reset` does not remove it, so give another
-            path after a reset.
+            A folder on a file system that renames folders atomically: a local disk, NFS. The folder must be empty or
+            missing, and belongs to this output alone from then on. `TridentTopology.reset` does not remove the folder,
+            so give another path after a reset.
         partitionBy : str or list of str, optional
-            Fields of type string, integer, boolean or date whose values name folders below the batch's, as Hive and
-            Spark do it. `readParquet` takes their values from the files.
+            Fields of type string, integer, boolean or date whose values name folders below the batch's folder, as Hive
+            and Spark do it. `readParquet` takes the values of these fields from the files.
         name : str, optional
             The output's identity over restarts; ``<stream>.writeParquet`` if omitted.
 
@@ -129,11 +129,11 @@ class OutputVerbs(StreamBase[StreamT]):
     def bestEffort(self, name: str | None = None) -> StreamT:
         """Begin a branch that delays no batch. If the branch fails on a batch, the batch is committed without it.
 
-        A thread of its own runs the branch beside the commits, batch by batch, after every state holds the batch. It
-        may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A batch that fails there is not tried again: a
-        progress event ``"failed"`` with the phase ``"bestEffort"`` says why. If the branch is more than two batches
-        behind, it misses the oldest, and an event says so, too. After a crash a batch may come twice. States, joins
-        with other streams and `writeParquet` belong on the stream before the branch.
+        A thread of its own runs the branch beside the commits, batch by batch, after every state holds the batch. The
+        branch may end in `peek`, `Debug`, `foreachBatch` and `foreachArrow`. A batch that fails in the branch is not
+        tried again: a progress event ``"failed"`` with the phase ``"bestEffort"`` says why. If the branch is more than
+        two batches behind, it misses the oldest of them, and an event says so, too. After a crash a batch may come
+        twice. States, joins with other streams and `writeParquet` belong on the stream before the branch.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class OutputVerbs(StreamBase[StreamT]):
         return self._new(start, name, branch)
 
     def _check_apart(self, where: str, step: Step) -> None:
-        """Refuse a folder that belongs to another output, lies in the folder of one, or contains one."""
+        """Raise DuplicateNameError if `where` is the folder of another Parquet output, lies in it, or contains it."""
         mine = os.path.realpath(where)
         for other in self._register.sinks.values():
             if not isinstance(other, nodes.WriteParquet):
@@ -174,7 +174,7 @@ class OutputVerbs(StreamBase[StreamT]):
             )
 
     def _check_parquet(self, partitions: tuple[str, ...], step: Step) -> None:
-        """Refuse fields that Parquet cannot hold, or that cannot name folders."""
+        """Refuse fields that Parquet cannot hold, a field named txid, and `partitions` that cannot name folders."""
         schema = arrow_schema(self.schema)
         wrong = unstorable(schema)
         if wrong is not None:
@@ -247,13 +247,13 @@ def _folder(path: object, step: Step) -> str:
 
 
 def check_output(stream: StreamBase[Any], step: Step) -> None:
-    """Refuse an output of DRPC requests, which end in an answer."""
+    """Refuse an output on a stream of DRPC requests: the tuples of a request only leave as its answer."""
     if rules.is_request(stream._node):
         raise step.error(TopologyError, "DRPC requests leave as the function's answer, and nowhere else")
 
 
 def output_name(stream: StreamBase[Any], verb: str, name: str | None, step: Step) -> str:
-    """Return the output's name. Refuse one that another output has."""
+    """Return the output's name, ``<stream>.<verb>`` if `name` is None. Refuse a name that another output has."""
     output = name_of("an output", name, step, default=f"{stream._label}.{verb}")
     stream._register.check_free_sink(output, step)
     return output

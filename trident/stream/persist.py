@@ -37,8 +37,8 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
     ) -> StateT:
         """Combine the aggregate of every batch into a state.
 
-        The state is one value without key fields; `groupBy` before it gives one value for each key. Every batch enters
-        it once, whatever fails: `explain()` shows the guarantee for this spout and this state.
+        Without groups the state is one value without key fields; after `groupBy` it has one value for each key. Every
+        batch enters the state once, whatever fails: `explain()` shows the guarantee for this spout and this state.
         Meaning: ``org.apache.storm.trident.Stream.persistentAggregate``.
 
         Parameters
@@ -83,7 +83,7 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         valueType: str | DataType | None = None,
         name: str | None = None,
     ) -> StateT:
-        """Update a state by code of your own, which is called once for each batch with all its tuples.
+        """Update a state by code of your own, which is called once for each batch, with all tuples of the batch.
 
         The updater reads the state as the batch before left it, and its own changes. It runs on the driver, over tuples
         that are frozen already. Its changes are frozen before they are written, so each batch changes the state once,
@@ -103,7 +103,7 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
             The fields that the collector takes. They are the fields of `newValuesStream`.
         keyFields : str, list of str or StructType, optional
             The state's key, ``"user long, day date"``; a field of the stream needs no type. Omitted: the updater's
-            attribute ``keyFields``; without it the state is one value.
+            attribute ``keyFields``; if the updater has none, the state is one value.
         valueType : str or DataType
             The type of the state's values, ``"long"``. Omitted: the updater's attribute ``valueType``.
         name : str
@@ -145,7 +145,7 @@ class PersistVerbs(StreamBase[StreamT], Generic[StreamT, StateT]):
         return self._state_of(node)
 
     def _state_of(self, node: nodes.StateWriter) -> StateT:
-        """Return the state that this node updates."""
+        """Return the state that `node` updates."""
         raise NotImplementedError
 
 
@@ -159,7 +159,7 @@ def persisted(
     outputFields: OutputsLike | None,
     name: str | None,
 ) -> nodes.PersistentAggregate | nodes.PersistentReduce:
-    """Add the step that aggregates a stream by the fields `group`, and keeps the results in a state."""
+    """Add a step that aggregates `stream` by the fields `group` and keeps the results in a state. Return its node."""
     step = stream._step("persistentAggregate")
     check_factory(factory, step, _USAGE)
     call = read_arguments(step, _USAGE, args, {"aggregator": aggregator}, inputFields, outputFields)

@@ -1,4 +1,4 @@
-"""The verbs take, show and explainSpark, which look at a stream's first batch."""
+"""The verbs take, show and explainSpark, which show what a stream makes of its spout's first batch."""
 
 from typing import TYPE_CHECKING
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
 
 
 class PreviewVerbs(StreamBase[StreamT]):
-    """Verbs that change nothing and start nothing."""
+    """Verbs that show the first batch. They start no run and change no state."""
 
     __slots__ = ()
 
     def take(self, n: int, spark: "SparkSession | None" = None) -> list[Row]:
-        """Return the first `n` tuples of this stream for the spout's first batch.
+        """Return the first `n` tuples that this stream makes of the spout's first batch.
 
-        This uses no txid, and changes no state and no position. Spark computes the tuples if a session is given or
-        active, or if an operation has no Python form; else this process does.
+        The call uses no txid, and changes no state and no position. Spark computes the tuples if a session is given or
+        active, or if an operation has no Python form; otherwise this process computes them.
 
         Raises
         ------
         TopologyError
-            If the stream has read a state or carries DRPC requests: then there is no first batch.
+            If a step of the stream reads or updates a state, or if the stream carries DRPC requests: `take` runs no
+            state, and requests have no first batch.
 
         Examples
         --------
@@ -46,9 +47,9 @@ class PreviewVerbs(StreamBase[StreamT]):
         return list(preview.take(self._node, n, spark=spark))
 
     def show(self, n: int = 20, truncate: bool | int = True, spark: "SparkSession | None" = None) -> None:
-        """Print the first `n` tuples of this stream for the spout's first batch, as `DataFrame.show` does.
+        """Print the first `n` tuples that this stream makes of the spout's first batch, as `DataFrame.show` does.
 
-        `truncate` cuts values that are longer than 20 characters, or than this number of characters.
+        `truncate` says where values are cut: True after 20 characters, a number after so many, False nowhere.
 
         >>> from trident import TridentTopology
         >>> from trident.spouts import FixedBatchSpout
@@ -67,8 +68,8 @@ class PreviewVerbs(StreamBase[StreamT]):
     def explainSpark(self, mode: str = "simple", spark: "SparkSession | None" = None) -> None:
         """Print Spark's plan for this stream over the spout's first batch, without running it.
 
-        `mode` is that of ``DataFrame.explain``: "simple", "extended", "codegen", "cost" or "formatted". Without a given
-        or active session a local one is started.
+        `mode` means the same as in ``DataFrame.explain``: "simple", "extended", "codegen", "cost" or "formatted". If no
+        session is given or active, a local one is started.
         """
         self._check_visible("explainSpark")
         from trident.compiler import preview

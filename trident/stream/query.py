@@ -36,10 +36,10 @@ class QueryVerbs(StreamBase[StreamT]):
         outputFields: OutputsLike | None = None,
         replace: bool = False,
     ) -> StreamT:
-        """Append the answers of a query function about a state to every tuple.
+        """Append to every tuple what a query function answers about a state.
 
-        A batch sees the state as it was before the batch. A DRPC request sees the last committed batch, the same one in
-        all states that it reads.
+        A batch sees the state as it was before the batch. A DRPC request sees the last committed batch, the same batch
+        in all states that it reads.
         Meaning: ``org.apache.storm.trident.Stream.stateQuery``.
 
         Parameters
@@ -50,13 +50,13 @@ class QueryVerbs(StreamBase[StreamT]):
             For MapGet the fields to look up by: as many as the state has keys, of their types. Omitted: all fields
             (none for a state without keys). A function of your own gets tuples of these fields, whatever their types.
         function : QueryFunction
-            MapGet(), SnapshotGet() for a state without keys, TupleCollectionGet() for all entries of one, or an object
-            with batchRetrieve(state, args) and execute(tuple, result, collector).
+            MapGet() for the value of a key, SnapshotGet() for a state without keys, TupleCollectionGet() for all
+            entries of a state, or an object with batchRetrieve(state, args) and execute(tuple, result, collector).
         outputFields : str, list of str or StructType
             Names for the answers. The built-in functions know the types (TupleCollectionGet: the key fields, then the
             value).
         replace : bool
-            True: an output field that the tuple already has replaces that field, as in `Stream.each`.
+            True: an output field whose name the tuple already has replaces the field of that name, as in `Stream.each`.
 
         Examples
         --------
@@ -81,7 +81,7 @@ def queried(
     outputFields: OutputsLike | None,
     replace: bool,
 ) -> StreamT:
-    """Add a query of a state."""
+    """Add a step that queries `state` to `stream`, and return the stream after that step."""
     step = stream._step("stateQuery")
     if not isinstance(state, StateBase):
         raise step.error(TopologyError, f"{brief(state)} is not a state of this topology; write {_USAGE}")
@@ -105,7 +105,7 @@ def queried(
 
 
 def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, StructType]:
-    """Return the query function, and its output fields with their types."""
+    """Return the query function of a call about the state that `updated` holds, and its output fields with types."""
     step, function = call.step, call.operation
     if isinstance(function, type) and kind_of(function):
         raise step.error(
@@ -147,7 +147,7 @@ def _read_query(call: Arguments, updated: nodes.HeldState) -> tuple[Query, Struc
 
 
 def _get_output(declared: Declared, updated: nodes.HeldState, step: Step) -> StructType:
-    """Return the one output field of MapGet or SnapshotGet."""
+    """Return the one output field of MapGet or SnapshotGet, with its type. Refuse several fields."""
     if len(declared.schema.names) != 1:
         names = ", ".join(declared.schema.names)
         what = "" if step.function is None else step.function.name
@@ -178,7 +178,10 @@ def _entry_outputs(declared: Declared, updated: nodes.HeldState, step: Step) -> 
 
 
 def _shown_value(output: StructField, typed: bool, updated: nodes.HeldState, step: Step) -> StructField:
-    """Return the field of a state's value as queries see it: as stored, or as its aggregator presents it."""
+    """Return the output field that holds a state's value, with the type that the aggregator's `present` gives it.
+
+    Without `present` queries see the value as it is stored.
+    """
     held = shown_type(updated)
     if not typed and held is None:
         raise step.error(

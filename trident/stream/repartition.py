@@ -19,7 +19,7 @@ _PARTITION = "partition([inputFields,] function)"
 
 
 class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
-    """Verbs that choose partitions and groups, and their number."""
+    """Verbs that choose the partition or the group of a tuple, and the number of partitions."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._placed(Placing.SHUFFLE)
 
     def localOrShuffle(self) -> StreamT:
-        """Spread the tuples evenly, unless there are as many partitions already as the hint asks for.
+        """Spread the tuples evenly, unless there are as many partitions already as `parallelismHint` asks for.
 
         Meaning: ``org.apache.storm.trident.Stream.localOrShuffle``.
         """
@@ -62,7 +62,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         )
 
     def groupBy(self, *fields: FieldsLike) -> GroupedT:
-        """Group the tuples with equal values of these fields, for the next verb. Nulls are one group.
+        """Group the tuples with equal values of these fields, for the next verb. Nulls count as equal.
 
         Meaning: ``org.apache.storm.trident.Stream.groupBy``.
 
@@ -93,12 +93,12 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
     def global_(self) -> StreamT:
         """Bring all tuples of all batches to the first partition.
 
-        Meaning: ``org.apache.storm.trident.Stream.global``; Python keeps that word for itself.
+        Meaning: ``org.apache.storm.trident.Stream.global``; ``global`` is a keyword of Python.
         """
         return self._placed(Placing.GLOBAL)
 
     def batchGlobal(self) -> StreamT:
-        """Bring all tuples of a batch to one partition: the same one at every attempt, and others for other batches.
+        """Bring all tuples of a batch to one partition: the same at every attempt; other batches go to other ones.
 
         Meaning: ``org.apache.storm.trident.Stream.batchGlobal``.
         """
@@ -115,8 +115,8 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         """Bring every tuple to the partition that a function of your own chooses.
 
         The function gets one positional argument for each input field (without input fields: one TridentTuple of all
-        fields), then the number of partitions. It returns an index from 0 on, or a list of them: a copy goes to each.
-        Without a `parallelismHint` there is one partition.
+        fields), then the number of partitions. It returns the index of a partition, from 0 on, or a list of indices: a
+        copy of the tuple goes to each of these partitions. Without a `parallelismHint` there is one partition.
         Meaning: ``org.apache.storm.trident.Stream.partition`` with a ``CustomStreamGrouping``.
 
         >>> from trident import TridentTopology
@@ -143,10 +143,11 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         )
 
     def parallelismHint(self, count: int) -> StreamT:
-        """Set the number of partitions, from the last repartitioning before this step to the next one behind it.
+        """Set the number of partitions, from the last repartitioning before this step to the first one after it.
 
-        Of several hints between two repartitionings the greatest holds. The tuples of a spout are spread anew.
-        Meaning: ``org.apache.storm.trident.Stream.parallelismHint``, where it is the number of tasks.
+        Of several hints between two repartitionings the greatest holds. If the tuples come straight from a spout, they
+        are spread evenly over so many partitions.
+        Meaning: ``org.apache.storm.trident.Stream.parallelismHint``, where the hint is the number of tasks.
         """
         step = self._step(f"parallelismHint({count})")
         check_whole_number("count", count, error=lambda problem: step.error(TopologyError, problem))
@@ -155,7 +156,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         )
 
     def name(self, name: str) -> StreamT:
-        """Name the steps from here on, in errors, events and pictures. Their numbers begin anew.
+        """Name the steps from here on, in errors, events and pictures. The numbers of these steps begin anew at 0.
 
         Meaning: ``org.apache.storm.trident.Stream.name``.
 
@@ -169,7 +170,7 @@ class RepartitionVerbs(StreamBase[StreamT], Generic[StreamT, GroupedT]):
         return self._new(self._node, name_of("a stream", name, step))
 
     def _grouped(self, fields: tuple[str, ...]) -> GroupedT:
-        """Return this stream in groups of equal values of these fields."""
+        """Return this stream in groups of tuples with equal values of `fields`."""
         raise NotImplementedError
 
     def _placed(self, how: Placing) -> StreamT:

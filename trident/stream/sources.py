@@ -1,4 +1,4 @@
-"""The verbs of a topology that begin streams: newStream, newDRPCStream; and newStaticState."""
+"""The verbs of a topology that begin a stream (newStream, newDRPCStream) or name a state to read (newStaticState)."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +42,16 @@ class SourceVerbs(Drawable):
         spout : Spout, BatchSpout, TridentSpout, PartitionedSpout or OpaquePartitionedSpout
             The source: a spout of `trident.spouts`, or an object of your own that extends one of the four contracts.
         formerly : str, optional
-            The name that this stream had in earlier programs; the stream goes on at that stream's position. It may stay
-            in the code: it has no effect once a batch was frozen under `name`. Take it out before another stream of
-            this topology gets the former name. It is refused if the log knows both names from earlier programs, or if
-            two streams have the same former name.
+            The name that this stream had in earlier programs; the stream goes on at the position of the stream of that
+            name. The argument may stay in the code: it has no effect once a batch was frozen under `name`. Take it out
+            before another stream of this topology gets the former name. It is refused if the log knows both names from
+            earlier programs, or if two streams have the same former name.
         anew : bool
-            Let the stream begin at its source's start where a start would be refused, because the position is not
-            clear: the log knows another kind of source under its name, or streams of other names disappear in the same
-            start. Take it out after the first start. A stream that the log knows with this source goes on, and a
-            warning says that `anew` has no effect; but after the next renaming the source would be read again.
+            Let the stream begin where its source begins, if the topology's start would be refused because the position
+            is not clear: the log knows another kind of source under the stream's name, or streams of other names
+            disappear in the same start. Take `anew` out after the first start. If the log knows the stream with this
+            source, the stream goes on, and a warning says that `anew` has no effect; but after the next renaming the
+            source would be read again.
 
         Raises
         ------
@@ -80,9 +81,9 @@ class SourceVerbs(Drawable):
         return Stream(self._register, node, name)
 
     def newDRPCStream(self, function: str, arguments: OutputsLike = "args string") -> Stream:
-        """Begin a stream with the requests to a DRPC function. The arguments of a request are one tuple.
+        """Begin a stream of the requests to a DRPC function. The arguments of a request are one tuple.
 
-        The function's answer is the tuples that leave the last step of the stream, the one that no other step reads.
+        The function's answer is the tuples that leave the stream's last step, the step that no other step reads.
         Meaning: ``org.apache.storm.trident.TridentTopology.newDRPCStream``.
 
         >>> from trident import TridentTopology
@@ -110,8 +111,9 @@ class SourceVerbs(Drawable):
     ) -> TridentState:
         """Name a state that this topology reads and never writes: another topology's state, or data of your own.
 
-        A read of another topology's state shows whole batches of it. If a batch of this topology is tried again, it may
-        see a later batch of the other. Meaning: ``org.apache.storm.trident.TridentTopology.newStaticState``.
+        A read of another topology's state shows only whole batches of that topology. If a batch of this topology is
+        tried again, the new attempt may see a later batch of the other topology.
+        Meaning: ``org.apache.storm.trident.TridentTopology.newStaticState``.
 
         Parameters
         ----------
@@ -123,9 +125,9 @@ class SourceVerbs(Drawable):
         valueType : str or DataType
             The type of the state's values, ``"long"``.
         name : str, optional
-            The state's name in the topology that writes it.
+            The state's name in the topology that writes the state.
         topology : str, optional
-            The name of the topology that writes it.
+            The name of the topology that writes the state.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""The verb split, which makes several streams of one by a function that runs once."""
+"""The verb split: a function, which runs once for each tuple, sends tuples to several streams."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic
@@ -35,9 +35,9 @@ class SplitVerbs(StreamBase[StreamT]):
     ) -> "SplitStreams[StreamT]":
         """Replace every tuple by any number of tuples in named streams, each stream with its own fields.
 
-        The function runs once for every tuple, even if several of the streams are read. A sent tuple has only the
-        values that the function sends; to keep a field, send it along. Trident has no counterpart (it was asked for as
-        STORM-68).
+        The function runs once for every tuple, even if several of the streams are used. A sent tuple has only the
+        values that the function sends; to keep a field of the input tuple, send its value along. Trident has no
+        counterpart (STORM-68 asked for one).
 
         Parameters
         ----------
@@ -60,7 +60,7 @@ class SplitVerbs(StreamBase[StreamT]):
         Raises
         ------
         FieldNotFoundError, TypeDeclarationError, TopologyError
-            If the call is wrong. It is raised here, and not when the topology starts.
+            If the call is wrong: the error comes from this call, and not from the start of the topology.
 
         Examples
         --------
@@ -99,7 +99,7 @@ class SplitVerbs(StreamBase[StreamT]):
 
 
 class SplitStreams(Drawable, Generic[StreamT]):
-    """The streams of a `Stream.split`, by name."""
+    """The streams that a call of `Stream.split` made, by name."""
 
     __slots__ = ("_node", "_parts", "_stream")
 
@@ -137,7 +137,7 @@ class SplitStreams(Drawable, Generic[StreamT]):
         return map(self.__getitem__, self.names)
 
     def _part(self, name: str) -> StreamT:
-        """Return one of the streams. Its node is made on the first call, so a stream that is not used is not run."""
+        """Make the stream `name` with its node. This happens at the stream's first use: an unused stream never runs."""
         register, number, label = self._stream._register, self.names.index(name), f"{self._stream._label}.{name}"
         schema, step = self._node.streams[number][1], register.label(label, name)
         node = nodes.Part(self._node, number, step=step, site=self._node.site, schema=schema)

@@ -15,7 +15,7 @@ from trident.stream.base import StreamT, unknown_verb
 from trident.stream.display import Drawable
 
 StateT = TypeVar("StateT", bound="StateBase[Any]")
-"""The class of states that verbs return."""
+"""The class of the states that verbs return."""
 
 
 class StateBase(Drawable, Generic[StreamT]):
@@ -24,7 +24,7 @@ class StateBase(Drawable, Generic[StreamT]):
     __slots__ = ("_label", "_node", "_register")
 
     _stream_type: type[StreamT]
-    """The class of the stream of new values."""
+    """The class of the stream that `newValuesStream` returns."""
 
     def __init__(self, register: Register, node: nodes.HeldState, label: str) -> None:
         self._register = register
@@ -33,12 +33,12 @@ class StateBase(Drawable, Generic[StreamT]):
 
     @property
     def name(self) -> str:
-        """The state's name: ``running.state(name)`` reads it while the topology runs."""
+        """The state's name: ``running.state(name)`` reads the state while the topology runs."""
         return self._node.state.name
 
     @property
     def schema(self) -> StructType:
-        """The key fields and the value."""
+        """The key fields of the state and the field of its value, with their types."""
         return self._node.schema
 
     def _ends(self) -> Sequence[nodes.Node]:
@@ -47,7 +47,8 @@ class StateBase(Drawable, Generic[StreamT]):
     def newValuesStream(self) -> StreamT:
         """Return the new values of each batch as a stream: one tuple for each key that the batch changed.
 
-        Of a `partitionPersist` these are the tuples that its updater emits.
+        For a state of `partitionPersist` the stream has the tuples that the updater emits. Raises TopologyError for an
+        updater that declares no output fields, for a watermark, and for a static state.
         Meaning: ``org.apache.storm.trident.TridentState.newValuesStream``.
         """
         return self._stream_type(self._register, self._new_values(), self._label)

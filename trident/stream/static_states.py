@@ -15,7 +15,12 @@ STATIC_USAGE = "newStaticState(stateFactory, keyFields=, valueType=, name=, topo
 def static_factory(
     source: object, name: str | None, topology: str | None, number: int, step: Step
 ) -> tuple[StateFactory, str]:
-    """Return the factory of a static state, and its name."""
+    """Return the factory of the static state that `source` describes, and the state's name.
+
+    `number` counts the static states before this one: without `name`, the name is ``static<number + 1>``. Raises
+    TopologyError if `source` describes no static state, if its store is another driver's memory, or if `name` and
+    `topology` do not fit `source`.
+    """
     if isinstance(source, Mapping) or _reads(source):
         if topology is not None:
             raise step.error(
@@ -44,7 +49,7 @@ def static_factory(
 
 
 def _reads(source: object) -> bool:
-    """Return whether this is a read-only state of a user's own."""
+    """Return whether `source` is a read-only state of a user's own: an object with ``multiGet`` or ``get``."""
     if isinstance(source, type) or hasattr(source, "open"):
         return False
     return callable(getattr(source, "multiGet", None)) or callable(getattr(source, "get", None))

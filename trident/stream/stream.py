@@ -1,7 +1,7 @@
 """The classes of streams and states, put together from families of verbs.
 
-Verbs of each of these four classes return the others, so only this module knows them all. A family of verbs, in a file
-of its own, has type parameters in their places: its ``StreamT`` is `Stream` here.
+The verbs of each of the four classes return objects of the others, so only this module knows all four. A family of
+verbs has a file of its own and names the classes by type parameters: ``StreamT`` in that file stands for `Stream`.
 """
 
 from trident.plan import nodes
@@ -81,7 +81,7 @@ class GroupedStream(GroupedVerbs[Stream, "TridentState", "WindowedStream"]):
 
 
 class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
-    """The stream of a window's results, made by `window`. Beyond a stream it has `late`, `state` and `watermark`."""
+    """The stream of a window's results, made by `window`: a stream that also has `late`, `state` and `watermark`."""
 
     __slots__ = ("_before",)
 
@@ -93,7 +93,7 @@ class WindowedStream(WindowedVerbs[Stream, "TridentState"], Stream):
 class TridentState(StateBase[Stream]):
     """A state that a topology updates or reads. `stateQuery` reads it; `newValuesStream` is the stream of its changes.
 
-    It is identified by the topology's name and its own. Meaning: ``org.apache.storm.trident.TridentState``.
+    The topology's name and the state's name identify a state. Meaning: ``org.apache.storm.trident.TridentState``.
     """
 
     __slots__ = ()

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int = 20) -> str:
-    """Return rows as a table under their names. Values longer than `width` characters are cut; 0 cuts none.
+    """Return a table of text with `names` above `rows`. Text beyond `width` characters is cut; a width of 0 cuts none.
 
     >>> print(text_table(["word", "n"], [("dog", 2), (None, 10)]))
     +----+--+

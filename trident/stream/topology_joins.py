@@ -25,7 +25,7 @@ class TopologyJoinVerbs(Drawable):
     ) -> Stream:
         """Merge the tuples of all these streams, WITHIN ONE BATCH: their spouts share txids from here on.
 
-        Fields pair up by position and must have the same types. Their names are those of the first stream, unless
+        Fields pair up by position and must have the same types. They get the names of the first stream's fields, unless
         `outputFields` gives others. Equal tuples all stay. `sourceField` names one more field, which holds the name of
         the stream that a tuple comes from. Meaning: ``org.apache.storm.trident.TridentTopology.merge``.
 
@@ -60,17 +60,18 @@ class TopologyJoinVerbs(Drawable):
         streams : list of Stream
             Two or more.
         keys : list of fields, one for each stream, or one text for all
-            ``["id", "user_id"]``, ``["a, b", ["c", "d"]]``, ``"id"``. They pair up by position and need equal types.
+            ``["id", "user_id"]``, ``["a, b", ["c", "d"]]``, ``"id"``. Key fields pair up by position and need equal
+            types.
         outputFields : str or list of str, optional
-            Names for the keys, then every stream's other fields. Needed where two streams share a name.
+            Names for the keys, then for every stream's other fields. Needed if two streams have a field of one name.
         joinType : str or list of JoinType
             "inner" (default); for two streams "left" (the second may lack the key), "right" and "full"; for any number
             a list with `JoinType.INNER` or `JoinType.OUTER` for each stream. If an INNER stream has no tuple with a
             key, no tuple with this key leaves. If an OUTER stream has none, its fields are null, and the key is taken
             from another stream.
         mode : str or JoinOutFieldsMode
-            "compact" (default): the keys once. "preserve": all fields of every stream, in their order, all of them null
-            if the stream lacks the key.
+            "compact" (default): a result has the keys once. "preserve": a result has all fields of every stream in
+            their order, and all fields of a stream are null if the stream lacks the key.
 
         Examples
         --------
@@ -97,8 +98,8 @@ class TopologyJoinVerbs(Drawable):
         """Reduce the tuples of all these streams with one reducer, WITHIN ONE BATCH.
 
         For plain streams the reducer runs once for every partition of every batch, empty ones included. Tuples stay in
-        their partitions; without a `parallelismHint` the whole batch is one partition. For grouped streams it runs
-        once for every group. Each stream has its own group fields, which pair up by position.
+        their partitions; without a `parallelismHint` the whole batch is one partition. For grouped streams the reducer
+        runs once for every group. Each stream has its own group fields, which pair up by position.
         Meaning: ``org.apache.storm.trident.TridentTopology.multiReduce``.
 
         Parameters
@@ -110,7 +111,8 @@ class TopologyJoinVerbs(Drawable):
         reducer : MultiReducer or GroupedMultiReducer
             A MultiReducer for plain streams, a GroupedMultiReducer for grouped ones.
         outputFields : str, list of str or StructType
-            The fields that it emits, with types: ``"user string, total long"``. Group fields are not prepended.
+            The fields that the reducer emits, with types: ``"user string, total long"``. Group fields are not
+            prepended.
 
         Examples
         --------
@@ -120,7 +122,7 @@ class TopologyJoinVerbs(Drawable):
 
 
 def _flat(streams: Sequence[Any]) -> list[Stream]:
-    """Return the streams, which may come as arguments or as one list."""
+    """Return the streams of a call as a list; `streams` holds the streams themselves or one list of them."""
     if len(streams) == 1 and isinstance(streams[0], list | tuple):
         return list(streams[0])
     return list(streams)

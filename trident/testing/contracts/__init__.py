@@ -1,4 +1,4 @@
-"""What every store and every spout must do, as pytest classes to inherit. They need pytest and hypothesis."""
+"""What every store and every spout must do, as pytest classes to inherit. The classes need pytest and hypothesis."""
 
 from trident.base.errors import MissingPackageError
 
@@ -11,5 +11,6 @@ except ImportError as error:
         f"pip install 'trident-pyspark[testing]'"
     ) from error
 
-# Their asserts then say what they compared, though these modules are imported and not collected.
+# pytest rewrites the asserts of collected modules only. With this line, asserts of these imported modules also say what
+# they compared.
 pytest.register_assert_rewrite("trident.testing.contracts.stores", "trident.testing.contracts.spouts")

@@ -22,13 +22,13 @@ from trident_spouts.adapters.adapt import as_spout
 from trident_spouts.executor import Emission, Metadata, Spout, SpoutExecutor, SpoutKind
 
 MakeSpout = Callable[[], Any]
-"""Gives a spout over the same rows at each call, as a program does that is started again."""
+"""Returns a new spout over the same rows at each call, as a restarted program makes one."""
 
 Rows = Counter[str]
-"""Rows as text, each with how often it came."""
+"""How often each row came, by the row's text."""
 
 MOST_BATCHES = 1000
-"""A source that has more is taken for one without an end."""
+"""A source with more batches counts as one without an end, and fails the test."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Step:
     plan: Metadata
     table: pa.Table
     position: Metadata
-    """Where the source stands after the batch."""
+    """Where the spout stands after the batch: the next plan begins there."""
 
     @property
     def rows(self) -> Rows:
@@ -49,10 +49,10 @@ class Step:
 class SpoutContract:
     """What every spout must do under replays, failures, restarts and repeated calls, as tests.
 
-    Inherit it as ``class TestMySpout(SpoutContract)`` and define the fixture `make_spout`: a function that gives a
-    spout at each call, over the same rows, as a program does that is started again. The source must come to an end
-    after a few batches (two at least). What the tests ask for depends on the kind of the spout: a non-transactional one
-    is not asked for anything over a restart.
+    Inherit it as ``class TestMySpout(SpoutContract)`` and define the fixture `make_spout`: a function that returns a
+    new spout over the same rows at each call, as a restarted program makes one. The source must come to an end after a
+    few batches, but not before the second. The kind of the spout decides what the tests demand: nothing over a restart
+    from a non-transactional spout.
     """
 
     @pytest.fixture
@@ -61,7 +61,7 @@ class SpoutContract:
 
     @pytest.fixture
     def expected(self, make_spout: MakeSpout) -> list[Step]:
-        """Return the batches of the source where nothing fails."""
+        """Return the batches that the source gives when nothing fails."""
         with opened(as_spout(make_spout())) as executor:
             steps = list(walk(executor))
         assert len(steps) > 1, f"the source has {len(steps)} batches; the tests need two at least"
@@ -124,7 +124,7 @@ class SpoutContract:
     # --- replays -----------------------------------------------------------------------------------------------
 
     def test_a_replay_within_a_run_holds_what_the_kind_promises(self, make_spout: MakeSpout) -> None:
-        """Transactional and non-transactional: the same rows. Opaque: any rows, and its plan is made anew."""
+        """A transactional or non-transactional spout emits the same rows again. An opaque one may emit any rows."""
         spout = as_spout(make_spout())
         with opened(spout) as executor:
             if spout.kind is SpoutKind.OPAQUE:
@@ -137,14 +137,14 @@ class SpoutContract:
                     check_same(again, first, f"attempt {number} at batch {txid}")
 
     def test_every_row_comes_once_though_attempts_fail(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        """Two attempts at each batch fail; an opaque spout plans each one anew, from where the batch before ended."""
+        """Two attempts at each batch fail. An opaque spout plans each one anew, from the end of the batch before."""
         spout = as_spout(make_spout())
         with opened(spout) as executor:
             steps = list(walk(executor, failures=2, replans=spout.kind is SpoutKind.OPAQUE))
         check_rows([step.rows for step in steps], expected)
 
     def test_plans_that_were_not_used_bring_no_row_twice(self, make_spout: MakeSpout, expected: list[Step]) -> None:
-        """A batch may be planned more than once; what is frozen in the end counts."""
+        """A batch may be planned more than once. Only the plan of the attempt that is frozen counts."""
         with opened(as_spout(make_spout())) as executor:
             steps, position = [], None
             for txid in range(1, MOST_BATCHES):
@@ -165,7 +165,7 @@ class SpoutContract:
         position: Metadata = None
         for epoch in range(1, MOST_BATCHES):
             with opened(as_spout(make_spout())) as executor:
-                if steps:  # a restart repeats the last success
+                if steps:  # a restarted driver reports the last success again
                     executor.success(steps[-1].txid, steps[-1].plan)
                 step = batch(executor, len(steps) + 1, position, epoch)
                 if step is None:
@@ -267,7 +267,7 @@ class SpoutContract:
 
 @contextmanager
 def opened(spout: Spout) -> Iterator[SpoutExecutor]:
-    """Open a spout for one run, and close it."""
+    """Give a spout's executor for one run, and close it at the end of the block."""
     executor = spout.open()
     try:
         yield executor
@@ -276,7 +276,7 @@ def opened(spout: Spout) -> Iterator[SpoutExecutor]:
 
 
 def as_logged(metadata: Metadata, what: str) -> Metadata:
-    """Return metadata as the log gives it back."""
+    """Return metadata as the log gives it back. Fails if `metadata`, which errors call `what`, is not JSON."""
     try:
         back: Metadata = json.loads(json.dumps(metadata, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -285,7 +285,7 @@ def as_logged(metadata: Metadata, what: str) -> Metadata:
 
 
 def planned(executor: SpoutExecutor, txid: int, previous: Metadata, number: int = 0, epoch: int = 1) -> Metadata:
-    """Return the metadata of a batch; None where the source has nothing."""
+    """Return the metadata of the batch that follows the position `previous`; None if the source has no more."""
     attempt = TransactionAttempt(txid, number, epoch)
     return as_logged(executor.plan(attempt, previous, 1000.0 + txid), f"the metadata of batch {txid}")
 
@@ -298,7 +298,10 @@ def batch(
     failures: int = 0,
     replans: bool = False,
 ) -> Step | None:
-    """Plan and emit a batch; None where the source has nothing. So many attempts fail before the one that counts."""
+    """Plan and emit the batch after the position `previous`, and return it; None if the source has no more.
+
+    Before the attempt that counts, as many attempts fail as `failures` says; with `replans` each has a plan of its own.
+    """
     plan = planned(executor, txid, previous, 0, epoch)
     if plan is None:
         return None
@@ -313,7 +316,7 @@ def batch(
 
 
 def walk(executor: SpoutExecutor, failures: int = 0, replans: bool = False) -> Iterator[Step]:
-    """Plan, emit and commit batch by batch, until the source has nothing more."""
+    """Plan, emit and commit batch by batch until the source has no more, and yield each batch before its success."""
     position: Metadata = None
     for txid in range(1, MOST_BATCHES):
         step = batch(executor, txid, position, failures=failures, replans=replans)
@@ -326,7 +329,7 @@ def walk(executor: SpoutExecutor, failures: int = 0, replans: bool = False) -> I
 
 
 def emissions(executor: SpoutExecutor) -> Iterator[tuple[int, Metadata, Emission]]:
-    """Plan and emit batch by batch: the txid, the metadata and the emission of each."""
+    """Plan and emit batch by batch, and yield the txid, the metadata and the emission of each."""
     position: Metadata = None
     for txid in range(1, MOST_BATCHES):
         plan = executor.plan(TransactionAttempt(txid, 0, 1), position, 1000.0 + txid)
@@ -339,18 +342,18 @@ def emissions(executor: SpoutExecutor) -> Iterator[tuple[int, Metadata, Emission
 
 
 def rows_in(executor: SpoutExecutor, attempt: TransactionAttempt, plan: Metadata) -> Rows:
-    """Return the rows that an attempt emits."""
+    """Return the rows that the executor emits for this attempt and plan."""
     return Counter(map(repr, rows_of(executor.emit(attempt, plan).arrow())))
 
 
 def check_same(rows: Rows, expected: Rows, what: str) -> None:
-    """Fail with the difference, unless the rows are the expected ones."""
+    """Fail, with the rows that differ, unless `rows` equals `expected`. The failure calls the rows `what`."""
     lost, more = expected - rows, rows - expected
     assert not lost and not more, f"{what} holds other rows. It lacks {_shown(lost)}; it has {_shown(more)} too much"
 
 
 def check_rows(batches: list[Rows], expected: list[Step]) -> None:
-    """Fail with the difference, unless the batches hold every row of the source exactly once."""
+    """Fail, with the rows that differ, unless the batches hold every row of `expected` exactly once."""
     every = sum((step.rows for step in expected), Rows())
     rows = sum(batches, Rows())
     lost, more = every - rows, rows - every

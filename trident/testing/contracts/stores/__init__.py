@@ -1,13 +1,14 @@
 """What every store must do, as tests over the `Store` protocol.
 
-A store's own tests inherit them::
+The tests of a store inherit the tests of `StoreContract`::
 
     class TestMyStore(StoreContract):
         @pytest.fixture
         def factory(self):
             return lambda kind: BackingMapState(kind, MyMap)
 
-A store whose commits are not durable one by one, or that can be opened in several ways, defines `storage` instead.
+If not every commit of a store is durable, or if the store can be opened in several ways, define the fixture `storage`
+instead of `factory`.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,11 +40,12 @@ class StoreContract(StartContract, WriteContract, ReadContract, ValueContract, M
     """What every store must do after a crash, a replay, a lost reply, a rewind and a second driver, as tests.
 
     Inherit it as ``class TestMyStore(StoreContract)`` and define the fixture `factory`: a function from a `StateKind`
-    to a state factory, whose states are empty when a test begins. `ExpiryContract` is for stores whose values expire.
+    to a state factory, whose states are empty when a test begins. Stores whose values expire also inherit
+    `ExpiryContract`.
     """
 
     kinds: ClassVar[tuple[StateKind, ...]] = KINDS
-    """The kinds of state that the store has; tests of others are skipped."""
+    """The kinds of state that the store has; tests of other kinds are skipped."""
 
     @pytest.fixture
     def factory(self) -> Callable[[StateKind], StateFactory]:

@@ -1,4 +1,4 @@
-"""Values that live for a time: told by the times of the batches, the same at every replay, in reads as of one txid."""
+"""Tests of values that expire: by the times of the batches alone, the same at every replay and as of one txid."""
 
 import itertools
 import math
@@ -25,7 +25,8 @@ from trident_state.state_shape import Combine, StateKind
 from trident_state.store import Store
 
 TTL = 64.0
-"""Seconds; batches lie whole seconds apart, a 64th of it, so that a value lives exactly so long."""
+"""How long a value lives, in seconds. Batches are whole seconds apart, 64ths of this, so that a value lives exactly so
+long."""
 
 MINE = Combine("Mine", COUNT.function)
 
@@ -39,7 +40,7 @@ _names = itertools.count()
 def put(
     setting: Setting, store: Store, txid: int, time: float, deltas: Mapping[int, Any], lease: Lease = FIRST
 ) -> list[Any]:
-    """Apply a batch that was planned at a time; the values after it."""
+    """Apply a batch that was planned at `time`, and return the values that its keys then have."""
     update = replace(setting.update(txid, dict(deltas)), time=time)
     applied = store.apply(lease, update, True)
     assert applied.values is not None
@@ -47,7 +48,7 @@ def put(
 
 
 class ExpiryContract:
-    """For stores whose values can expire: ``storage.with_ttl(seconds)`` gives a storage of such states."""
+    """Tests for stores whose values can expire: `storage` needs ``with_ttl(seconds)``, a storage of expiring states."""
 
     @every_versioned_kind
     @pytest.mark.parametrize("combine", [COUNT, MINE], ids=["native", "python"])
@@ -95,7 +96,7 @@ class ExpiryContract:
 
     @every_versioned_kind
     def test_a_clock_that_was_far_ahead_does_not_keep_values_for_ever(self, storage: Any, kind: StateKind) -> None:
-        """What it let pass away early is gone; from then on time goes by the batches' steps again."""
+        """Values that expired too early are gone. From then on time goes by the steps between the batches again."""
         setting = Setting(storage.with_ttl(TTL), kind)
         store = setting.started()
         for txid, time in enumerate([1000.0, 5e9, 1002.0, 1034.0, 1065.0], start=1):
@@ -135,7 +136,7 @@ class ExpiryContract:
 
     @every_versioned_kind
     def test_a_replay_finds_what_the_first_try_found(self, storage: Any, kind: StateKind) -> None:
-        """A later driver, however late, applies again what the store lost: by the times that were logged."""
+        """A later driver, however late, applies again what the store lost, with the times that the log has."""
         setting = Setting(storage.with_ttl(TTL), kind)
         store = setting.started()
         put(setting, store, 1, 1000.0, {1: 1, 2: 2})
@@ -159,7 +160,7 @@ class ExpiryContract:
     def test_a_batch_that_is_there_already_brings_nothing_back(
         self, storage: Any, kind: StateKind, restarted: bool
     ) -> None:
-        """A power loss may take a COMMITTED from the log: the batch is then committed again, the next one after it."""
+        """A power loss may take a COMMITTED from the log. Then that batch is committed again, and so are later ones."""
         setting, lease = Setting(storage.with_ttl(TTL), kind), FIRST
         store = setting.started()
         put(setting, store, 1, 1000.0, {1: 1, 2: 2})

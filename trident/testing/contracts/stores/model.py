@@ -1,4 +1,4 @@
-"""Any history of batches, repeats and restarts gives what a dict would give."""
+"""A test: after any history of batches, repeats and restarts, a state equals a dict that took the same batches."""
 
 import itertools
 from typing import Any
@@ -22,7 +22,7 @@ _names = itertools.count()
 
 
 class _Model:
-    """A state beside the dict that it should equal, and the frozen batches that heal it."""
+    """A state, the dict that should equal it after each txid (`history`), and the batches that heal the state."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -67,7 +67,7 @@ class _Model:
         self.setting.storage.secure(self.store)
 
     def restart(self, _: Any) -> None:
-        """Let a later driver take over, and apply again what the store lost."""
+        """Let a later driver acquire the store, and apply again the batches that the store lost."""
         self.store = self.setting.open()
         self.epoch += 1
         self.store.acquire(self.lease)

@@ -1,4 +1,4 @@
-"""Read and scan: as of one txid, or not at all."""
+"""Tests of `read` and `scan`: they answer as of one txid, or not at all."""
 
 import threading
 import time
@@ -71,7 +71,7 @@ class ReadContract:
             setting.apply(store, txid, {1: 1})
         with pytest.raises(SnapshotMovedError, match="state 'counts'.*1"):
             setting.read(store, [1], 1)
-        with pytest.raises(SnapshotMovedError):  # nothing stored tells the marker then, so it is asked
+        with pytest.raises(SnapshotMovedError):  # no record of this key tells its txid, so the store asks the marker
             setting.read(store, [5], 1)
         with pytest.raises(SnapshotMovedError):
             list(store.scan(1))
@@ -151,7 +151,7 @@ class ReadContract:
 
     @pytest.mark.parametrize("kind", VERSIONED, ids=lambda kind: kind.value)
     def test_no_reader_ever_sees_half_a_batch(self, storage: Storage, kind: StateKind) -> None:
-        """Every batch adds 1 to all keys, so as of S every key is S. Three readers, at full speed."""
+        """Every batch adds 1 to all keys, so as of txid 7 every value is 7. Three threads read without a pause."""
         setting = Setting(storage, kind)
         store = setting.started()
         keys = range(1_500)
@@ -190,7 +190,7 @@ class ReadContract:
 
     @pytest.mark.parametrize("kind", VERSIONED, ids=lambda kind: kind.value)
     def test_a_new_key_is_there_from_its_own_batch_on(self, storage: Storage, kind: StateKind) -> None:
-        """Batch n writes 40 keys with value n. Readers read as of the last commit and of the batch being written."""
+        """Batch n writes 40 keys with value n. One thread reads as of the last commit, one as of the batch after it."""
         setting = Setting(storage, kind)
         store = setting.started()
         committed, wrong, reads = [0], list[str](), [0, 0]

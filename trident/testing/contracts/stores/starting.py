@@ -1,4 +1,4 @@
-"""Report, create, acquire, restart, drop."""
+"""Tests of what a start does: report, create and acquire a state, find it after a restart, drop it."""
 
 from dataclasses import replace
 

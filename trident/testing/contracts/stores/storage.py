@@ -1,4 +1,4 @@
-"""The ground of the store contract's tests: a storage for states, leases, shapes, keys."""
+"""What the tests of the store contract share: storages for states, leases, shapes and keys."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,33 +32,33 @@ KEYS = {
 
 
 class Storage(Protocol):
-    """A storage for states of one kind of store; empty when a test begins."""
+    """The place where one kind of store keeps its states; empty when a test begins."""
 
     def open(self, identity: StateIdentity, shape: StateShape, kind: StateKind) -> Store:
-        """Open a state, as a driver that starts does. A second call is a restart."""
+        """Open a store for a state, as a driver does at its start. A second call stands for a restart."""
         ...
 
     def secure(self, store: Store) -> None:
-        """Make what the store holds survive a restart (nothing to do where every commit is durable)."""
+        """Make all that the store holds survive a restart. If every commit is durable, there is nothing to do."""
         ...
 
 
 @dataclass
 class FileHome:
-    """What a run lends to a state, over a folder: the log's line with the manifest is a file, replaced in one step."""
+    """A home for a memory state without a log: the manifest is a file beside `folder`, replaced in one step."""
 
     folder: Path | None
     holder: Lease | None = None
-    """The lease in force."""
+    """The lease in force: `publish` refuses every other. None: no lease is refused."""
     published: list[bytes] = field(default_factory=list)
 
     def manifest(self) -> bytes | None:
-        """Return the manifest that was published last."""
+        """Return the manifest that was published last, None if there is none."""
         file = self._file()
         return file.read_bytes() if file.exists() else None
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
-        """Make a manifest the valid one."""
+        """Make this manifest the valid one. Raises FencedError if `lease` is not in force."""
         if self.holder is not None and self.holder != lease:
             raise FencedError(f"the log belongs to epoch {self.holder.epoch}")
         file = self._file()
@@ -74,25 +74,25 @@ class FileHome:
 
 @dataclass
 class FactoryStorage:
-    """The storage behind a state factory: `factory` gives the factory for a kind of state.
+    """A storage for stores whose every commit is durable. `factory` returns the state factory for a kind of state.
 
-    For stores whose every commit is durable. A store that takes snapshots needs a class of its own, with a `secure`.
+    A store that takes snapshots needs a storage class of its own, whose `secure` takes a snapshot.
     """
 
     factory: Callable[[StateKind], StateFactory]
     folder: Path
-    """Where a state finds its checkpoint, if it asks for one."""
+    """The checkpoint for states that need one."""
     opened: list[Store] = field(default_factory=list)
 
     def open(self, identity: StateIdentity, shape: StateShape, kind: StateKind) -> Store:
-        """Open a state with its factory."""
+        """Return a store that the factory for this kind of state opened."""
         home = FileHome(self.folder / identity.topology / identity.name)
         store = self.factory(kind).open(identity, shape, home)
         self.opened.append(store)
         return store
 
     def secure(self, store: Store) -> None:
-        """Do nothing: what is committed is durable."""
+        """Do nothing: every commit is durable already."""
 
     def close(self) -> None:
         """Close every store that was opened."""
@@ -122,7 +122,7 @@ class Setting:
         return replace(self, identity=replace(self.identity, name=name))
 
     def started(self, birth: int = 0, lease: Lease = FIRST) -> Store:
-        """Return a new state, created and acquired."""
+        """Return a new store, whose state was created and acquired under `lease`."""
         store = self.open()
         store.report()
         store.create(lease, birth)
@@ -130,7 +130,7 @@ class Setting:
         return store
 
     def key_table(self, numbers: Sequence[int]) -> pa.Table:
-        """Return a key for each number; every third one of a compound key has a null in it."""
+        """Return a table with one key for each number. In compound keys, each number divisible by 3 gives a null."""
         if not self.keys.names:
             return pa.table({"": pa.nulls(len(numbers))}).select([])
         if len(self.keys) == 1:
@@ -157,7 +157,7 @@ class Setting:
 
 
 def marker(store: Store) -> int | None:
-    """Return the txid at which all groups of the store stand."""
+    """Return the marker of all groups of the store. Fails if the groups have different markers."""
     markers = {group.marker for group in store.groups_of()}
     assert len(markers) == 1, f"the groups stand at {markers}"
     return markers.pop()
@@ -168,7 +168,7 @@ def opened(store: Store) -> set[int | None]:
 
 
 def entries(store: Store, as_of: int | None, page_rows: int = 10_000) -> dict[Any, Any]:
-    """Return all that a scan gives, by key; each key once."""
+    """Return the values that a scan gives, by key. Fails if the scan gives a key twice."""
     entries: dict[Any, Any] = {}
     for page in store.scan(as_of, page_rows):
         assert 0 < page.num_rows <= page_rows

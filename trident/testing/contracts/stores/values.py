@@ -1,4 +1,4 @@
-"""Values of every type: what goes in comes out, also after a restart; native merges; null is nothing."""
+"""Tests of values: read as they were written, merged natively as by the function; a stored null counts as nothing."""
 
 import datetime
 import math
@@ -151,7 +151,7 @@ class ValueContract:
         assert again.values is not None and again.values.to_pylist() == [[1, 2]]
 
     def test_a_combiner_sees_rows_and_dicts(self, storage: Storage) -> None:
-        """What every function of a topology sees of a struct and of a map."""
+        """Every function of a topology sees a struct as a Row and a map as a dict."""
         value = pa.struct({"sum": pa.int64(), "by": pa.map_(pa.string(), pa.int64())})
 
         def combine(stored: Any, delta: Any) -> Any:

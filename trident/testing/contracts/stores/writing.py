@@ -1,4 +1,4 @@
-"""Apply: the rule of values, txids, repeats, refusals."""
+"""Tests of `apply`: which values it writes, which txids it takes, what it answers to repeats, and what it refuses."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ from trident_state.messages import Applied, Update
 from trident_state.state_shape import Combine, StateKind
 
 MANY = 2_500
-"""More than one chunk of any store."""
+"""A number of keys that no store reads or writes in one chunk."""
 
 
 CELLS = [(kind, keys) for kind in KINDS for keys in KEYS]
@@ -40,7 +40,7 @@ class WriteContract:
 
     @pytest.fixture
     def setting(self, storage: Storage, _cell: tuple[StateKind, str]) -> Setting:
-        """Each kind of state with each kind of key."""
+        """Return a setting for each kind of state with each kind of key."""
         return Setting(storage, _cell[0], KEYS[_cell[1]])
 
     @pytest.fixture
@@ -131,7 +131,7 @@ class WriteContract:
 
     @every_versioned_kind
     def test_a_batch_done_before_is_answered_by_what_it_gave(self, storage: Storage, kind: StateKind) -> None:
-        """Also when the state has gone one batch further: the runtime asks so after a lost COMMITTED."""
+        """The answer is the same after the next batch, too: a driver asks for it if the log lost a COMMITTED."""
         setting = Setting(storage, kind)
         store = setting.started()
         setting.apply(store, 1, {1: 10, 2: 20})
@@ -190,7 +190,7 @@ class WriteContract:
     def test_an_update_that_is_too_long_for_one_array_is_written_in_parts(
         self, storage: Storage, kind: StateKind, form: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """An array holds 2 GB; here it is told that it holds less."""
+        """An Arrow array holds 2 GB at most. The test lowers that limit, so that a small update is too long."""
         if form == "text":
             setting = Setting(storage, kind, value=pa.string(), combine=JOIN)
             batches: list[dict[int, Any]] = [{n: f"{n}-{txid}" * 5 for n in range(300)} for txid in (1, 2)]
@@ -236,7 +236,7 @@ class WriteContract:
         expected = "a" * 20 + "b"
         found = entries(broken, None, page_rows=1000)
         assert marker(broken) == 2
-        if kind is not StateKind.NON_TRANSACTIONAL:  # at least once: what was put is put again
+        if kind is not StateKind.NON_TRANSACTIONAL:  # that one is at least once: the first part is applied twice
             assert set(found.values()) == {expected}
 
     # --- refusals --------------------------------------------------------------------------------------------
