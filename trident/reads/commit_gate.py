@@ -1,4 +1,4 @@
-"""The gate of a batch group, at which reads hold commits back for a bounded time."""
+"""The gate of a batch group, where reads hold commits back for a limited time."""
 
 import threading
 import time
@@ -11,9 +11,9 @@ HOLD_SECONDS = 30.0
 
 
 class CommitGate:
-    """Hold back the commits of one batch group while reads need it. Thread-safe.
+    """Holds back the commits of one batch group while reads need that. Thread-safe.
 
-    Readers hold, and only the committer waits. So there is no cycle: no reader waits for a commit.
+    Readers hold commits back, and only the committer waits. No reader waits for a commit, so there is no deadlock.
 
     >>> gate = CommitGate(lambda: 4)
     >>> with gate.between() as txid:
@@ -30,7 +30,10 @@ class CommitGate:
 
     @contextmanager
     def between(self) -> Iterator[int]:
-        """Yield the last committed txid S; until the context is left, `wait` lets no batch beyond S + 1 through."""
+        """Yield the last committed txid, and hold back all batches after the next one until the block is left.
+
+        Held back means that `wait` does not return True for them. This ends after `HOLD_SECONDS`, too.
+        """
         with self._changed:  # S is read under the lock: after `wait` let S + 2 through, a hold at S would come too late
             hold = _Hold(self._committed(), time.monotonic() + HOLD_SECONDS)
             self._holds.add(hold)
