@@ -12,7 +12,7 @@ from trident_spouts.executor import Metadata
 
 
 class LogBase:
-    """The base of a log. `where` begins its messages; `location` is the argument by which `topology.reset` finds it."""
+    """The base of a log. `where` begins its error messages; `location` is its argument of `topology.reset`."""
 
     def __init__(self, where: str, location: str, reading: bool) -> None:
         self._where, self._location, self._reading = where, location, reading

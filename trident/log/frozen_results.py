@@ -69,7 +69,7 @@ def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
 
 
 def thaw(output: FrozenOutput, where: str) -> Result:
-    """Return a result from its frozen bytes. Raises LogCorruptError, which names `where`, if a bit changed."""
+    """Return a result from its frozen bytes. Raises LogCorruptError, with `where`, if the checksum does not match."""
     if zlib.crc32(output.body) != output.checksum:
         raise LogCorruptError(f"{where}: the checksum of a frozen result does not match; restore the log from a copy")
     if not output.files:

@@ -82,7 +82,10 @@ class LogReading(Protocol):
         ...
 
     def lease(self) -> Lease | None:
-        """Return the lease in force. One without a token was given back: no driver has this log."""
+        """Return the lease in force; None before the first.
+
+        A lease without a token was given back: no driver has this log.
+        """
         ...
 
     def issued(self, lease: Lease) -> bool:

@@ -111,9 +111,9 @@ class CommitTurns:
     def _transient(self, error: BaseException) -> bool:
         """Return whether another try may help, and count this one where tries are limited.
 
-        Another try may help where a store is away. It may also help where user code or Spark failed, for as
-        many tries as a batch has attempts (`maxAttempts`); each of these tries is counted, and doubles the
-        limit of the next one.
+        Another try may help where a store is away. It may also help where user code or Spark failed, or with an
+        error that is no TridentError, for as many tries as a batch has attempts (`maxAttempts`). Each of these
+        tries is counted, and doubles the limit of the next one.
         """
         if isinstance(error, TRANSIENT):
             return True
