@@ -202,7 +202,7 @@ def read_consistently(
         try:
             return _read_freely(source, groups, body, isolation)
         except (SnapshotMovedError, _TooLarge):
-            # Not an error yet: a few short tries cost less than a hold, which delays the commits behind the next one.
+            # Not an error yet: the few short tries were made because a hold costs more, since it delays commits.
             pass
     return _read_held(source, groups, body, isolation, reads)
 

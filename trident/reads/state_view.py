@@ -133,7 +133,7 @@ class StateView:
         them holds nothing back.
         """
         table, _ = self._table(limit)
-        # Page by page: Python objects take many times the memory of their Arrow columns.
+        # Converted page by page: Python objects take many times the memory of their Arrow columns.
         for page in table.to_batches(max_chunksize=10_000):
             *columns, values = [to_python(column) for column in page.columns]
             # A global state has no key column, and a zip of none would be empty: its key is the empty tuple.
@@ -180,7 +180,7 @@ class StateView:
         try:
             table = self.toArrow(_SHOWN_ROWS)
         except TridentError as error:
-            # A cell may end in a view whose store is away: it shows the head all the same, and no traceback.
+            # A notebook's cell may show a view whose store is away: it shows the head all the same, and no traceback.
             return f"<div>{head}<br><i>{html.escape(str(error))}</i></div>"
         names = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
         cells = zip(*[to_python(column) for column in table.columns], strict=True)

@@ -223,7 +223,7 @@ def _check_our_drivers(
     if not foreign:
         return
     birth = log.births().get(name)
-    if birth is not None:  # a state ahead of the log has the plainer message
+    if birth is not None:  # if the state is ahead of the log, that message is plainer
         history = log.history(birth.group)
         _check_not_ahead(name, report, history.last_frozen, settings)
     raise StateAheadError(
@@ -336,7 +336,7 @@ def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: Tran
             log.born(lease, name, births[name])
             reach("start.state.born")
         report = store.report()
-        if of_another_life(report, births[name]):  # `_check_states` let it pass: no batch since its birth to lose
+        if of_another_life(report, births[name]):  # `_check_states` let this pass: no batch since the birth is lost
             store.drop(lease)
             report = store.report()
         if any(group.marker is None for group in report.groups):

@@ -28,7 +28,7 @@ def _changed(stored: str, declared: str) -> str:
     """Return in words which parts of two fingerprints differ."""
     try:
         was, now = read_fingerprint(stored), read_fingerprint(declared)
-    except StateShapeError:  # a line of another version
+    except StateShapeError:  # a fingerprint that another version wrote
         return "another shape"
     return ", ".join(_differences(was, now)) or "another shape"
 

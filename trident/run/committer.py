@@ -162,11 +162,12 @@ class Committer:
         if all(g.lease == self.lease and g.marker is not None and g.marker >= upto for g in store.groups_of()):
             return
         report = store.report()
-        # Before the first write: txids of two logs mean different batches (guard "healing, another log").
+        # Checked before the first write, because txids of two logs mean different batches (guard "healing, another
+        # log").
         check_this_log(state, report, self.log.uuid)
         fell_back = of_another_life(report, self.births[state])
         if fell_back or any(group.marker is None for group in report.groups):  # also if only one group is gone
-            # Before the drop, so that a store which the log cannot rebuild stays as it is.
+            # Checked before the drop, so that a store which the log cannot rebuild stays as it is.
             self._check_kept(state, birth, upto)
             # Raises FencedError if another driver took the log: that driver may have dropped the state on purpose.
             self.log.sync(self.lease)
@@ -191,8 +192,8 @@ class Committer:
             found = self._frozen.of_state(txid, state)
         except LookupError:
             raise self._lacking(txid) from None
-        # None: the program that froze the batch did not have this state. An empty table in its place would hide what
-        # the state missed.
+        # None means that the program which froze the batch did not have this state. An empty table instead would hide
+        # what the state missed.
         if found is not None:
             return found
         raise missed(state, txid, self.group.name)
@@ -296,8 +297,8 @@ class Committer:
 
     def _stored(self, state: str, txid: int) -> AsOf:
         """Return a state as the batch before left it."""
-        # Given a time, reads leave out what expires with this batch (guard "expiry, an update that reads"). It is the
-        # frozen time, so that every replay leaves out the same.
+        # With a time, reads leave out what expires with this batch (guard "expiry, an update that reads"). The time is
+        # frozen, so that every replay leaves out the same.
         time = self._frozen.time(txid) if state in self._ttls else None
         return AsOf(self.stores[state], txid - 1, time)
 
@@ -388,7 +389,7 @@ class Committer:
         try:
             return self.code.answer(output.step, table, as_of)
         except StateRecoveringError:
-            if state not in self.stores:  # another topology's
+            if state not in self.stores:  # the state is another topology's
                 raise
             self.heal(state, as_of)
             return self.code.answer(output.step, table, as_of)

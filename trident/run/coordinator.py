@@ -106,14 +106,14 @@ class Coordinator:
             # the batch after the last frozen one starts from `positions`.
             attempt = TransactionAttempt(txid, 0, self._epoch)
             self._batches[txid] = Batch(attempt, Status.FROZEN, {})
-        if self.committed:  # the earlier run may have ended between COMMITTED and the spouts' success
+        if self.committed:  # the earlier run may have ended before the spouts heard of its last commit
             self._succeeding = True
             self._do(on.Succeed(self.committed))
         return self._settle()
 
     def handle(self, event: Event) -> list[Action]:
         """Take an event, and return the actions that follow from it."""
-        if self.finished:  # events of threads that end late
+        if self.finished:  # the event is of a thread that ends late
             return []
         self._HANDLERS[type(event)](self, event)
         return self._settle()
@@ -201,7 +201,7 @@ class Coordinator:
     def _commit_failed(self, event: on.CommitFailed) -> None:
         self._batches[event.txid].status = Status.FROZEN
         limit = self._rules.commitRetry
-        if self._stopping:  # the next start commits it
+        if self._stopping:  # the next start commits the batch
             self._finish()
             return
         if not event.transient or (limit is not None and self._commit_waited >= limit):
@@ -210,7 +210,7 @@ class Coordinator:
             self._stop(event.error)
             self._finish()
             return
-        delay = min(1.0, 0.01 * 2 ** min(self._commit_tries, 12))  # the power would overflow a float
+        delay = min(1.0, 0.01 * 2 ** min(self._commit_tries, 12))  # min: a higher power would overflow a float
         self._commit_tries += 1
         # A sum of waits, because the coordinator has no clock: the tries themselves do not count towards `commitRetry`.
         self._commit_waited += delay
@@ -262,7 +262,8 @@ class Coordinator:
             self._do(on.Freeze(batch.attempt))
 
     def _commit_next(self) -> None:
-        # In txid order: a store refuses a gap, and an updater reads what the batch before left (guard "commit order").
+        # In txid order: a store refuses a gap, and an updater reads what the batch before has written (guard "commit
+        # order").
         txid = self.committed + 1
         batch = self._batches.get(txid)
         # One after the other: the spouts are told of each commit, in order, before the next one begins.
@@ -325,7 +326,7 @@ class Coordinator:
     def _run(self, batch: Batch) -> None:
         assert batch.plan is not None
         batch.status = Status.RUNNING
-        # Where spouts plan anew, the delay was spent before the plan.
+        # If spouts plan anew, the delay came before the plan already.
         self._do(on.Run(batch.attempt, batch.plan, batch.previous, 0.0 if self._rules.replans else self._delay(batch)))
 
     def _delay(self, batch: Batch) -> float:

@@ -248,8 +248,8 @@ class GroupRun:
             context.log.freeze(context.lease, context.name, txid, held.batch, held.positions, held.outputs)
             reach("freeze.after")
         except BaseException as error:
-            # No second try: after an error the run cannot know whether FROZEN is on the disk. The next start reads what
-            # is there (docs/faults.md, "The log's disk is full, or an fsync fails").
+            # FROZEN is not tried again: after an error the run cannot know whether it is on the disk. The next start
+            # reads what is there (docs/faults.md, "The log's disk is full, or an fsync fails").
             self._queue.put(on.Broken(error))
             return
         self.turns.at_hand[txid] = held.results
@@ -266,12 +266,12 @@ class GroupRun:
         self._later(action.delay, partial(self._commit_thread.submit, self.turns.commit, action.txid))
 
     def _do_succeed(self, action: on.Succeed) -> None:
-        # Here and not in `_succeed`: only the loop may replace the set of void attempts.
+        # Called here and not in `_succeed`, because only the loop may replace the set of void attempts.
         self._attempts.forget(action.txid)
         # The earliest COMMITTED counts: further ones, without a FROZEN between them, must not put the sync off.
         if self._unsynced_since is None:
             self._unsynced_since = self._clock.monotonic()
-        self._run_threads.submit(self._succeed, action.txid)  # beside plans, which may wait for a slow spout
+        self._run_threads.submit(self._succeed, action.txid)  # not in the plan thread, which may wait for a slow spout
 
     def _succeed(self, txid: int) -> None:
         """Tell the spouts that a batch is committed, then trim the log. Run threads do this for one batch at a time."""

@@ -87,7 +87,7 @@ def _at_exit() -> None:
     until = time.monotonic() + _PATIENCE
     for running in left:
         running.wait_ended(max(0.0, until - time.monotonic()))
-    await_left_behind(_LAST_PATIENCE)  # also where all were stopped before: cancelled work may not have ended yet
+    await_left_behind(_LAST_PATIENCE)  # even if all were stopped before: cancelled work may not have ended yet
 
 
 def _after_fork() -> None:

@@ -289,7 +289,7 @@ class RunningTopology:
                 idle = self._context.state_threads.close(_PATIENCE)
                 self._close(idle and not any(run.writes_hang for run in self._runs.values()))
                 self.progress.flush(_PATIENCE)
-            except Exception:  # what is committed is committed: the end of a run does not depend on a good close
+            except Exception:  # committed batches stay committed, even if the run does not close well
                 logger.exception("topology %r did not close in good order", self.name)
             finally:
                 registry.release(self.name, self)  # before a caller hears of the end, and starts the next one

@@ -58,7 +58,7 @@ class Slots:
         # Made outside the lock, because a Spark session takes long to make.
         use = use or _SlotUse(self._make())
         with self._lock:
-            if self._closed:  # `close` has not seen this slot, and nothing else would ever close it
+            if self._closed:  # `close` has not seen this slot, so the slot is closed at the end of this call
                 use.cancelled = True
             self._busy[key] = use
         with use.lock:
