@@ -1,1 +1,1 @@
-"""Queries against the state, run by the driver over Arrow."""
+"""Queries from outside over the states, answered in the driver over Arrow."""

@@ -1,7 +1,8 @@
-"""Questions that arrive while one is being answered are answered together.
+"""Combining of questions: those that arrive while one is being answered are answered together.
 
-A caller that finds nobody answering answers, for itself and for all who wait; then it hands the work on to one that
-has come meanwhile. So an idle function answers at once, a busy one in batches, and no thread stands by.
+If nobody is answering, a caller answers its own question and those of all callers who wait; then it hands the work on
+to a caller that has come meanwhile. So an idle function answers at once, a busy one answers in batches, and no thread
+stands by.
 """
 
 import threading
@@ -13,14 +14,17 @@ from typing import Generic, TypeVar
 from trident.user_calls.threads import Threads
 
 _IDLE = 10.0
-"""Seconds after which a thread ends that has nothing to answer."""
+"""Seconds after which a thread that has nothing to answer ends."""
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 
 class Late(Exception):
-    """The answer did not come within the caller's timeout. `thread`: which works on it; None where none has begun."""
+    """The answer did not come within the caller's timeout.
+
+    `thread`: the ident of the thread that works on the answer; None if none has begun.
+    """
 
     def __init__(self, thread: int | None = None) -> None:
         super().__init__()
@@ -28,17 +32,17 @@ class Late(Exception):
 
 
 class Audience:
-    """Those who wait for a batch of answers."""
+    """The callers who wait for one batch of answers."""
 
     def __init__(self) -> None:
         self.size = 0
         self.thread, self.since = threading.get_ident(), time.time()
-        """Which thread answers, and since when."""
+        """The ident of the thread that answers, and the time at which it began (seconds since 1970)."""
         self.whenGone: Callable[[], None] = _nothing
-        """Called when the last one has left without an answer."""
+        """Called when the last caller has left without an answer."""
 
     def check(self) -> None:
-        """Raise Late where nobody waits any more."""
+        """Raise Late if no caller waits any more."""
         if not self.size:
             raise Late
 
@@ -47,7 +51,10 @@ def _nothing() -> None: ...
 
 
 class _Call(Generic[Q, A]):
-    """One question on its way. It is queued, then part of a batch, then done; or it is told to lead the next batch."""
+    """One caller's question on its way.
+
+    It is queued, then part of a batch, then done; or its caller is told to lead the next batch.
+    """
 
     __slots__ = ("answer", "audience", "done", "error", "leads", "left", "question", "queued", "woken")
 
@@ -78,9 +85,9 @@ class Combining(Generic[Q, A]):
 
     Parameters
     ----------
-    answer : called with the questions and those who wait for them, by one thread at a time, except that a call which
-        takes longer than `patience` holds nobody up.
-    most : questions in one batch.
+    answer : called with the questions of a batch and their audience, by one thread at a time; only if a call takes
+        longer than `patience`, another one begins beside it.
+    most : the most questions in one batch.
     patience : seconds that a question waits for the batch before it; then it begins a batch of its own.
 
     >>> Combining(lambda words, audience: [len(word) for word in words]).ask("dog")
@@ -104,14 +111,14 @@ class Combining(Generic[Q, A]):
 
     @property
     def hanging(self) -> list[Audience]:
-        """Batches of answers that are still worked on though nobody waits for them any more."""
+        """The audiences of batches that are still being answered though no caller waits for them any more."""
         with self._lock:
             return sorted((each for each in self._at_work if not each.size), key=lambda each: each.since)
 
     def ask(self, question: Q, timeout: float | None = None) -> A:
-        """Return the answer to one question. Raise its error, or Late after `timeout` seconds.
+        """Return the answer to one question. Raises the question's error, or Late after `timeout` seconds.
 
-        With a timeout the caller never works itself, because it must be able to leave: another thread does.
+        A caller with a timeout never answers itself, because it must be able to leave: another thread answers.
         """
         call: _Call[Q, A] = _Call(question)
         with self._lock:
@@ -135,7 +142,7 @@ class Combining(Generic[Q, A]):
         return call.answer  # type: ignore[return-value]
 
     def _wait(self, call: _Call[Q, A], deadline: float | None) -> None:
-        """Until something has happened to the call, or its patience or its time is over."""
+        """Wait until something happens to the call, its patience ends, or its time ends; then it raises Late."""
         limits = [self._patience] if call.queued else []
         if deadline is not None:
             limits.append(max(deadline - time.monotonic(), 0))
@@ -160,7 +167,7 @@ class Combining(Generic[Q, A]):
             raise Late(call.audience.thread if call.audience is not None else None)
 
     def _lead(self, call: _Call[Q, A]) -> None:
-        """Answer this call and those that wait, then hand the work on."""
+        """Answer this call's question and those that wait, then hand the work on."""
         batch, audience = [call], Audience()
         with self._lock:
             while self._queue and len(batch) < self._most:
@@ -177,7 +184,7 @@ class Combining(Generic[Q, A]):
                 raise TypeError(f"{len(batch)} questions got {len(outcomes)} answers")
         except Exception as error:
             outcomes = [error] * len(batch)
-        except BaseException as error:  # an interrupt ends this caller, not those who wait
+        except BaseException as error:  # an interrupt ends this caller, not the others
             with self._lock:
                 for each in reversed(batch[1:]):
                     self._queue.appendleft(each)
@@ -194,7 +201,7 @@ class Combining(Generic[Q, A]):
                 each.end(outcome)
 
     def _hand_on(self, call: _Call[Q, A]) -> None:
-        if self._leader is not call:  # somebody lost patience and has taken over
+        if self._leader is not call:  # another caller lost patience and leads by now
             return
         self._leader = self._queue.popleft() if self._queue else None
         if self._leader is not None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Compile = Callable[[RequestPlan], Answer]
-"""Makes the function that answers a plan's requests, many at once."""
+"""A function that makes, from a plan, the function that answers requests of the plan, many at once."""
 
 _EVERYBODYS = (
     FencedError,
@@ -48,7 +48,7 @@ _EVERYBODYS = (
     StateUnavailableError,
     Late,
 )
-"""Failures that every request of a batch would meet alike."""
+"""Errors that every request of a batch would meet."""
 
 REQUEST = pa.field("_request", pa.int64(), nullable=False)
 _STRING = pa.string()
@@ -69,12 +69,12 @@ class Arguments:
         self.signature = f"{function}({ddl(declared)})"
 
     def bind(self, args: Sequence[Any], named: dict[str, Any]) -> list[Any]:
-        """Return one value for each declared argument, in their order.
+        """Return one value for each declared argument, in the declared order.
 
         Raises
         ------
         DRPCArgumentError
-            There are too many or too few, or one has no such name or not the declared type.
+            There are too many or too few arguments, or one has an unknown name or not the declared type.
         """
         if len(args) > len(self.names):
             raise self._error(f"{len(args)} arguments came")
@@ -117,13 +117,13 @@ class Arguments:
 
 
 class DRPCResult(list[Row]):
-    """The rows that a request came to, and as of which batch they were read. A list of PySpark Rows.
+    """The rows that answer a request, as a list of PySpark Rows, and the txid as of which they were read.
 
     Attributes
     ----------
-    fields : the names of the rows' fields, also where there is no row.
-    asOfTxid : the txid of the last batch that the answer shows; one for each batch group by name where it was read from
-        several, None where no state was read (or only a non-transactional one).
+    fields : the names of the rows' fields, known even if there is no row.
+    asOfTxid : the txid of the last batch that the answer shows. A dict of one txid for each batch group, by name, if
+        states of several groups were read; None if no state was read, or only non-transactional ones.
     """
 
     def __init__(self, table: pa.Table, asOfTxid: Mapping[str, int]) -> None:
@@ -154,7 +154,7 @@ class DRPCResult(list[Row]):
 
 
 class _Function:
-    """One DRPC function at work: binds, batches and evaluates its requests."""
+    """One DRPC function at work: it checks the arguments of requests, batches requests, and answers them."""
 
     def __init__(self, plan: RequestPlan, source: ReadSource, compile: Compile, timeout: float | None) -> None:
         self._plan = plan
@@ -166,7 +166,7 @@ class _Function:
         self._states = list(dict.fromkeys(node.state.name for node in written))
         kept = (state for state in self._states if source.kind(state) is not StateKind.NON_TRANSACTIONAL)
         self._groups = {source.group_of(state) for state in kept}
-        """The batch groups whose txids an answer is as of."""
+        """The batch groups whose txids an answer names."""
         self._arguments = Arguments(plan.function, plan.source.schema)
         self._schema = pa.schema([REQUEST, *self._arguments.schema])
         self._combining: Combining[list[Any], DRPCResult] = Combining(self._answer)
@@ -175,7 +175,7 @@ class _Function:
 
     @property
     def hanging(self) -> list[dict[str, Any]]:
-        """See `LocalDRPC.hanging`."""
+        """The requests to this function that hang; see `LocalDRPC.hanging`."""
         return [
             {
                 "call": str(Subject(f"DRPC {self._plan.function!r}", self._sites)),
@@ -199,7 +199,11 @@ class _Function:
             raise DRPCTimeoutError(f"DRPC {self._plan.function!r}: no answer within {timeout:g} s{where}") from None
 
     def _answer(self, requests: Sequence[list[Any]], audience: Audience) -> list[DRPCResult | Exception]:
-        """One outcome a request. A failure is looked for by halves, so that it reaches only who caused it."""
+        """Return one result or error for each request.
+
+        Where a batch fails, its halves are answered alone, and so on: the error reaches only the request that
+        caused it.
+        """
         try:
             return self._together(requests, audience)
         except _EVERYBODYS:
@@ -236,7 +240,7 @@ class _Function:
 
 
 def _apart(found: pa.Table, requests: int) -> list[pa.Table]:
-    """Return the rows of each request, without the request's number."""
+    """Return the rows of each request apart, without the column of request numbers."""
     rows = found.select(list(range(1, found.num_columns)))
     if requests == 1:
         return [rows]
@@ -249,13 +253,13 @@ def _apart(found: pa.Table, requests: int) -> list[pa.Table]:
 class LocalDRPC:
     """The DRPC functions of a running topology, ``running.drpc``. Any thread may ask.
 
-    Requests of one function that arrive while it is busy are answered together. A user function runs in a thread of its
-    own, because the caller must be able to leave, and its error reaches the caller alone. All states that a request
-    reads are read as of one txid for each batch group. A request holds no commit back for longer than 30 seconds, and
-    for none where nobody waits for it any more.
+    Requests to one function that arrive while it is busy are answered together. User functions run in another thread
+    than the caller's, because the caller must be able to leave. Their error reaches only the caller whose request
+    failed. All states that a request reads are read as of one txid for each batch group. A request holds commits back
+    for 30 seconds at most, and no longer than somebody waits for it.
 
-    Source of the meaning: ``org.apache.storm.utils.DRPCClient.execute`` and ``LocalDRPC``; unlike there the answer is
-    a list of typed rows, and what leaves is always the stream's leaf.
+    Source of the meaning: ``org.apache.storm.utils.DRPCClient.execute`` and ``LocalDRPC``. Unlike there, the answer is
+    a list of typed rows, and it is always what the last step of the stream gives.
 
     Examples
     --------
@@ -280,12 +284,16 @@ class LocalDRPC:
         compile: Compile = compile_request,
         timeout: float | None = None,
     ) -> None:
-        """`compile` is the engine's; a plan is compiled at its first request. `timeout`: of a request that has none."""
+        """Make the functions of these plans.
+
+        `compile`: the engine's; it compiles a plan at its first request. `timeout`: seconds for a request that
+        names none.
+        """
         self._functions = {plan.function: _Function(plan, source, compile, timeout) for plan in requests}
 
     @property
     def hanging(self) -> list[dict[str, Any]]:
-        """Requests that are still worked on though their time is over and nobody waits: `call`, `since`, `at`."""
+        """The requests still worked on though their time is over and nobody waits: `call`, `since` and `at` of each."""
         return [told for function in self._functions.values() for told in function.hanging]
 
     @property
@@ -298,10 +306,10 @@ class LocalDRPC:
 
         Parameters
         ----------
-        function : its name in ``newDRPCStream``.
-        args, named : its arguments, by position or by name; ``args string`` where the stream declared none.
-        timeout : seconds; `messageTimeoutSecs` of the start where none are given. (An argument that is itself called
-            timeout goes by position.)
+        function : the function's name, as given to ``newDRPCStream``.
+        args, named : the function's arguments, by position or by name; ``args string`` if the stream declared none.
+        timeout : seconds; if none are given, `messageTimeoutSecs` of the start. (An argument that is itself called
+            timeout must be given by position.)
 
         Raises
         ------
@@ -310,7 +318,7 @@ class LocalDRPC:
         DRPCArgumentError
             The arguments do not fit the declared ones.
         DRPCTimeoutError
-            The answer did not come in time.
+            The answer did not come within `timeout`.
         UserFunctionError
             A function of the stream raised.
         StateRecoveringError, StateUnavailableError

@@ -1,4 +1,4 @@
-"""The base of both logs: what they refuse, the words of their errors, and what a trim keeps."""
+"""The base of both logs: what both refuse, the words of their errors, and how much a trim keeps."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from trident_spouts.executor import Metadata
 
 
 class LogBase:
-    """The base of a log. `where` begins its messages; `location` is the argument by which `topology.reset` finds it."""
+    """The base of a log. `where` begins its error messages; `location` is its argument of `topology.reset`."""
 
     def __init__(self, where: str, location: str, reading: bool) -> None:
         self._where, self._location, self._reading = where, location, reading
@@ -22,13 +22,13 @@ class LogBase:
             raise LogError(f"{self._where} was opened read-only and cannot be written")
 
     def _check_complete(self, group: str, waiting: Sequence[int], present: Sequence[object]) -> None:
-        """Refuse a log that lacks the content of a waiting batch. `present`: true for each batch that has it."""
+        """Raise LogCorruptError if the log lacks the content of a waiting batch. `present`: whether it has each."""
         for txid, is_present in zip(waiting, present, strict=True):
             if not is_present:
                 raise self._corrupt(f"group {group!r} lacks the frozen content of batch {txid}")
 
     def _batch_record(self, group: str, txid: int, plan: str, time: float, outline: str, checksum: int) -> BatchRecord:
-        """Return a batch's record from its stored fields."""
+        """Return a batch's record from its stored fields. Raises LogCorruptError if the checksum does not match."""
         if batch_checksum(txid, plan, time, outline) != checksum:
             raise self._corrupt(f"group {group!r}: the checksum of the plan of batch {txid} does not match")
         return BatchRecord(self._json(plan), time, outline)
@@ -74,7 +74,8 @@ class LogBase:
 def trim_until(sizes: Sequence[tuple[int, int]], needed: int, keep_batches: int, keep_bytes: int) -> int:
     """Return the txid up to which batches may be dropped.
 
-    `sizes`: txid and bytes of each kept batch up to `needed`, the newest first.
+    `needed`: the txid up to which no store needs the log. `sizes`: txid and bytes of each batch up to there that the
+    log still has, the newest first. The last `keep_batches` or `keep_bytes` of them stay, whichever is less.
 
     >>> trim_until([(8, 10), (7, 10), (6, 10), (5, 10)], needed=8, keep_batches=3, keep_bytes=100)
     5
@@ -90,5 +91,5 @@ def trim_until(sizes: Sequence[tuple[int, int]], needed: int, keep_batches: int,
 
 
 def compact(value: object) -> str:
-    """Return a value as JSON without spaces."""
+    """Return a value as JSON text without spaces."""
     return json.dumps(value, separators=(",", ":"))

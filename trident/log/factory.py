@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 class RedisLog:
     """The transaction log in Redis or Valkey, for a driver that may move to another machine.
 
-    Give it to ``start(..., log=RedisLog(...))``. A ``checkpointLocation`` is then needed only by states in memory, and
-    for large results to be frozen as files; all machines must reach it.
+    Give it to ``start(..., log=RedisLog(...))``. A ``checkpointLocation`` is then needed only for states in memory and
+    for large results, which are frozen as files; all machines must reach that location.
 
     Parameters
     ----------
     url : str
         As for `RedisMapState`: ``redis://``, ``rediss://``, ``unix://``, or ``env:NAME`` or ``file:path``.
     prefix : str
-        What all keys begin with: ``prefix:{topology}:log:...``.
+        The beginning of all keys: ``prefix:{topology}:log:...``.
     requireDurable : bool
         Refuse a server that may lose what it has confirmed: anything but ``appendonly yes``, ``appendfsync always`` and
-        ``no-appendfsync-on-rewrite no``, and a master of a cluster that has a replica. The next start notices a log
-        that lost its last writes (the states are ahead of it), but only a copy of the log helps then.
+        ``no-appendfsync-on-rewrite no``, or a master of a cluster that has a replica. If a log loses its last writes,
+        the next start notices (the states are ahead of the log), but only a copy of the log helps then.
     retrySecs : float
-        Seconds to wait for a server that does not answer; then the batch group stops, and a later start continues.
+        Seconds to wait for a server that does not answer. Then the batch group stops; a later start continues it.
     connectTimeout, socketTimeout : float
         Seconds until the server counts as unreachable.
 
@@ -54,20 +54,20 @@ class RedisLog:
     def open(self, topology: str) -> "RedisTransactionLog":
         """Open a topology's log on this server; create it if it is missing.
 
-        Raises LogError where the server does not answer or cannot keep a log.
+        Raises LogError if the server does not answer or cannot keep a log.
         """
         from trident.log.redis_log import RedisTransactionLog
 
         return RedisTransactionLog(self._address(), self.prefix, topology, self.requireDurable, self.retrySecs)
 
     def look(self, topology: str) -> "LogReading":
-        """Open a topology's log on this server read-only. Raises LogError where there is none."""
+        """Open a topology's log on this server read-only. Raises LogError if there is none."""
         from trident.log.redis_log import RedisTransactionLog
 
         return RedisTransactionLog(self._address(), self.prefix, topology, False, 0.0, reading=True)
 
     def open_to_drop(self, topology: str) -> "RedisTransactionLog | None":
-        """Open a topology's log of any version, to take and drop it; return None where there is none."""
+        """Open a topology's log, of whatever version, to take and drop it; return None if there is none."""
         from trident.log.redis_log import LogAbsentError, RedisTransactionLog
 
         try:

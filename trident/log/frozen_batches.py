@@ -17,9 +17,9 @@ from trident_state.messages import Update
 
 @dataclass(frozen=True, slots=True)
 class FrozenBatches:
-    """The frozen batches of one group. `folder` is the root of the paths of large results.
+    """The frozen batches of one group. `folder`: the folder to which the paths of large results are relative.
 
-    Raises LogCorruptError where content is damaged or gone.
+    Raises LogCorruptError if content is damaged or gone.
     """
 
     log: LogReading
@@ -35,10 +35,10 @@ class FrozenBatches:
         return {name: thaw(output, f"{where}, {name!r}") for name, output in frozen.items()}
 
     def of_state(self, txid: int, state: str) -> Result | None:
-        """Return a batch's result for a state; None where the topology that made the batch had no such state.
+        """Return a batch's result for a state; None if the program that froze the batch had no such state.
 
-        The result may be in any stage: the program that froze the batch decided which one wrote the state. Raises
-        LookupError where the log does not hold the batch.
+        The result may be in any stage, because that program decided in which stage the state is written. Raises
+        LookupError if the log does not hold the batch.
         """
         number = 1
         while (frozen := self.log.frozen(self.group, txid, number)) is not None:
@@ -50,24 +50,24 @@ class FrozenBatches:
         return None
 
     def update(self, txid: int, result: Result) -> Update:
-        """Return a result as the update of a store, with the batch's own time where its values expire."""
+        """Return a result as the update of a store. It has the batch's own time if its values expire."""
         ttl, (keys, values) = ttl_of(result), keys_and_values(self.whole(result))
         return Update(txid, keys, values, None if math.isinf(ttl) else self.time(txid), ttl)
 
     def time(self, txid: int) -> float:
-        """Return when a batch was planned: logged with its plan, hence the same at every replay."""
+        """Return when a batch was planned. The log keeps this time with the plan, so it is the same at every replay."""
         batch = self.log.batch(self.group, txid)
         if batch is None:
             raise LogCorruptError(f"group {self.group!r} lacks the plan of batch {txid}")
         return batch.time
 
     def whole(self, result: Result) -> pa.Table:
-        """Return all rows of a result, from its files where it has some."""
+        """Return all rows of a result; read them from its files if it has some."""
         return read_whole(self.folder, result)
 
 
 def missed(state: str, txid: int, group: str) -> CodeChangedError:
-    """Return the error of a state that lacks a batch which a program without it made."""
+    """Return the error for a state that lacks a batch, because a program without the state froze that batch."""
     return CodeChangedError(
         f"state {state!r} stands before batch {txid} of group {group!r}, which was made by a topology without it: what "
         f"it missed cannot be known. Give it another name=, let it begin anew from the next batch with "
@@ -76,7 +76,7 @@ def missed(state: str, txid: int, group: str) -> CodeChangedError:
 
 
 def keys_and_values(table: pa.Table) -> tuple[pa.Table, pa.Array | pa.ChunkedArray]:
-    """Part a state's result into its key fields and its values (in chunks where they are too long for one)."""
+    """Return a state's result as key fields and values (in chunks if they are too long for one)."""
     last = table.num_columns - 1
     keys, values = table.select(list(range(last))), table.column(last)
     try:

@@ -1,4 +1,4 @@
-"""Frozen results as bytes: Arrow IPC with LZ4, small ones inside the log row, large ones by reference to files.
+"""Frozen results as bytes: Arrow IPC with LZ4. Small ones lie in the log itself, large ones in files that it names.
 
 Two facts are frozen with them: how long a state's values live, and how many tuples each step skipped.
 """
@@ -20,7 +20,10 @@ _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True, slots=True)
 class FrozenOutput:
-    """One output of a stage as the log holds it: `body` is an Arrow stream, or (`files`) the JSON list of its files."""
+    """The result of one output of a stage, as the log holds it.
+
+    `body` is an Arrow stream or, if `files` is set, the JSON list of the result's files.
+    """
 
     body: bytes
     files: bool
@@ -29,7 +32,7 @@ class FrozenOutput:
 
     @property
     def size(self) -> int:
-        """The bytes that it occupies, files included."""
+        """The bytes that the result occupies, files included."""
         return sum(f.bytes for f in _files_of(self.body).files) if self.files else len(self.body)
 
 
@@ -40,7 +43,7 @@ class _Files(msgspec.Struct):
 
 
 MOST_IN_LOG = 64 << 20
-"""The largest result (uncompressed bytes) that goes into the log itself; SQLite takes 1 GB in a row, Redis 512 MB."""
+"""The largest result (uncompressed bytes) that goes into the log itself. SQLite takes 1 GB in a row, Redis 512 MB."""
 
 _PART_ROWS = 65_536
 
@@ -48,8 +51,8 @@ _PART_ROWS = 65_536
 def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
     """Return a stage's result as the log keeps it.
 
-    A large one goes to a file beside the log, which is durable when this returns: the log must never name a file that
-    a power loss can take away.
+    If the result is large, it goes to a file in the folder `beside`. The file is durable when this returns: the log
+    must never name a file that a power loss can take away.
     """
     if isinstance(result, pa.Table) and beside is not None and result.nbytes > MOST_IN_LOG:
         file = write_frozen(iter(result.to_batches(max_chunksize=_PART_ROWS)), beside.path, "driver", result.schema)
@@ -66,7 +69,7 @@ def freeze(result: Result, beside: FileFolder | None = None) -> FrozenOutput:
 
 
 def thaw(output: FrozenOutput, where: str) -> Result:
-    """Return a result from its frozen bytes. Raises LogCorruptError, which names `where`, if a bit changed."""
+    """Return a result from its frozen bytes. Raises LogCorruptError, with `where`, if the checksum does not match."""
     if zlib.crc32(output.body) != output.checksum:
         raise LogCorruptError(f"{where}: the checksum of a frozen result does not match; restore the log from a copy")
     if not output.files:
@@ -75,7 +78,7 @@ def thaw(output: FrozenOutput, where: str) -> Result:
 
 
 def folder_of(output: FrozenOutput) -> str:
-    """Return the folder of a result's files, relative to the checkpoint."""
+    """Return the folder of a frozen result's files, relative to the checkpoint."""
     return _files_of(output.body).folder
 
 
@@ -92,7 +95,8 @@ _TTL_KEY = b"trident.ttlSecs"
 def with_life(result: Result, ttl: float | None) -> Result:
     """Return a state's result with the lifetime of its values in the schema's metadata (seconds; None: for ever).
 
-    The lifetime is frozen too, so that a batch does the same at every replay, also under a driver with another ttlSecs.
+    The lifetime is frozen, too, so that the batch does the same at every replay, even under a driver with another
+    ttlSecs.
     """
     if ttl is None:
         return result
@@ -103,7 +107,7 @@ def with_life(result: Result, ttl: float | None) -> Result:
 
 
 def ttl_of(result: Result) -> float:
-    """Return the lifetime of values that a result was frozen with, in seconds; infinity: for ever."""
+    """Return the lifetime of values that was frozen with a result, in seconds (infinity: for ever)."""
     seconds = (result.schema.metadata or {}).get(_TTL_KEY)
     return math.inf if seconds is None else float(seconds)
 
@@ -111,11 +115,12 @@ def ttl_of(result: Result) -> float:
 # --- skipped tuples -------------------------------------------------------------------------------------------------
 
 SKIPPED = "!skipped"
-"""The name, beside a stage's outputs, of the table of skipped tuples by step. No output can have this name."""
+"""The name of the table that holds the number of skipped tuples by step, beside a stage's outputs. No output can
+have this name."""
 
 
 def with_skipped(results: Mapping[str, Result], skipped: Mapping[str, int]) -> dict[str, Result]:
-    """Return a stage's results with the counts of skipped tuples beside them, so that both are frozen together."""
+    """Return a stage's results and, beside them, a table of skipped tuples, so that both are frozen together."""
     if not skipped:
         return dict(results)
     counts = pa.table({"step": list(skipped), "tuples": pa.array(skipped.values(), pa.int64())})
@@ -123,7 +128,7 @@ def with_skipped(results: Mapping[str, Result], skipped: Mapping[str, int]) -> d
 
 
 def without_skipped(results: Mapping[str, Result]) -> tuple[dict[str, Result], dict[str, int]]:
-    """Return the results and the counts of skipped tuples that `with_skipped` joined."""
+    """Return the results, and the numbers of skipped tuples by step, that `with_skipped` joined."""
     outputs = dict(results)
     counts = outputs.pop(SKIPPED, None)
     if not isinstance(counts, pa.Table):

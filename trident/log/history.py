@@ -8,17 +8,17 @@ import msgspec
 from trident_spouts.executor import Metadata
 
 BatchPlan = dict[str, Metadata]
-"""The content of a batch: each spout's metadata by its stream's name, None for a spout with nothing in this batch."""
+"""The plan of a batch: each spout's metadata by the name of its stream, None for a spout with nothing in this batch."""
 
 Positions = dict[str, Metadata]
-"""Where each spout stands after a batch, by its stream's name: its next plan begins there."""
+"""Where each spout stands after a batch, by the name of its stream. The spout's next plan begins there."""
 
 
 def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | None = None) -> Positions:
     """Return where the spouts stand after a batch.
 
-    A spout that knows its position only after emission stands where `emitted` says; any other one stands at the batch's
-    own metadata. A spout that had nothing stays where it was.
+    A spout that knows its position only after emission stands where `emitted` says. Any other spout stands at its
+    metadata in `plan`; one that had nothing there stays at its position in `previous`.
     """
     known = emitted or {}
     moved = {stream: metadata if known.get(stream) is None else known[stream] for stream, metadata in plan.items()}
@@ -28,8 +28,9 @@ def positions_after(previous: Positions, plan: BatchPlan, emitted: Positions | N
 class AttemptRecord(msgspec.Struct, frozen=True):
     """The last attempt at a batch of which nothing is frozen yet, as the log holds it.
 
-    `epoch`: of the driver that made it. `deaths`: the number of drivers in a row that died before it with the batch
-    under way. `digests`: checksums of what each transactional stream emitted for it (`trident.run.attempts`).
+    `number`: the attempt's number. `epoch`: that of the driver that made it. `deaths`: how many drivers in a row
+    died before it while the batch was under way. `digests`: checksums of what each transactional stream emitted for
+    the batch (`trident.run.attempts`).
     """
 
     number: int
@@ -43,8 +44,8 @@ class History:
     """How far a group came, as the log says at a start.
 
     committed: the last committed txid. positions: where the spouts stand after the last frozen batch.
-    frozen: the txids that are frozen and not committed, in order.
-    attempts: the last attempt at each txid after these, where an earlier run made one.
+    frozen: the txids of the waiting batches, in order.
+    attempts: by txid the last attempt that an earlier run made at a batch after the last frozen one.
     """
 
     committed: int = 0
@@ -54,5 +55,5 @@ class History:
 
     @property
     def last_frozen(self) -> int:
-        """The last frozen txid."""
+        """The txid of the last frozen batch."""
         return self.committed + len(self.frozen)

@@ -1,4 +1,4 @@
-"""The migration of logs of earlier versions, when they are opened to be written."""
+"""The migration of a log that an earlier version wrote. It happens when the log is opened to be written."""
 
 import json
 import sqlite3
@@ -14,9 +14,10 @@ FORMER_SQLITE, FORMER_REDIS = "trident log 2", "trident log 1"
 
 
 def check_nothing_waits(where: str, groups: Sequence[tuple[str, int, int]]) -> None:
-    """Raise LogError where a group (name, committed, frozen) has waiting batches.
+    """Raise LogError if one of the groups (name, committed, frozen) has waiting batches.
 
-    The former format does not say which program froze them, so this version could not tell whether it may commit them.
+    The former format does not say which program froze them, so this version could not tell whether it may commit
+    them.
     """
     for group, committed, frozen in groups:
         if frozen > committed:
@@ -35,8 +36,8 @@ def batch_checksum(txid: int, plan: str, time: float, outline: str) -> int:
 def migrate(db: sqlite3.Connection, where: str, tables: str, format: str) -> None:
     """Migrate a SQLite log of version 0.1.0 within the open transaction.
 
-    Positions move from groups to streams; plans of batches of which nothing was frozen are dropped. The empty token
-    fences a driver of that version that still holds the log.
+    Positions move from groups to streams, and plans of batches of which nothing was frozen are dropped. The token
+    becomes empty, which fences a driver of version 0.1.0 that still holds the log.
     """
     groups = db.execute("SELECT name, committed, frozen, positions, kept FROM groups").fetchall()
     check_nothing_waits(where, [row[:3] for row in groups])
@@ -68,7 +69,11 @@ def _streams(groups: Sequence[tuple[Any, ...]]) -> list[tuple[str, str, str]]:
 def migrated_group(
     group: str, fields: Mapping[str, bytes]
 ) -> tuple[dict[str, bytes | str | int], dict[str, bytes | str | int], list[str]]:
-    """Return the migration of a group's hash of version 0.1.0: the streams' fields, new fields, and removed ones."""
+    """Return the changes that migrate a group's hash of version 0.1.0.
+
+    They are three: fields to set in the hash of streams, fields to set in the group's hash, and fields to remove
+    from it.
+    """
     frozen = int(fields["frozen"])
     streams, new = dict[str, bytes | str | int](), dict[str, bytes | str | int]()
     for stream, position in json.loads(fields.get("positions", b"{}")).items():

@@ -14,8 +14,9 @@ from trident_spouts.executor import Metadata
 class Birth:
     """The beginning of a state: it has every batch of its group after `txid`.
 
-    `epoch`: of the driver that recorded the birth; what drivers of earlier epochs held under the state's name was
-    dropped before (0: not known). `founded`: its store was made. No batch is written to a state that is not founded.
+    `epoch`: that of the driver that recorded the birth (0: not known). What drivers of earlier epochs stored under
+    the state's name was dropped before. `founded`: whether the state's store was made. No batch is written to a
+    state that is not founded.
     """
 
     group: str
@@ -26,10 +27,11 @@ class Birth:
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """A stream that the log knows.
+    """The log's record of a stream.
 
-    `group` is the one that last had it, `position` its spout's position after that group's last frozen batch. `source`
-    names the kind of spout ("" where it is not known). `active`: the last program that started had the stream.
+    `group`: the group that last had the stream. `position`: where its spout stands after that group's last frozen
+    batch. `source`: the kind of spout ("" if it is not known). `active`: whether the last program that started had
+    the stream.
     """
 
     group: str
@@ -37,19 +39,20 @@ class StreamRecord:
     source: str = ""
     active: bool = True
     began: Metadata = None
-    """The position when `source` was recorded. While the stream still stands there, nothing was frozen of it."""
+    """The stream's position when `source` was recorded. As long as it is the position still, nothing of the stream
+    was frozen."""
     feeds: tuple[str, ...] | None = ()
-    """The states that its tuples entered in the last program that started; None where they are not known."""
+    """The states that the stream's tuples entered in the last program that started; None if they are not known."""
     parted: Mapping[str, Metadata] = field(default_factory=dict)
-    """The states that its tuples entered in earlier programs, each with the stream's position at the end of that.
-    Such a state lacks what the stream brought since."""
+    """The states that the stream's tuples entered in earlier programs only, each with the stream's position when
+    that ended. Such a state lacks what the stream has brought since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Every stream and every output that the log knows, with its group, and the new groups.
+    """Every stream and every output that the log knows, with its group.
 
-    `founded`: groups without a batch yet, each with the txid that its first batch follows.
+    `founded`: the new groups, which have no batch yet, each with the txid that its first batch follows.
     """
 
     streams: Mapping[str, StreamRecord] = field(default_factory=dict)
@@ -61,7 +64,8 @@ class Members:
 class BatchRecord:
     """A frozen batch without its content.
 
-    `time`: when it was planned, in seconds since 1970. `outline`: the program that froze it (`compiler.outline`).
+    `plan`: the metadata of its streams. `time`: when it was planned, in seconds since 1970. `outline`: the outline
+    of the program that froze it (`compiler.outline`).
     """
 
     plan: BatchPlan
@@ -70,22 +74,25 @@ class BatchRecord:
 
 
 class LogReading(Protocol):
-    """The read-only part of a log. It may be used beside a driver that writes."""
+    """The read-only part of a log. It can be used while a driver writes the log."""
 
     @property
     def uuid(self) -> str:
-        """The identity of the log, which every state stores."""
+        """The identity of the log. Every state stores it."""
         ...
 
     def lease(self) -> Lease | None:
-        """Return the lease in force. One without a token was given back: no driver has this log."""
+        """Return the lease in force; None before the first.
+
+        A lease without a token was given back: no driver has this log.
+        """
         ...
 
     def issued(self, lease: Lease) -> bool:
         """Return whether this log issued this lease.
 
-        A copy of the log that was started elsewhere counts the same epochs but draws other tokens. True for the leases
-        of version 0.1.0, which kept no tokens.
+        A copy of the log that was started elsewhere counts the same epochs but draws other tokens. Returns True
+        for all leases of version 0.1.0, which kept no tokens.
         """
         ...
 
@@ -94,7 +101,7 @@ class LogReading(Protocol):
         ...
 
     def history(self, group: str) -> History:
-        """Return how far a group came."""
+        """Return how far a group came: its last committed txid, its waiting batches, its positions."""
         ...
 
     def members(self) -> Members:
@@ -106,37 +113,37 @@ class LogReading(Protocol):
         ...
 
     def batch(self, group: str, txid: int) -> BatchRecord | None:
-        """Return the record of a frozen batch; None where it is not kept any more."""
+        """Return the record of a frozen batch; None if the log does not keep it any more."""
         ...
 
     def frozen(self, group: str, txid: int, stage: int) -> dict[str, FrozenOutput] | None:
-        """Return a stage's frozen results; None where they are not there (not yet, or no longer)."""
+        """Return a stage's frozen results by output; None if the log does not have them (not yet, or no longer)."""
         ...
 
     def births(self) -> dict[str, Birth]:
-        """Return the births of the states that this log knows."""
+        """Return the births of the states that this log knows, by name."""
         ...
 
     def manifest(self, state: str) -> bytes | None:
-        """Return the last manifest that a memory state published."""
+        """Return the last manifest that a memory state published; None if there is none."""
         ...
 
     def kept_since(self, group: str) -> int:
-        """Return the txid after which all batches are kept, frozen ones with their content."""
+        """Return the txid after which the log keeps all batches, frozen ones with their content."""
         ...
 
     def close(self) -> None: ...
 
 
 class TransactionLog(LogReading, Protocol):
-    """One topology's log. Every write is refused with FencedError unless its lease is the last one issued.
+    """One topology's log. Every write raises FencedError unless its lease is the last one that the log issued.
 
     These writes are durable before they return: `enroll`, `freeze`, `freeze_stage`, `born`, `founded`, `forget`,
-    `publish`, `sync`. The others survive a killed process at once, and a power loss with the next durable write.
+    `publish`, `sync`. The others survive a killed process at once, and a power loss from the next durable write on.
     """
 
     def take(self) -> Lease:
-        """Issue a new lease, one epoch later; every earlier one is void from here on."""
+        """Issue a new lease, one epoch later. From here on every earlier lease is void."""
         ...
 
     def give_back(self, lease: Lease) -> None:
@@ -144,7 +151,7 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def enroll(self, lease: Lease, members: Members) -> None:
-        """Replace the streams and outputs that the log knows, and found the new groups."""
+        """Replace the streams and outputs that the log knows by those of `members`, and make its new groups."""
         ...
 
     def attempted(self, lease: Lease, group: str, txid: int, record: AttemptRecord) -> None:
@@ -160,16 +167,17 @@ class TransactionLog(LogReading, Protocol):
         positions: Positions,
         outputs: Mapping[str, FrozenOutput],
     ) -> None:
-        """Record the first stage's results of the next batch, and where its streams stand after it.
+        """Record the results of stage 1 of the next batch, and where its streams stand after it.
 
-        Refused for any txid but the one after the last frozen batch. The record of the batch's attempts is dropped.
+        Raises LogError for any txid but the one after the last frozen batch. Drops the record of attempts at
+        the batch.
         """
         ...
 
     def freeze_stage(
         self, lease: Lease, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
     ) -> None:
-        """Record a later stage's results, unless some are there already: the first freeze of a stage stays."""
+        """Record a later stage's results, unless results of that stage are recorded already: the first freeze stays."""
         ...
 
     def committed(self, lease: Lease, group: str, txid: int) -> None:
@@ -177,7 +185,7 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def born(self, lease: Lease, state: str, birth: Birth) -> None:
-        """Record the birth of a state that is about to be created: not founded, and without a manifest."""
+        """Record the birth of a state that is about to be created. The record has no manifest, and is not founded."""
         ...
 
     def founded(self, lease: Lease, states: Collection[str]) -> None:
@@ -185,7 +193,7 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def forget(self, lease: Lease, state: str) -> None:
-        """Drop the record of a state that was dropped, so that another one may begin under its name."""
+        """Delete the log's record of a state that was dropped, so that another one may begin under its name."""
         ...
 
     def publish(self, lease: Lease, state: str, manifest: bytes) -> None:
@@ -193,14 +201,14 @@ class TransactionLog(LogReading, Protocol):
         ...
 
     def trim(self, lease: Lease, group: str, needed: int, keep_batches: int, keep_bytes: int) -> list[str]:
-        """Drop batches that no store needs, and return the folders of files that nothing refers to any more.
+        """Drop batches that no store needs, and return the folders of files to which nothing refers any more.
 
         Of the batches up to `needed`, the last `keep_batches` or `keep_bytes` stay, whichever is less.
         """
         ...
 
     def folders(self, group: str) -> set[str]:
-        """Return the folders of files that frozen batches refer to."""
+        """Return the folders of files to which frozen batches refer."""
         ...
 
     def sync(self, lease: Lease) -> None:

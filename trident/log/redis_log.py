@@ -2,17 +2,18 @@
 
 All keys have one hash tag, so that a cluster keeps them on one server::
 
-    prefix:{topology}:log:m                 format, uuid, lease, the last write's number, the groups, every lease given
-                                            (lease:<epoch>) since an epoch (since)
+    prefix:{topology}:log:m                 format, uuid, lease, the last write's number, the groups, the token of every
+                                            lease (lease:<epoch>) from one epoch on (since)
     prefix:{topology}:log:t                 streams (stream:<name>, position:<name>) and outputs (output:<name>)
     prefix:{topology}:log:g:<group>         committed, frozen, kept, batches (b:<txid>), attempts (a:<txid>),
                                             sizes (s:<txid>:<stage>)
-    prefix:{topology}:log:f:<group>:<txid>  what a batch froze: an index a stage (<stage>), a body an output
+    prefix:{topology}:log:f:<group>:<txid>  what a batch froze: for each stage an index (<stage>), and for each output a
+                                            body (<stage>/<output>)
     prefix:{topology}:log:s                 the states' births and manifests; founding:<state> until a store is made
 
-Every write is one script. It is refused under another lease, or where a field differs from what this driver knows; else
-it is done as a whole. Writes are numbered under each lease: one that arrives twice, or after newer ones, changes
-nothing. The server writes and fsyncs each write before it answers.
+Every write is one script. The script refuses a write under another lease, or if a field differs from what this driver
+knows; else it makes the write as a whole. Writes are numbered under each lease: a write that arrives twice, or after a
+newer one, changes nothing. The server writes and fsyncs each write before it answers.
 """
 
 import json
@@ -36,25 +37,27 @@ from trident_state.redis.wire import bulks, call, command
 
 FORMAT = "trident log 2"
 MOST_BYTES = 256 << 20
-"""The bytes that one batch may freeze. A server takes 512 MB in one argument, and holds a write twice meanwhile."""
+"""The most bytes that one stage of a batch may freeze. A server takes 512 MB in one argument, and holds a write
+twice meanwhile."""
 
 _AT_ONCE = 500
-"""The number of batches that one write of a trim deletes, since other clients wait while a script runs."""
+"""The number of batches that one write of a trim deletes. Other clients wait while a script runs."""
 
 Fields = dict[str, bytes]
 
 
 class LogAbsentError(LogError):
-    """The server has no log under these keys."""
+    """The server has no log under the keys of this topology."""
 
 
 class RedisTransactionLog(LogBase):
     """A topology's log on a server, created if it is missing. Thread-safe.
 
-    See `TransactionLog` for its promises. Here every write is durable before it returns, as far as the server is.
+    See `TransactionLog` for its promises. Here every write is durable before it returns, as far as the server's
+    writes are.
 
-    `reading`: open it read-only; a missing log is a LogError. `dropping`: open it to take and drop it; a missing log is
-    a LogError, but any format and any setting of the server will do.
+    `reading`: open the log read-only; raise LogError if it is missing. `dropping`: open it only to take and drop
+    it; raise LogError if it is missing, but accept any format and any settings of the server.
     """
 
     def __init__(
@@ -73,11 +76,11 @@ class RedisTransactionLog(LogBase):
         self._meta, self._states, self._members = self._key("m"), self._key("s"), self._key("t")
         self._lock = threading.RLock()
         self._last_frozen: dict[str, int] = {}
-        """The last frozen txid of each group, as this driver knows it. A freeze requires it of the server, so that a
-        server that lost its last writes is noticed and no batch freezes behind a gap."""
+        """The last frozen txid of each group, as this driver knows it. A freeze has the server compare it: so a
+        server that lost its last writes is noticed, and no batch freezes after a gap."""
         self._writes = 0
-        """The number of the last write under this lease. `log_write.lua` compares it: the lock keeps numbers and sends
-        in one order."""
+        """The number of the last write under this lease. `log_write.lua` compares it. The lock makes sure that
+        writes are sent in the order of their numbers."""
         self._server = LogServer(address, self._where, reading)
         try:
             if not reading and not dropping:
@@ -89,12 +92,12 @@ class RedisTransactionLog(LogBase):
         except BaseException:
             self._server.close()
             raise
-        self._server.patience = patience  # only from here on: a start says at once that its server is away
+        self._server.patience = patience  # only from here on: a start reports at once that its server is away
 
     # --- identity and lease ------------------------------------------------------------------------------------
 
     def _create(self, topology: str) -> str:
-        """Create the log unless it is there, migrate one of version 0.1.0, and return its uuid."""
+        """Create the log unless it exists, migrate one of version 0.1.0, and return the log's uuid."""
         fields = [word.encode() for word in (FORMAT, topology, uuid.uuid4().hex)]
         (identity,) = self._server.ask(call(CREATE, [bulks([self._meta])], *fields))
         if identity[0] == FORMER_REDIS.encode():
@@ -124,7 +127,7 @@ class RedisTransactionLog(LogBase):
         return self._checked_uuid(self._identity(), topology)
 
     def _identity(self) -> list[bytes]:
-        """Return the log's format, topology and uuid. Raises LogAbsentError where there is no log."""
+        """Return the log's format, topology and uuid. Raises LogAbsentError if there is no log."""
         (identity,) = self._server.ask(command(b"HMGET", self._meta, b"format", b"topology", b"uuid"))
         if identity == [None, None, None]:
             raise LogAbsentError(f"{self._where} is not there (no key {self._meta.decode()!r})")
@@ -238,7 +241,7 @@ class RedisTransactionLog(LogBase):
         key = self._group_key(group)
         with self._lock:
             if self._last_frozen.get(group) != txid - 1:
-                self.sync(lease)  # a driver that was fenced hears that first: it explains the rest
+                self.sync(lease)  # a fenced driver gets FencedError first: it explains the rest
                 raise LogError(f"group {group!r}: batch {txid} cannot freeze, it does not follow the last one")
             write = Write(self._meta).must(key, "frozen", b"%d" % (txid - 1))
             write.set(self._frozen_key(group, txid), self._content(group, txid, 1, outputs))
@@ -265,7 +268,7 @@ class RedisTransactionLog(LogBase):
     def _content(
         self, group: str, txid: int, stage: int, outputs: Mapping[str, FrozenOutput]
     ) -> dict[str, bytes | str | int]:
-        """Return the fields of a stage's frozen results."""
+        """Return the fields that hold a stage's frozen results. Raises LogError if they are too large."""
         size = sum(len(output.body) for output in outputs.values())
         if size > MOST_BYTES:
             raise LogError(
@@ -368,7 +371,7 @@ class RedisTransactionLog(LogBase):
         return {folder for _, (_, folders) in self._sizes(self._hash(self._group_key(group))) for folder in folders}
 
     def _sizes(self, fields: Fields) -> Iterator[tuple[int, tuple[int, list[str]]]]:
-        """Yield the txid, the bytes and the folders of every frozen stage."""
+        """Yield each frozen stage's txid with its bytes and its folders."""
         for name, text in fields.items():
             if name.startswith("s:"):
                 yield int(name.split(":")[1]), self._json(text)
@@ -402,7 +405,7 @@ class RedisTransactionLog(LogBase):
     # --- commands ----------------------------------------------------------------------------------------------
 
     def _write(self, lease: Lease, write: Write) -> None:
-        """Do a write once, however often it is sent."""
+        """Make a write once, even if it is sent several times."""
         self._check_writable()
         with self._lock:
             self._writes += 1
@@ -461,7 +464,7 @@ def _text(value: object) -> bytes:
 
 
 def _size_text(outputs: Mapping[str, FrozenOutput]) -> bytes:
-    """Return, as JSON, how many bytes a stage froze, and the folders of its files."""
+    """Return, as JSON, how many bytes a stage froze and the folders of its files."""
     size = sum(output.size for output in outputs.values())
     return _text([size, [folder_of(output) for output in outputs.values() if output.files]])
 

@@ -23,20 +23,20 @@ WRITE = Script.of("log_write", _LUA / "log_write.lua")
 ALL = (CREATE, TAKE, WRITE)
 
 _SETTINGS = ((b"appendfsync", b"always"), (b"no-appendfsync-on-rewrite", b"no"))
-"""The settings of a server that keeps what it confirms. The second one, set to yes, would skip every fsync while a
-child process saves or rewrites, whatever the first one says. (aof-load-truncated may be either: what it cuts off was
-never confirmed.)"""
+"""The settings of a server that keeps what it confirms. With the second one set to yes, the server would skip every
+fsync while a child process saves or rewrites, whatever the first one says. (aof-load-truncated may have either
+value: what it cuts off was never confirmed.)"""
 
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.5
 
 
 class LogServer:
-    """The connection to the server of a log. Thread-safe. `where` begins every error's message.
+    """The connection to the server of a log. Thread-safe. `where` begins every error message.
 
-    `patience`: seconds for which commands are repeated while the server is away or full. So every command must be safe
-    to send twice: `log_write.lua` numbers the writes for that. `reading`: load no script, since that needs rights that
-    a reader may lack.
+    `patience`: for how many seconds a command is repeated while the server is away or full. So every command must
+    be safe to send twice; for that `log_write.lua` numbers the writes. `reading`: load no scripts, since that needs
+    rights that a reader may lack.
     """
 
     def __init__(self, address: Address, where: str, reading: bool = False) -> None:
@@ -46,7 +46,7 @@ class LogServer:
         self.patience = 0.0
 
     def check(self, durable: bool) -> None:
-        """Refuse a server that may evict the log (`durable`: or lose any write that it has confirmed)."""
+        """Raise LogError for a server that may evict the log or, if `durable`, lose a write that it has confirmed."""
         try:
             for server, info in self._link.everywhere(command(b"INFO")):
                 check_server(parse_info(info), self._where, server.shown)
@@ -82,13 +82,17 @@ class LogServer:
         )
 
     def ask(self, *commands: bytes) -> list[Reply]:
-        """Send commands that are safe to send twice, and return the replies. Raises LogError."""
+        """Send commands that are safe to send twice, and return the replies.
+
+        Raises LogError if the server stays away or full for `patience` seconds, and at once for any other
+        failure.
+        """
         until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
         while True:
             try:
                 with self._lock:
                     return self._attempt(commands)
-            except (StateUnavailableError, StateFullError) as error:  # these may pass; all other errors do not
+            except (StateUnavailableError, StateFullError) as error:  # these two may pass, all other errors do not
                 if time.monotonic() > until:
                     raise LogError(str(error)) from error
             except StateError as error:

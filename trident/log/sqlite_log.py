@@ -1,8 +1,8 @@
-"""The transaction log as one SQLite file: WAL, one fsync a frozen batch.
+"""The transaction log as one SQLite file: WAL, one fsync for each frozen batch.
 
-Attempts and COMMITTED are written with synchronous=NORMAL: they reach the operating system, so a killed process loses
-nothing, and become durable with the next FROZEN, which is written with synchronous=FULL. A power loss can undo
-commits, which the next start repeats, and records of attempts.
+Attempts and COMMITTED are written with synchronous=NORMAL. They reach the operating system, so a killed process loses
+nothing; they become durable with the next FROZEN, which is written with synchronous=FULL. A power loss can take away
+records of attempts, and COMMITTED: the next start repeats these commits.
 """
 
 import contextlib
@@ -26,11 +26,12 @@ from trident.log.protocol import BatchRecord, Birth, Members
 
 FORMAT = "trident log 3"
 _CHECK_UP_TO = 64 << 20
-"""The largest file (bytes) that is checked page by page when it is opened; a larger one is checked row by row as it is
-read, since a check of all of it would delay the start."""
+"""The largest file (bytes) of which all pages are checked when it is opened. That would delay the start with a
+larger one; its rows are checked as they are read."""
 
 _NO_OUTPUT = ""
-"""The output name in the row of a stage without outputs (it only had effects): the row says that it is frozen."""
+"""The output name in the row of a stage without outputs (one that only has effects). The row says that the stage is
+frozen."""
 
 TABLES = """
 CREATE TABLE meta (format TEXT NOT NULL, topology TEXT NOT NULL, uuid TEXT NOT NULL, epoch INTEGER NOT NULL,
@@ -55,7 +56,7 @@ CREATE TABLE states (name TEXT PRIMARY KEY, grp TEXT NOT NULL, birth INTEGER NOT
 class SqliteLog(LogBase):
     """A topology's log in the file `path`, created if it is missing. Thread-safe: one connection under one lock.
 
-    `reading`: open it read-only, also beside the driver that writes. A write is then a LogError.
+    `reading`: open the log read-only, even while a driver writes it. Then every write raises LogError.
     """
 
     def __init__(self, path: Path, topology: str, reading: bool = False) -> None:
@@ -105,7 +106,7 @@ class SqliteLog(LogBase):
         self._check_identity(topology)
 
     def _check_identity(self, topology: str) -> None:
-        """Refuse a file that is not this topology's log, and read its uuid."""
+        """Read the log's uuid. Raises LogError if the file is not this topology's log, or not of this format."""
         tables = {row[0] for row in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "meta" not in tables:
             raise self._corrupt("it is a SQLite file, but not a transaction log")
@@ -332,10 +333,10 @@ class SqliteLog(LogBase):
 
     @contextlib.contextmanager
     def _write(self, lease: Lease | None, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """Open one transaction under the lease; a durable one reaches the disk before this returns.
+        """Run the body in one transaction under the lease. A durable one is on the disk when the body's block ends.
 
-        The lease is compared within the transaction (BEGIN IMMEDIATE takes the write lock), so no takeover can come
-        between the check and the write.
+        The lease is compared within the transaction (BEGIN IMMEDIATE takes the write lock), so no takeover can
+        come between the check and the write.
         """
         self._check_writable()
         with self._lock, self._translated():
@@ -355,7 +356,7 @@ class SqliteLog(LogBase):
                 raise
 
     def _check_file(self) -> None:
-        """Refuse to write a file that was removed or replaced: POSIX lets one go on writing where nobody reads."""
+        """Raise LogError if the file was removed or replaced: POSIX lets this driver write on where nobody reads."""
         if _file_identity(self._path) != self._file:
             raise LogError(
                 f"{self._where} was removed or replaced while this driver runs: what it writes would be lost. "
@@ -375,7 +376,7 @@ class SqliteLog(LogBase):
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """Raise errors of SQLite as LogError or LogCorruptError."""
+        """Raise SQLite's errors as LogError or LogCorruptError."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -387,9 +388,9 @@ class SqliteLog(LogBase):
 def _read_only(path: Path, query: str, values: tuple[Any, ...]) -> list[Any]:
     """Return the rows of a query, over a connection of its own that leaves no files behind.
 
-    While a driver has the log open, or after one was killed, a WAL file beside it holds the last writes and is read
-    too. Without a WAL file, the log is opened as immutable, because SQLite would create a WAL file otherwise. A driver
-    may start to write in that moment; then the file has changed, and the query is repeated.
+    While a driver has the log open, or after one was killed, the last writes are in a WAL file beside the log, and
+    are read too. If there is no WAL file, the log is opened as immutable, because otherwise SQLite would create
+    one. Should a driver begin to write in that moment, the file has changed, and the query is repeated.
     """
     if not path.exists():
         raise LogError(f"there is no log {path}")
@@ -409,7 +410,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _file_identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode, which differ for another file at the same path; None where there is no file."""
+    """Return a file's device and inode, which another file at the same path does not have; None if there is no file."""
     try:
         stat = path.stat()
     except FileNotFoundError:

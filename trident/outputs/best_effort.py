@@ -1,7 +1,8 @@
 """Best-effort branches, which never hold a batch up: each runs beside the commits, in a thread of its own.
 
-Its input is frozen like that of an output, but no commit depends on its work. A batch that fails there is reported as a
-progress event and dropped. When the branch falls behind, batches are left out.
+The tuples that enter a branch are frozen, as those of an output are, but no commit depends on what the branch does. If
+a batch fails there, a progress event reports it, and the batch is dropped. If the branch falls behind, batches are left
+out.
 """
 
 import shutil
@@ -22,14 +23,14 @@ from trident.compiler.stages import cut_nodes
 from trident.plan.nodes import BestEffort, ForeachBatch, Sink
 
 MOST_WAITING = 2
-"""The most batches that wait; a further one takes the place of the oldest."""
+"""The most batches that wait for a branch. A further one takes the place of the oldest."""
 
 _PATIENCE = 5.0
-"""Seconds that the end of a run waits for the batches of a branch."""
+"""Seconds that the end of a run waits for the waiting batches of a branch, and then for its thread."""
 
 
 class BranchOutputs(Protocol):
-    """The opened outputs of a branch."""
+    """The opened outputs of a branch, called to hand a batch to one of them."""
 
     def __call__(self, sink: Sink, result: Result, txid: int) -> None: ...
 
@@ -37,7 +38,7 @@ class BranchOutputs(Protocol):
 
 
 class BatchListener(Protocol):
-    """The receiver of the outcome of each batch."""
+    """Hears how each batch of a branch went."""
 
     def ran(self, group: str, attempt: TransactionAttempt, result: StageResult, seconds: float) -> None: ...
 
@@ -45,7 +46,7 @@ class BatchListener(Protocol):
 
 
 class BestEffortOutlet:
-    """One branch of a run.
+    """One best-effort branch of a run.
 
     Parameters
     ----------
@@ -85,7 +86,7 @@ class BestEffortOutlet:
         self._thread.start()
 
     def take(self, result: Result, txid: int) -> None:
-        """Queue the batch's rows for the branch. They may be left out later, if it falls behind."""
+        """Queue the batch's rows for the branch. They are left out later if the branch falls behind."""
         with self._changed:
             left_out = self._waiting.popleft() if len(self._waiting) >= MOST_WAITING else None
             self._waiting.append((result, txid))
@@ -94,7 +95,7 @@ class BestEffortOutlet:
             self._failed(left_out[1], OutputError(f"{self._sink.step}: the branch is behind; the batch is left out"))
 
     def close(self) -> None:
-        """Wait for the queued batches, but not for long, and end the branch."""
+        """Wait some seconds for the queued batches, then end the branch."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting and not self._busy, _PATIENCE)
             self._closed = True

@@ -1,6 +1,6 @@
-"""The outputs of one batch group: each takes every frozen batch in its commit turn, after all states hold the batch.
+"""The outputs of one batch group. In a commit turn each output takes the batch, after all states hold it.
 
-An output may get a batch again, after a failure, a crash, or a lost commit. It gets the same rows then.
+After a failure, a crash, or a lost commit, an output may get a batch again. It gets the same rows then.
 """
 
 import contextlib
@@ -35,15 +35,15 @@ class Outlet(Protocol):
     """One opened output."""
 
     def take(self, result: Result, txid: int) -> None:
-        """Take a batch's rows. Raise OutputError if that fails."""
+        """Take a batch's rows. Raises OutputError if that fails."""
         ...
 
 
 class Outlets:
     """The outputs of one group, opened for a run.
 
-    Raises MissingSessionError for an output of DataFrames where the engine makes none, OutputError for a folder that
-    cannot be taken.
+    Raises MissingSessionError for an output that takes DataFrames if the engine makes none, and OutputError for a
+    Parquet output whose folder cannot be taken.
     """
 
     def __init__(
@@ -60,21 +60,21 @@ class Outlets:
                 assert isinstance(output.step, Sink)
                 self._outlets[output.step] = self._open(output.step)
         except BaseException:
-            # The start that fails has no `Outlets` to close: the threads of branches and the session would stay.
+            # A start that fails here gets no `Outlets` to close: the branches' threads and the session would stay.
             self.close()
             raise
 
     def __call__(self, sink: Sink, result: Result, txid: int) -> None:
-        """Hand a batch to its output; see `HandOver`."""
+        """Hand a batch to one of the outputs; see `HandOver`."""
         self._outlets[sink].take(result, txid)
 
     def cancel(self) -> None:
-        """Cancel the Spark jobs of a function that has a batch now."""
+        """Cancel the Spark jobs of the output that has a batch now."""
         if self._frames is not None:
             self._frames.cancel()
 
     def close(self) -> None:
-        """Close the branches, and the session that was made for the run."""
+        """Close the branches, and the Spark session that was made for the outputs."""
         for branch in self._branches:
             branch.close()
         if self._frames is not None:
@@ -116,11 +116,12 @@ class Outlets:
         return branch
 
     def _shared_frames(self) -> Frames:
-        """Return the maker of DataFrames of frozen rows. The first output that needs it makes it."""
+        """Return the object that makes DataFrames of frozen rows. The first call makes it, for all outputs."""
         if self._frames is None:
             assert self._engine.frames is not None, "only outputs that an engine with workers writes need it"
             self._frames = self._engine.frames()
-        # One session is enough: outputs take a batch one after the other, so `cancel` stops the jobs of one only.
+        # One session is enough: outputs take a batch one after the other, so `cancel` stops only the jobs of one
+        # output.
         return self._frames
 
     def _frame_lender(self, sink: Sink, frames: Frames, scratch: Path) -> "Lend":
@@ -129,14 +130,14 @@ class Outlets:
             try:
                 yield frames.frame(result, sink.schema, scratch)
             finally:
-                # Behind the call: a DataFrame is lazy, and the workers read these files while the function works on it.
+                # After the call: a DataFrame is lazy, and the workers read these files while the function works on it.
                 shutil.rmtree(scratch, ignore_errors=True)
 
         return lend
 
 
 Lend = Callable[[Result], contextlib.AbstractContextManager[Any]]
-"""Gives a result's rows, as a table or a DataFrame, for the time of a call."""
+"""A function that gives the rows of a result, as a table or a DataFrame, for the duration of one call of user code."""
 
 
 class _FunctionOutlet:
@@ -145,7 +146,7 @@ class _FunctionOutlet:
     def __init__(self, sink: ForeachBatch, lend: Lend, last_frozen: int) -> None:
         self._sink, self._lend, self._last_frozen = sink, lend, last_frozen
         self._tried = (0, 0)
-        """The txid that is being handed over, and the number of the next attempt."""
+        """The txid that is being handed over, and the number that its next attempt gets."""
 
     def take(self, result: Result, txid: int) -> None:
         attempt = self._attempt(txid)
@@ -154,22 +155,23 @@ class _FunctionOutlet:
             try:
                 self._sink.function(rows, txid, attempt)
             except (Exception, SystemExit) as error:
-                # SystemExit too: a function that calls `sys.exit` fails its batch, and is named like any other.
+                # SystemExit, too: a function that calls `sys.exit` fails its batch, and is named like any other.
                 cause = translated(error)
-                # As it is: a damaged frozen file is not the function's fault, and a hopeless error must not be tried
-                # again.
+                # Raised as it is: a damaged frozen file is not the function's fault, and a hopeless error must not be
+                # tried again.
                 if isinstance(cause, LogError) or (isinstance(cause, TridentError) and cause.hopeless):
                     raise cause from None
-                # A connection, a timeout or a full disk passes: it is tried for `commitRetrySecs`, other errors
-                # `maxAttempts` times.
+                # An error of a connection, a timeout or a full disk may pass: it is tried for `commitRetrySecs`, other
+                # errors `maxAttempts` times.
                 may_pass = isinstance(cause, OSError) and not isinstance(cause, NEVER_PASSING)
                 kind = OutputUnavailableError if may_pass else OutputError
                 raise _function_error(kind, where, cause, txid, attempt) from error
 
     def _attempt(self, txid: int) -> int:
-        """Return the number of this attempt to hand the batch over; 0 only if no driver can have tried before."""
+        """Return the number of this attempt to hand the batch over. It is 0 only if no driver can have tried before."""
         tried, following = self._tried
-        # A batch that an earlier run froze may have been handed over by that run, whose tries are not on record.
+        # A batch that an earlier run froze may have been handed over by that run, and there is no record of its
+        # attempts.
         attempt = following if tried == txid else int(txid <= self._last_frozen)
         self._tried = (txid, attempt + 1)
         return attempt

@@ -5,8 +5,8 @@
     path/txid=7/_manifest.json              a published batch: its files with rows and bytes
     path/txid=7/part-<...>.parquet
 
-A rename onto an existing folder fails. So the first driver that publishes a txid has done it for all: two drivers can
-only publish the same rows under one txid, because both read the rows that the log froze.
+A rename onto an existing folder fails. So if two drivers publish one txid, only the first one does. It publishes the
+rows that the second would have published, because both read the rows that the log froze.
 """
 
 import errno
@@ -26,14 +26,14 @@ from trident.compiler.spark.parquet_files import Part
 OWN_FOLDER = "_trident"
 MANIFEST = "_manifest.json"
 FIELD = "txid"
-"""The field whose values name the folders of batches."""
+"""The name of the field in the names of the batches' folders, such as ``txid=7``."""
 
 _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner of a folder: the topology and the output that write it, the log that orders its batches, its fields."""
+    """The owner of a folder: the topology and the output that write it, the log whose txids it has, and its fields."""
 
     topology: str
     output: str
@@ -59,7 +59,7 @@ class Batch:
 
 
 def owner_of(path: Path) -> Owner | None:
-    """Return the folder's owner; None if it has none. Raise OutputConflictError if the owner cannot be read."""
+    """Return the folder's owner; None if it has none. Raises OutputConflictError if the record of it is unreadable."""
     try:
         record = _read_json(path / OWN_FOLDER / "sink.json")
     except FileNotFoundError:
@@ -71,10 +71,11 @@ def owner_of(path: Path) -> Owner | None:
 
 
 def txids(path: Path) -> list[int]:
-    """Return the txids of the published batches in order, all of them up to one batch.
+    """Return the txids of published batches, in order, without a gap before the last.
 
-    A listing may show a batch that is published meanwhile, and miss an earlier one. So this lists a second time, up to
-    the last batch of the first listing: everything up to that batch was published before the second listing began.
+    One listing may show a batch that is published meanwhile, and miss an earlier one. So this lists a second time,
+    up to the last batch of the first listing: everything up to that batch was published before the second listing
+    began.
     """
     last = max(_list_txids(path), default=0)
     return sorted(txid for txid in _list_txids(path) if txid <= last)
@@ -86,7 +87,7 @@ def _list_txids(path: Path) -> list[int]:
 
 
 def batch_of(path: Path, txid: int) -> Batch | None:
-    """Return a batch; None if it is not published. Raise OutputConflictError if its folder was changed since."""
+    """Return a batch; None if it is not published. Raises OutputConflictError if its folder was changed since."""
     folder = path / f"{FIELD}={txid}"
     try:
         manifest = _read_json(folder / MANIFEST)
@@ -126,7 +127,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def take_folder(path: Path, owner: Owner, last_frozen: int, epoch: int) -> None:
-    """Make the folder this output's, or check that it is. `last_frozen` is the last txid that the log froze.
+    """Make this output the owner of the folder, or check that it is. `last_frozen`: the last txid that the log froze.
 
     Raises OutputConflictError if the folder has another owner, or is ahead of the log.
     """
@@ -153,12 +154,12 @@ def take_folder(path: Path, owner: Owner, last_frozen: int, epoch: int) -> None:
 
 
 def _write_owner(path: Path, owner: Owner, is_new: bool) -> Owner:
-    """Write the folder's owner, unless another driver is quicker. Return the owner that the folder has then."""
+    """Write the folder's owner, unless another driver does so first. Return the owner that the folder then has."""
     own_folder = path / OWN_FOLDER
     new = own_folder / f".sink-{secrets.token_hex(8)}.json"
     _write_json(new, {"format": _FORMAT, **asdict(owner)})
     try:
-        os.link(new, own_folder / "sink.json")  # unlike a rename, it fails where the file exists
+        os.link(new, own_folder / "sink.json")  # unlike a rename, this fails if the file exists
     except FileExistsError:
         pass
     finally:
@@ -194,18 +195,18 @@ def _check_owner(path: Path, present: Owner, owner: Owner) -> None:
 
 
 def _staging(path: Path, log: str) -> Path:
-    """Return the folder in which a log's batches are written.
+    """Return the folder in which the batches of a log are written before they are published.
 
-    Only the start that takes the output makes this folder. So a driver that slept while another log took the output
+    Only a start that takes the output makes this folder. So a driver that slept while another log took the output
     finds the folder gone, and publishes nothing.
     """
     return path / OWN_FOLDER / "staging" / log
 
 
 def _sweep(path: Path, log: str, epoch: int) -> None:
-    """Remove unpublished batches of earlier epochs: they are written anew from the frozen rows.
+    """Remove unpublished batches of earlier epochs: they will be written anew from the frozen rows.
 
-    Version 0.1.0 wrote them into the parent, without a folder of the log.
+    Version 0.1.0 wrote them into the parent of the log's staging folder.
     """
     staging = _staging(path, log)
     for folder in [*staging.iterdir(), *staging.parent.iterdir()]:
@@ -215,7 +216,10 @@ def _sweep(path: Path, log: str, epoch: int) -> None:
 
 
 def make_staged_folder(path: Path, log: str, txid: int, epoch: int) -> Path:
-    """Make a new folder to write a batch into. Raise OutputConflictError if the output is no longer this log's."""
+    """Make a new folder to write a batch into.
+
+    Raises OutputConflictError if the output no longer belongs to this log.
+    """
     folder = _staging(path, log) / f"{txid}-{epoch}-{secrets.token_hex(8)}"
     try:
         folder.mkdir()
@@ -227,9 +231,9 @@ def make_staged_folder(path: Path, log: str, txid: int, epoch: int) -> Path:
 
 
 def seal(folder: Path, txid: int, parts: Sequence[Part]) -> None:
-    """Give the files their names, delete files that are no parts, and write the manifest: all durable.
+    """Complete a batch durably: give its files their names, delete other files, and write the manifest.
 
-    A repeated Spark task leaves a file of its first try.
+    Other files are there if Spark repeated a task, whose first try leaves a file.
     """
     hidden = {folder / part.hidden for part in parts}
     for file in [*folder.rglob(".*")]:
@@ -244,7 +248,7 @@ def seal(folder: Path, txid: int, parts: Sequence[Part]) -> None:
 
 
 def publish(path: Path, folder: Path, txid: int) -> bool:
-    """Make a sealed batch visible, all at once. Return False if it was published already."""
+    """Make a sealed batch visible, all at once. Return False if the batch was published already."""
     try:
         os.rename(folder, path / f"{FIELD}={txid}")
     except OSError as error:
@@ -263,7 +267,7 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def check_output(path: Path) -> Owner:
-    """Return the owner of a folder that is to be read. Raise OutputError if it is not a Parquet output."""
+    """Return the owner of a folder that is to be read. Raises OutputError if it is not a Parquet output."""
     owner = owner_of(path) if path.is_dir() else None
     if owner is None:
         raise OutputError(f"{path} is not a folder of a writeParquet output (it has no {OWN_FOLDER}/sink.json)")

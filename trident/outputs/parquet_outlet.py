@@ -20,7 +20,7 @@ from trident.plan.nodes import WriteParquet
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """The run that writes: its topology, the uuid of its log, its epoch, and the last txid frozen before it."""
+    """The run that writes: topology, uuid of the log, epoch, and the last txid that was frozen before the run."""
 
     topology: str
     log: str
@@ -29,7 +29,7 @@ class RunIdentity:
 
 
 class ParquetOutlet:
-    """Writes every batch once. `workers` writes large batches; without it the driver writes them too."""
+    """Writes every batch once. `workers` returns what writes large batches; if it is None, the driver writes them."""
 
     def __init__(
         self, sink: WriteParquet, run: RunIdentity, folder: Path, workers: Callable[[], Frames] | None
@@ -56,7 +56,7 @@ class ParquetOutlet:
             raise os_trouble(error, f"{self._sink.step}: batch {txid} was not written to {self._path}") from error
 
     def _is_published(self, txid: int, rows: int) -> bool:
-        """Return whether the batch is published. Raise OutputConflictError if the published one has other rows."""
+        """Return whether the batch is published. Raises OutputConflictError if it was published with other rows."""
         batch = parquet_folder.batch_of(self._path, txid)
         if batch is not None and batch.rows != rows:
             raise OutputConflictError(

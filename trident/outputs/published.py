@@ -1,4 +1,4 @@
-"""Reading of `writeParquet` outputs: whole batches, and only those that are published."""
+"""Functions that read `writeParquet` outputs: whole batches, and only published ones."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 def publishedFiles(path: str | Path, *, afterTxid: int = 0) -> list[str]:
     """Return the files of the batches that a `writeParquet` output has published, in txid order.
 
-    While a topology writes, it returns whole batches, all up to one of them. It is for readers such as DuckDB or
-    pandas; `readParquet` is for Spark.
+    While a topology writes, this returns whole batches, and all batches up to the last of them. It is for readers such
+    as DuckDB or pandas; `readParquet` is for Spark.
 
     Parameters
     ----------
     path : path
-        The path that `writeParquet` got.
+        The path that was given to `writeParquet`.
     afterTxid : int
-        Leave out the batches up to this one: the last path of an earlier answer names its batch (``txid=7``).
+        Leave out the batches up to this one. The last path of an earlier answer names the last batch (``txid=7``).
 
     Raises
     ------
     OutputError
-        There is no output here. Its subclass OutputConflictError: a published file is gone or was changed.
+        There is no output at this path. Its subclass OutputConflictError: a published file is gone or was changed.
 
     Examples
     --------
@@ -55,8 +55,8 @@ def publishedFiles(path: str | Path, *, afterTxid: int = 0) -> list[str]:
 def readParquet(spark: "SparkSession", path: str | Path, *, afterTxid: int = 0) -> "DataFrame":
     """Return a DataFrame of the batches that a `writeParquet` output has published.
 
-    It has the fields of the stream. It holds the batches that are published when this is called, and no later ones.
-    Parameters and errors are those of `publishedFiles`.
+    The DataFrame has the fields of the stream. It holds the batches that are published when this is called, and no
+    later ones. Parameters and errors are those of `publishedFiles`.
     """
     root = local_path("path", path)
     owner = parquet_folder.check_output(root)

@@ -1,4 +1,4 @@
-"""The gate of a batch group, at which reads hold commits back for a bounded time."""
+"""The gate of a batch group, where reads hold commits back for a limited time."""
 
 import threading
 import time
@@ -11,9 +11,9 @@ HOLD_SECONDS = 30.0
 
 
 class CommitGate:
-    """Hold back the commits of one batch group while reads need it. Thread-safe.
+    """Holds back the commits of one batch group while reads need that. Thread-safe.
 
-    Readers hold, and only the committer waits. So there is no cycle: no reader waits for a commit.
+    Readers hold commits back, and only the committer waits. No reader waits for a commit, so there is no deadlock.
 
     >>> gate = CommitGate(lambda: 4)
     >>> with gate.between() as txid:
@@ -30,8 +30,12 @@ class CommitGate:
 
     @contextmanager
     def between(self) -> Iterator[int]:
-        """Yield the last committed txid S; until the context is left, `wait` lets no batch beyond S + 1 through."""
-        with self._changed:  # S is read under the lock: after `wait` let S + 2 through, a hold at S would come too late
+        """Yield the last committed txid, and hold back all batches after the next one until the block is left.
+
+        Held back means that `wait` does not return True for them. This ends after `HOLD_SECONDS`, too.
+        """
+        # The txid is read under the lock: a hold comes too late once `wait` has let the second batch after it through.
+        with self._changed:
             hold = _Hold(self._committed(), time.monotonic() + HOLD_SECONDS)
             self._holds.add(hold)
         try:
@@ -44,14 +48,16 @@ class CommitGate:
     def wait(self, txid: int, timeout: float | None = None) -> bool:
         """Return True as soon as no read holds the commit of `txid` back, False after `timeout` seconds.
 
-        The committer calls it before the first write of a batch, and after `committed` has reached the batch before.
+        The committer calls this before the first write of a batch, when `committed` has reached the batch
+        before.
         """
         until = float("inf") if timeout is None else time.monotonic() + timeout
         with self._changed:
             while True:
                 now = time.monotonic()
-                # The commit of S + 1 passes: a store at S + 1 still has the values as of S, a store at S + 2 has not. A
-                # hold that is over does not count, though its reader has not left (guard "hold, limit").
+                # The first commit after a hold's txid passes: the store then still has the values as of that txid.
+                # After the second one it has not. A hold that is over does not count, even if its reader has not left
+                # (guard "hold, limit").
                 over = max((hold.until for hold in self._holds if hold.txid < txid - 1), default=now)
                 if over <= now:
                     return True
@@ -63,7 +69,7 @@ class CommitGate:
 # Compared by identity: two reads may hold the same txid until the same moment, and each removes its own hold.
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hold:
-    """A read that holds back the commits beyond `txid` + 1, no longer than `until` (monotonic time)."""
+    """A read that holds back all commits after `txid` + 1, and no longer than `until` (monotonic time)."""
 
     txid: int
     until: float

@@ -1,12 +1,13 @@
 """Committed reads: several states of a batch group as of one txid, while batches go on being committed.
 
-A store can answer as of S while its marker is S or S + 1, because it keeps the value before the last update beside the
-value. So a reader takes S, the last txid that every state of the group holds, and reads. Where a store moved to S + 2
-meanwhile, the reader begins again with a newer S.
+A store keeps beside each value the value before the last update. So it can answer as of a txid until two further
+batches are written to it. A reader takes the last txid that every state of the group holds, and reads as of it. If a
+store has moved on by two batches meanwhile, the reader begins again with a newer txid.
 
-Where that happens too often, or the read is large, the reader holds back the commit of S + 2 (`CommitGate`). A commit
-of S + 1 may be under way and need not end: the reader waits for no commit. It holds from its first read to its last,
-never longer than `HOLD_SECONDS`: then commits go on, and the read fails. So no reader can stop a group.
+If that happens too often, or the read is large, the reader holds back the second commit after its txid (`CommitGate`).
+The first one may be under way and need not end: the reader waits for no commit. It holds commits back from its first
+read to its last, but never longer than `HOLD_SECONDS`: then commits go on, and the read fails. So no reader can stop a
+group.
 """
 
 import threading
@@ -26,20 +27,20 @@ from trident_state.state_shape import StateKind
 _T = TypeVar("_T")
 
 Isolation = Literal["committed", "latest"]
-"""``committed``: as of one txid that every state of the group has committed. ``latest``: the last write, committed or
-not."""
+"""``committed``: reads are as of one txid that every state of the group has committed. ``latest``: they give what
+was written last, committed or not."""
 
 FREE_ROWS = 10_000
-"""The number of keys that one read may ask for without holding commits back."""
+"""The most keys that one read may ask for without holding commits back."""
 
 _FREE_TRIES = 4
 _HELD_SECONDS = 3.0
-"""The time for which a read is repeated although commits are held back. The fence watch notices a takeover once a
+"""For how many seconds a read is repeated although it holds commits back. The fence watch notices a takeover once a
 second; until then the other driver's commits move every snapshot, and no gate of this driver stops them."""
 
 
 class ReadSource(Protocol):
-    """The part of a topology that reads need, whether it runs here or elsewhere."""
+    """What reads need of a topology, whether it runs here or elsewhere."""
 
     def group_of(self, state: str) -> str:
         """Return the batch group that writes a state."""
@@ -50,9 +51,10 @@ class ReadSource(Protocol):
         ...
 
     def between(self, group: str) -> AbstractContextManager[int]:
-        """Hold commits back, and yield S = `committed(group)`. Does not wait.
+        """Hold commits back, and yield `committed(group)`. Does not wait.
 
-        No batch beyond S + 1 begins its commit until the context is left or `HOLD_SECONDS` are over.
+        Until the block is left or `HOLD_SECONDS` are over, no batch but the first one after that txid begins
+        its commit.
         """
         ...
 
@@ -61,16 +63,16 @@ class ReadSource(Protocol):
     def kind(self, state: str) -> StateKind: ...
 
     def check(self) -> None:
-        """Raise the error for which this run may no longer answer (fenced, closed), if there is one."""
+        """Raise an error if this run may no longer answer, because it was fenced or closed."""
         ...
 
 
 class _TooLarge(Exception):
-    """A read is too large to make while commits go on."""
+    """Raised by a read that is too large to be made while commits go on."""
 
 
 class Snapshot:
-    """The states as of one txid a group. `asOf` maps each group to its txid. Holds no commit back."""
+    """The states of batch groups, each group as of one txid (`asOf`). Holds no commit back."""
 
     _held = False
 
@@ -84,29 +86,30 @@ class Snapshot:
         return self._as_of
 
     def release(self) -> None:
-        """Hold no commit back any longer. Any thread may call it; later reads may raise SnapshotMovedError."""
+        """Stop holding commits back. Any thread may call this; later reads may raise SnapshotMovedError."""
 
     def _end_read(self) -> None:
-        """Count a read that has ended."""
+        """Note that one read has ended."""
 
     def txid(self, state: str) -> int | None:
-        """Return the txid as of which reads of a state are made; None where they give the latest values."""
+        """Return the txid as of which a state is read; None if its latest values are read."""
         if self._isolation == "latest" or self._source.kind(state) is StateKind.NON_TRANSACTIONAL:
             return None
         return self.asOf[self._source.group_of(state)]
 
     def read(self, state: str, keys: pa.Table) -> Found:
-        """Return the values of these keys, in their order."""
+        """Return the values of these keys, in the order of the keys."""
         store, txid = self._source.store(state), self.txid(state)
         if keys.num_rows <= FREE_ROWS:
             result = store.read(keys, txid)
         elif not self._held:
-            # Several requests take so long that the store may pass S + 1 between them: such a read is made anew with
+            # Several requests take so long that two batches may be written between them: so this read is made anew with
             # commits held back.
             raise _TooLarge
         else:
             parts = [store.read(keys.slice(at, FREE_ROWS), txid) for at in range(0, keys.num_rows, FREE_ROWS)]
-            # The parts of a read of the latest values may be as of different txids. The least is true of all.
+            # If the latest values are read, the parts may be as of different txids. The least of these holds for all
+            # parts.
             result = Found(pa.concat_arrays([part.values for part in parts]), min(part.asOf for part in parts))
         self._end_read()
         return result
@@ -114,7 +117,7 @@ class Snapshot:
     def scan(self, state: str) -> Iterator[pa.Table]:
         """Return all entries of a state, page by page: the key fields, then ``value``."""
         if not self._held:
-            # Here, at the call: a generator would raise it only when its first page is asked for.
+            # Raised here, at the call: a generator would raise it only when its first page is asked for.
             raise _TooLarge
         return self._scan(state)
 
@@ -126,8 +129,8 @@ class Snapshot:
 class _HeldSnapshot(Snapshot):
     """A snapshot that holds commits back, from its first read to its last.
 
-    `reads` is the number of reads; None: hold until `release`. User code before the first read and after the last one
-    holds no commit back, however long it runs.
+    `reads`: the number of reads; None: hold until `release`. So user code that runs before the first read or after
+    the last one holds no commit back, however long it runs.
     """
 
     _held = True
@@ -142,19 +145,19 @@ class _HeldSnapshot(Snapshot):
     def asOf(self) -> dict[str, int]:
         with self._lock:
             if not self._as_of:
-                # Taken once: where the holds were released meanwhile, later reads stay as of the same txids, and fail
-                # if a store has passed them.
+                # The txids are taken once: if the holds are released meanwhile, later reads are still as of the same
+                # txids, and fail if a store has moved on.
                 self._as_of = {group: self._holds.enter_context(self._source.between(group)) for group in self._groups}
             return self._as_of
 
     @property
     def shown(self) -> str:
-        """The txids of the snapshot, for messages."""
+        """The snapshot's txids, in words for messages."""
         return ", ".join(f"txid {txid} of {group}" for group, txid in self._as_of.items())
 
     def release(self) -> None:
         with self._lock:
-            # The reader comes here, and so does the thread of a client that stops waiting. The second finds nothing.
+            # Both the reader and the thread of a client that stops waiting call this. The second one finds no holds.
             holds = self._holds.pop_all()
         holds.close()
 
@@ -174,38 +177,41 @@ def read_consistently(
     large: bool = False,
     reads: int | None = None,
 ) -> _T:
-    """Run `body` over one snapshot of these states, and again over a newer one where a store moved on meanwhile.
+    """Call `body` with a snapshot of these states, and again with a newer one if a store has moved on meanwhile.
 
     Parameters
     ----------
     body : makes all its reads through the snapshot; may be called more than once.
     large : hold commits back at once, because the read is known to be large.
-    reads : the number of reads that the body makes, where user code follows them: after the last one no commit is held
-        back.
+    reads : the number of reads that the body makes, if user code follows them: after the last of them, no commit is
+        held back. None: commits are held back until the body returns.
 
     Raises
     ------
     SnapshotMovedError
-        No snapshot could be read for some seconds although commits were held back, so another program writes; or the
+        For some seconds no snapshot could be read although commits were held back, so another program writes; or the
         read took longer than `HOLD_SECONDS`.
     StateRecoveringError
-        A state is behind the log and being healed.
+        A state is behind the log, and is being healed.
     """
-    # One txid for each group: groups share no batches, so there is none for all of them.
+    # One txid for each group, because groups share no batches.
     groups = sorted({source.group_of(state) for state in states})
-    # Before the first read, because the stores of a driver that was taken over may still answer.
+    # Checked before the first read, because the stores of a driver that was taken over may still answer.
     source.check()
     if not large:
         try:
             return _read_freely(source, groups, body, isolation)
         except (SnapshotMovedError, _TooLarge):
-            # Not an error yet: a few short tries cost less than a hold, which delays the commits behind the next one.
+            # Not an error yet: the few short tries were made because a hold costs more, since it delays commits.
             pass
     return _read_held(source, groups, body, isolation, reads)
 
 
 def _read_freely(source: ReadSource, groups: list[str], body: Callable[[Snapshot], _T], isolation: Isolation) -> _T:
-    """Try a few snapshots without holding commits back: a short read nearly always succeeds at once."""
+    """Try a few snapshots without holding commits back: a short read nearly always succeeds at once.
+
+    Raises SnapshotMovedError if none of them succeeds.
+    """
     before: dict[str, int] = {}
     for _ in range(_FREE_TRIES):
         txids = {group: source.committed(group) for group in groups}
@@ -231,16 +237,18 @@ def _read_held(
         except SnapshotMovedError as error:
             moved = error
         finally:
-            # Before the pause, and also behind an error of the body: a reader that is gone must hold nothing back.
+            # Released before the pause, and also after an error of the body: a reader that is gone must hold nothing
+            # back.
             snapshot.release()
-        source.check()  # a driver that was fenced says so, rather than that its snapshot moved
-        # The gate let the commits go on under this read, and would do so again.
+        source.check()  # a fenced driver must say so, rather than that its snapshot moved
+        # The gate let commits go on during this read, and would do so again.
         if time.monotonic() - began > commit_gate.HOLD_SECONDS:
             raise SnapshotMovedError(
                 f"a read took longer than {commit_gate.HOLD_SECONDS:g} s, the limit for holding commits back: {moved}; "
                 f"read less at once, or read the latest values (isolation='latest')"
             ) from moved
-        # Not a takeover, which the watch notices within a second: another program writes, or the store was replaced.
+        # This is no takeover, since the watch would have noticed one: another program writes, or the store was
+        # replaced.
         if time.monotonic() > until:
             raise SnapshotMovedError(
                 f"no read as of {snapshot.shown} for {_HELD_SECONDS:g} s, though this driver held its commits back: "
@@ -253,17 +261,17 @@ def _read_held(
 def read_committed(
     source: ReadSource, reads: Mapping[str, pa.Table], isolation: Isolation = "committed"
 ) -> dict[str, Found]:
-    """Return the values of these keys, state by state; all states of one batch group are read as of one txid.
+    """Return the values of keys by state name; all states of one batch group are read as of one txid.
 
     Parameters
     ----------
-    reads : by state name, a table of the state's key fields, one row a key.
-    isolation : ``latest`` reads the last write, committed or not; a non-transactional state has nothing else.
+    reads : for each state, by name, a table of its key fields with one row for each key.
+    isolation : ``latest`` reads what was written last, committed or not; a non-transactional state is always read so.
 
     Raises
     ------
     StateRecoveringError, StateUnavailableError, SnapshotMovedError
-        As `read_consistently` says; also what `source.check` raises for a run that may no longer answer.
+        As in `read_consistently`. Also raises what `source.check` raises if the run may no longer answer.
     """
     return read_consistently(
         source,

@@ -28,8 +28,8 @@ _SHOWN_ROWS = 10
 class StateDescription:
     """A state as readers need to know it.
 
-    `output` is the name of its value field. `present` makes the value that readers see from the stored one; None: they
-    are the same.
+    `output`: the name of its value field. `present`: makes the value that readers see from the stored one; None if
+    they are the same.
     """
 
     name: str
@@ -40,12 +40,12 @@ class StateDescription:
 
     @classmethod
     def of(cls, node: StateWriter, shape: StateShape) -> "StateDescription":
-        """Describe the state that a step of a topology updates."""
+        """Describe the state that this step of a topology writes."""
         return cls(node.state.name, node.state.factory.kind, shape, value_of(node).name, present_of(node))
 
 
 class StateView:
-    """Reads one state of a running topology; committed and consistent unless asked otherwise.
+    """Reads one state of a running topology: committed values as of one txid, unless the latest are asked for.
 
     A key is the plain value of the state's key field, or a tuple of several fields' values in their order. A value is
     what the aggregator presents. As in Trident (``ReadOnlyMapState``), a stored null is as good as nothing stored.
@@ -87,13 +87,13 @@ class StateView:
         Raises
         ------
         StateKeyNotFoundError
-            Nothing is stored under the key; a KeyError.
+            Nothing is stored under the key. This is a KeyError, too.
         StateKeyError
             The key is not of the state's key types.
         """
         value = self._read([key])[0]
         if value is None:
-            # `_as_of` is asked behind the read: it may name a later txid than that of the read.
+            # `_as_of` is asked after the read, so it may name a later txid than that of the read.
             raise StateKeyNotFoundError(f"state {self.name!r} has nothing under {key!r}{self._as_of()}")
         return value
 
@@ -106,11 +106,11 @@ class StateView:
         return self._read([key])[0] is not None
 
     def multiGet(self, keys: Iterable[Any]) -> list[Any]:
-        """Return one value a key, in the order of the keys, None where nothing is stored; all as of one txid.
+        """Return one value for each key, in the order of the keys; None if nothing is stored. All are as of one txid.
 
         Source of the meaning: ``org.apache.storm.trident.state.map.ReadOnlyMapState.multiGet``.
         """
-        # These are iterable too: the letters of a word would be taken for keys.
+        # These types are iterable, too: the letters of a word would be taken for keys.
         if isinstance(keys, str | bytes | dict):
             raise StateKeyError(
                 f"state {self.name!r}: multiGet takes a list of keys, not the {type(keys).__name__} {keys!r}"
@@ -119,7 +119,7 @@ class StateView:
 
     @property
     def value(self) -> Any:
-        """The value of a global state (one without key fields), None where nothing is stored yet."""
+        """The value of a global state (one without key fields); None if nothing is stored yet."""
         if len(self._shape.keys):
             raise StateKeyError(f"state {self.name!r} is keyed by {self._keyed()}: ask view[key], not view.value")
         return self._values(lambda snapshot: snapshot.read(self.name, _ONE_ROW).values)[0]
@@ -129,11 +129,11 @@ class StateView:
     def items(self, limit: int | None = None) -> Iterator[tuple[Any, Any]]:
         """Return all (key, value) pairs, or `limit` of them, in no order; all as of one txid.
 
-        The first ``next()`` fetches all of them (as Arrow, while commits are held back), so that a slow loop over them
-        holds nothing back.
+        The first ``next()`` fetches all of them, as Arrow, while commits are held back. So a slow loop over
+        them holds nothing back.
         """
         table, _ = self._table(limit)
-        # Page by page: Python objects take many times the memory of their Arrow columns.
+        # Converted page by page: Python objects take many times the memory of their Arrow columns.
         for page in table.to_batches(max_chunksize=10_000):
             *columns, values = [to_python(column) for column in page.columns]
             # A global state has no key column, and a zip of none would be empty: its key is the empty tuple.
@@ -145,16 +145,16 @@ class StateView:
         return (key for key, _ in self.items())
 
     def toArrow(self, limit: int | None = None) -> pa.Table:
-        """Return the key fields and the value as one table as of one txid, which the schema's metadata holds."""
+        """Return key fields and value as a table as of one txid; ``asOfTxid`` in the schema's metadata names it."""
         table, as_of = self._table(limit)
         if self._present is not None:
-            # Without a type: it is known only where the aggregator's `present` is annotated.
+            # No type is given, because it is known only if the aggregator's `present` is annotated.
             values = pa.array(self._presented(to_python(table.column(-1))))
             table = table.set_column(table.num_columns - 1, self._output, values)
         return table.replace_schema_metadata({name: str(txid) for name, txid in as_of.items()}) if as_of else table
 
     def toPandas(self, limit: int | None = None) -> "pd.DataFrame":
-        """Return the key fields and the value as a pandas DataFrame; ``.attrs["asOfTxid"]`` is its txid."""
+        """Return the key fields and the value as a pandas DataFrame as of the txid in ``.attrs["asOfTxid"]``."""
         table = self.toArrow(limit)
         frame: pd.DataFrame = table.to_pandas()
         for name, txid in (table.schema.metadata or {}).items():
@@ -163,7 +163,7 @@ class StateView:
 
     @property
     def asOfTxid(self) -> int | None:
-        """The last batch that a read would show now; None where reads give the latest values of whatever batch."""
+        """The txid as of which a read would be made now; None if reads give the latest values, of whatever batch."""
         if self.isolation == "latest":
             return None
         return self._source.committed(self._source.group_of(self.name))
@@ -180,7 +180,7 @@ class StateView:
         try:
             table = self.toArrow(_SHOWN_ROWS)
         except TridentError as error:
-            # A cell may end in a view whose store is away: it shows the head all the same, and no traceback.
+            # A notebook's cell may show a view whose store is away: it shows the head all the same, and no traceback.
             return f"<div>{head}<br><i>{html.escape(str(error))}</i></div>"
         names = "".join(f"<th>{html.escape(name)}</th>" for name in table.column_names)
         cells = zip(*[to_python(column) for column in table.columns], strict=True)
@@ -201,12 +201,12 @@ class StateView:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def _read(self, keys: list[Any]) -> list[Any]:
-        # Outside the read, which may be made several times: a wrong key is refused before any commit is held back.
+        # Made before the read, which may be repeated: a wrong key is refused before any commit is held back.
         table = self._key_table(keys)
         return self._values(lambda snapshot: snapshot.read(self.name, table).values) if keys else []
 
     def _values(self, read: Callable[[Snapshot], pa.Array]) -> list[Any]:
-        # Behind the read: `present` is user code, and no commit waits for it.
+        # Called after the read: `present` is user code, and no commit must wait for it.
         return self._presented(to_python(read_consistently(self._source, [self.name], read, isolation=self.isolation)))
 
     def _presented(self, values: list[Any]) -> list[Any]:
@@ -214,13 +214,13 @@ class StateView:
         return values if present is None else [None if value is None else present(value) for value in values]
 
     def _table(self, limit: int | None) -> tuple[pa.Table, dict[str, int]]:
-        """Return all entries that have a value, or `limit` of them, and their txid as metadata."""
+        """Return all entries that have a value, or `limit` of them, and the metadata that names their txid."""
         self._check_limit(limit)
 
         def read(snapshot: Snapshot) -> tuple[pa.Table, dict[str, int]]:
             txid = snapshot.txid(self.name)
-            # The pages are fetched within the read. Behind it commits go on, and a late page would find the store
-            # moved.
+            # The pages are fetched within the read. After it commits go on, and a later page would find that the store
+            # has moved on.
             return self._collect(snapshot.scan(self.name), limit), {} if txid is None else {"asOfTxid": txid}
 
         return read_consistently(self._source, [self.name], read, isolation=self.isolation, large=True)
@@ -230,7 +230,7 @@ class StateView:
             raise ValueError(f"limit={limit!r}: expected a number of rows, or None for all")
 
     def _collect(self, scan: Iterator[pa.Table], limit: int | None) -> pa.Table:
-        """Join the pages of a scan, without keys whose value is null: a stored null is as good as nothing stored."""
+        """Join the pages of a scan, without keys whose value is null: a stored null counts as nothing stored."""
         pages, rows = [], 0
         for page in scan:
             entries = page.filter(pc.is_valid(page.column(page.num_columns - 1)))
@@ -242,7 +242,7 @@ class StateView:
         names = [*self._shape.keys.names, self._output]
         types = [*self._shape.keys.types, self._shape.value]
         empty = pa.schema(list(zip(names, types, strict=True))).empty_table()
-        # With the empty table, because a state without entries has no page to take names and types from.
+        # The empty table is joined too, because a state without entries has no page from which to take names and types.
         table = pa.concat_tables([empty, *[page.rename_columns(names) for page in pages]])
         return table if limit is None else table.slice(0, limit)
 

@@ -1,4 +1,4 @@
-"""States that a run only reads: opened at its start, each read as of its own last committed batch."""
+"""States that a run only reads. They are opened at its start, and each is read as of its own last committed batch."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol, TypeVar
@@ -21,7 +21,7 @@ _TRIES = 20
 
 
 class ReadableStore(Protocol):
-    """The part of a store that readers need."""
+    """The part of a store that readers use."""
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found: ...
 
@@ -31,7 +31,7 @@ class ReadableStore(Protocol):
 
 
 def open_statics(program: Program) -> dict[str, ReadableStore]:
-    """Open the states that the program only reads. Raises StateError where another topology's state is missing."""
+    """Open the states that the program only reads. Raises StateError if another topology has not written its state."""
     opened: dict[str, ReadableStore] = {}
     try:
         for node in program.statics:
@@ -48,10 +48,10 @@ def close_statics(statics: Mapping[str, ReadableStore]) -> None:
 
 
 def _open(node: StaticState) -> ReadableStore:
-    # Without a log and a home: a reader takes no lease, and publishes nothing.
+    # Opened without a log and a home, because a reader takes no lease and publishes nothing.
     shape, identity = shape_of(node), StateIdentity(node.writer or "", node.state.name, "")
     store = node.state.factory.open(identity, shape, NoHome())
-    # Given entries and a user's own object have no batches, so no txid to agree on.
+    # A state of given entries or of a user's own object has no batches, so there is no txid as of which to read it.
     if node.writer is None:
         return store
     try:
@@ -63,14 +63,14 @@ def _open(node: StaticState) -> ReadableStore:
 
 
 def _check_written(node: StaticState, store: Store, shape: StateShape) -> None:
-    """Refuse a state that its topology has not written yet, or wrote with another shape or kind."""
+    """Raise StateError if the state's topology has not written it yet, or wrote it with another shape or kind."""
     report = store.report()
     if report.identity is None:
         raise StateError(
             f"{node.step} ({node.site.location}): topology {node.writer!r} has no state {node.state.name!r} in "
             f"{node.state.factory!r} yet; start its writer first, or correct the names"
         )
-    # Without the aggregator, which the reader does not know: only its writer combines values.
+    # Compared without the aggregator, which the reader does not know: only the state's writer combines values.
     held = (report.fingerprint or "").rpartition(" by ")[0]
     if held != (declared := shape.fingerprint.rpartition(" by ")[0]):
         raise StateShapeError(
@@ -86,19 +86,20 @@ def _check_written(node: StaticState, store: Store, shape: StateShape) -> None:
 
 
 class ForeignState:
-    """A state of another topology. Every read is as of the last batch that all of its groups committed."""
+    """A state of another topology. Every read is as of the last batch that all groups of its store hold."""
 
     def __init__(self, store: Store, kind: StateKind) -> None:
         self._store = store
         self._kind = kind
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
-        """Return the committed values. `asOf` is a txid of the reader's topology and means nothing here."""
+        """Return committed values. `asOf`, a txid of the reader's own topology, means nothing here and is ignored."""
         return self._as_of(lambda txid: self._store.read(keys, txid))
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        """Return all entries as of one txid. Raises SnapshotMovedError where the writer is too quick for that."""
-        # All pages before the first is given: a scan that begins again as of a newer txid cannot take pages back.
+        """Return all entries as of one txid. Raises SnapshotMovedError if the writer commits too quickly for that."""
+        # All pages are read before the first is given out: a scan that begins again with a newer txid cannot take pages
+        # back.
         yield from self._as_of(lambda txid: list(self._store.scan(txid, pageRows)))
 
     def close(self) -> None:
@@ -112,7 +113,7 @@ class ForeignState:
                 return read(self._committed())
             except SnapshotMovedError:  # the writer committed two batches meanwhile, and no gate holds it back here
                 continue
-        # The last error goes to the caller. A commit turn takes it for one that may pass, and asks again
+        # The error of the last try goes to the caller. A commit turn takes it for one that may pass, and tries again
         # (tests/reads/test_static_states.py).
         return read(self._committed())
 
@@ -120,5 +121,5 @@ class ForeignState:
         markers = [group.marker for group in self._store.groups_of()]
         if any(marker is None for marker in markers):
             raise StateRecoveringError("a part of another topology's state is gone; its writer heals it")
-        # The groups of a store commit one by one, and a batch that only some of them hold is not committed yet.
+        # The groups of a store are written one by one, and a batch that only some of them hold is not committed yet.
         return min(marker for marker in markers if marker is not None)

@@ -1,6 +1,6 @@
-"""The start of a run: take the log, check the states, then found and take every state.
+"""The start of a run: take the log, check the states, then found and acquire every state.
 
-A start refuses what does not fit before it writes to a store, and names the way out. Three modules refuse:
+A start refuses what does not fit before it writes to a store, and its error names the way out. Three modules refuse:
 
 - `group_membership`: streams, states and outputs that were connected, separated, renamed or got another source;
 - `program_compatibility`: a program that differs from the one that froze the waiting batches;
@@ -44,10 +44,10 @@ from trident_state.store import StateFactory, Store
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The beginning of a run: what it owns, and how far each group came.
+    """What a run owns when it begins, and how far each group came.
 
-    The groups of `program` have the log's names. `stores` are acquired under `lease`. `waiting` gives, by group and
-    waiting batch, the names that the batch's outputs have in this program.
+    The groups of `program` have the log's names. `stores` are acquired under `lease`. `waiting` holds, for each
+    group and each waiting batch, the names that the batch's outputs have in this program.
     """
 
     program: Program
@@ -57,16 +57,16 @@ class Begun:
     histories: dict[str, History]
     waiting: dict[str, dict[int, Names]]
     warnings: tuple[str, ...] = ()
-    """Warnings for the user about the streams."""
+    """Warnings for the user that concern the streams."""
 
 
 def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
     """Take the log, then the states; docs/protocol.md, "A start", lists the steps.
 
-    The checks run twice: before the log is taken, so that a refused start fences nobody out, and after, because another
-    driver may have moved everything in between. A start that fails gives the log back.
+    The checks run twice. They run before the log is taken, so that a refused start fences nobody out, and again
+    after it, because another driver may have moved everything in between. A start that fails gives the log back.
 
-    Raises FencedError, StateError and LogError where log, states or program do not fit.
+    Raises FencedError, StateError or LogError if the log, a state or the program does not fit.
     """
     before, lease = log.lease(), None
     with explaining(log, before):
@@ -98,8 +98,8 @@ def begin(program: Program, log: TransactionLog, settings: Settings) -> Begun:
 class _Progress:
     """How far the groups of a program came, and when its states were born.
 
-    `noted` are the births in the log, of all states. `births` has one for each state of this program: the one in the
-    log if the state was founded (or is being founded by this very start), else a new one.
+    `noted`: all births in the log. `births`: one for each state of this program. It is the one in the log if that
+    is founded, or equal to the one that this start would record; else it is a new one.
     """
 
     histories: dict[str, History]
@@ -122,17 +122,20 @@ class _Progress:
         return cls(histories, noted, births)
 
     def waiting(self, program: Program, log: TransactionLog, settings: Settings) -> dict[str, dict[int, Names]]:
-        """Return the outputs' names by waiting batch. Refuse a program that cannot commit what waits."""
+        """Return the names of outputs by group and waiting batch.
+
+        Raises CodeChangedError if this program cannot commit what waits.
+        """
         _check_groups_known(program, log)
         founded = {name: birth for name, birth in self.noted.items() if birth.founded}
         return match_waiting_batches(program, self.histories, log, founded | self.births, settings)
 
 
 def _check_waiting(joined: Membership, log: TransactionLog, settings: Settings) -> None:
-    """Refuse a program that cannot commit what waits, before its start fences out a driver that can.
+    """Raise CodeChangedError for a program that cannot commit what waits, before it fences out a driver that can.
 
-    A driver may still run beside this start, so the log may change between two reads here. A refusal therefore counts
-    only if the log did not change meanwhile; else the check after the taking decides.
+    A driver may still run beside this start, so the log may change between two reads here. So a refusal counts only
+    if the log did not change meanwhile; else the check after the log is taken decides.
     """
     before = log.lease(), _Progress.read(joined, log, 0)
     try:
@@ -150,7 +153,7 @@ def _take_states(
     lease: Lease,
     before: Lease | None,
 ) -> Begun:
-    """Take every state, once the log is taken. The order matters: all checks come before the first write."""
+    """Acquire every state, once the log is taken. The order matters: all checks come before the first write."""
     program = joined.program
     progress = _Progress.read(joined, log, lease.epoch)
     histories, births = progress.histories, progress.births
@@ -168,9 +171,9 @@ def _take_states(
 
 
 def _with_attempts(history: History, attempts: Mapping[int, AttemptRecord], before: Lease | None) -> History:
-    """Add the attempts of earlier drivers to a history.
+    """Return a history with the attempts of earlier drivers added.
 
-    Where the last driver gave the log back, it did not die: then only the numbers of its attempts count. Else it
+    If the last driver gave the log back, it did not die: then only the numbers of its attempts count. Otherwise it
     died, and each batch that it attempted counts one more death.
     """
     if before is None or not before.token:
@@ -182,7 +185,7 @@ def _with_attempts(history: History, attempts: Mapping[int, AttemptRecord], befo
 
 
 def open_stores(program: Program, log: TransactionLog, settings: Settings) -> dict[str, Store]:
-    """Open the store of every state of the topology."""
+    """Open the store of every state of the topology, and return them by name."""
     stores: dict[str, Store] = {}
     try:
         for group in program.groups:
@@ -211,16 +214,16 @@ def _writer(program: Program, state: str) -> StateWriter:
 def _check_our_drivers(
     name: str, report: StoreReport, last: Lease | None, log: TransactionLog, settings: Settings
 ) -> None:
-    """Refuse a state that a driver held which this log did not start. `last`: the last lease that the log issued.
+    """Raise StateAheadError if a driver held the state that this log did not start. `last`: the last lease of this log.
 
-    Such a driver had a copy of the log. Its batches have the same txids as this log's, and other contents.
+    Such a driver had a copy of the log. Its batches have the same txids as those of this log, and other contents.
     """
     issued = 0 if last is None else last.epoch
     foreign = [held for held in report.leases if held.epoch > issued or not log.issued(held)]
     if not foreign:
         return
     birth = log.births().get(name)
-    if birth is not None:  # a state ahead of the log has the plainer message
+    if birth is not None:  # if the state is ahead of the log, that message is plainer
         history = log.history(birth.group)
         _check_not_ahead(name, report, history.last_frozen, settings)
     raise StateAheadError(
@@ -238,7 +241,7 @@ def _check_ours(
     log: TransactionLog,
     settings: Settings,
 ) -> None:
-    """Refuse a store that holds another topology's state, or this state as another log left it."""
+    """Raise an error if a store holds another topology's state, or this state under another log or in another shape."""
     stored = report.identity
     if stored is None:
         return
@@ -265,7 +268,7 @@ def _check_states(
     known: Mapping[str, Birth],
     settings: Settings,
 ) -> None:
-    """Refuse states that are lost or ahead of the log. Writes nothing.
+    """Raise StateLostError or StateAheadError for states that are lost or ahead of the log. Writes nothing.
 
     A state whose founding was interrupted is neither: no batch came to it, and it begins anew.
     """
@@ -299,7 +302,7 @@ def _check_states(
 def _furthest(group: Group, history: History, log: TransactionLog) -> int:
     """Return the last batch that a state of the group can have reached.
 
-    No state is written with a batch before all stages of the batch before it are frozen.
+    No batch is written to a state before all stages of the batch before it are frozen.
     """
     for txid in history.frozen:
         if any(log.frozen(group.name, txid, stage.number) is None for stage in group.stages):
@@ -310,7 +313,7 @@ def _furthest(group: Group, history: History, log: TransactionLog) -> int:
 def _lost(
     name: str, frozen: int, birth: Birth, factory: StateFactory, in_memory: bool, settings: Settings
 ) -> StateLostError:
-    """Return the error of a lost state. `in_memory`: the log has its snapshots, whatever store is declared now."""
+    """Return the error for a lost state. `in_memory`: the log has its snapshots, whatever store is declared now."""
     way = settings.drop(name, "checkpoint") if in_memory else f"{settings.drop(name, 'server')} and force=True"
     return StateLostError(
         f"state {name!r} is gone from {factory!r}, or parts of it are, and the log at txid {frozen} knows "
@@ -322,18 +325,18 @@ def _lost(
 
 
 def _acquire(stores: Mapping[str, Store], births: Mapping[str, Birth], log: TransactionLog, lease: Lease) -> None:
-    """Found the new states, and take all of them.
+    """Found the new states, and acquire all states.
 
-    The log notes a birth before the store is made, and the founding after all stores are made. So an interrupted
-    founding is known as one: a birth without a founding says that no batch ever came to the state.
+    The log notes a birth before the store is made, and all births as founded after all stores are made. So an
+    interrupted founding can be recognised: a birth that is not founded says that no batch ever came to the state.
     """
     new = [name for name in stores if not births[name].founded]
     for name, store in stores.items():
-        if births[name].epoch == lease.epoch:  # else the state is known, or an earlier founding is completed
+        if births[name].epoch == lease.epoch:  # else the log knows the state, or an interrupted founding is completed
             log.born(lease, name, births[name])
             reach("start.state.born")
         report = store.report()
-        if of_another_life(report, births[name]):  # `_check_states` let it pass: no batch since its birth to lose
+        if of_another_life(report, births[name]):  # `_check_states` let this pass: no batch since the birth is lost
             store.drop(lease)
             report = store.report()
         if any(group.marker is None for group in report.groups):
@@ -355,7 +358,7 @@ def _check_not_ahead(name: str, report: StoreReport, frozen: int, settings: Sett
 
 
 def _check_groups_known(program: Program, log: TransactionLog) -> None:
-    """Refuse a program that lacks a group of the log with waiting batches."""
+    """Raise CodeChangedError if the program lacks a group of the log that has waiting batches."""
     ours = {group.name for group in program.groups}
     for name in log.groups():
         waiting = log.history(name).frozen

@@ -1,7 +1,7 @@
 """The owner of a topology's folder: one log, which lies in the folder or in Redis.
 
-Only that log names the snapshots and frozen results in the folder. A driver of any other log would sweep them as
-garbage. So the folder keeps the log's uuid, and a start under another log is refused before it touches anything.
+Only that log names the snapshots and frozen results in the folder, so a driver of any other log would delete them as
+garbage. Therefore the folder keeps the log's uuid, and a start under another log is refused before it touches anything.
 """
 
 import os
@@ -16,7 +16,7 @@ OWNER = "log.uuid"
 
 
 def check_log_there(settings: Settings, file: str) -> None:
-    """Refuse to create a new log, `file`, in a folder whose own log is missing."""
+    """Raise LogMismatchError if the folder belongs to a log and lacks the log's file: no new log may begin there."""
     owner = _owner(settings)
     if owner is not None and not (settings.folder / file).exists():
         raise LogMismatchError(
@@ -26,7 +26,7 @@ def check_log_there(settings: Settings, file: str) -> None:
 
 
 def check_own_folder(settings: Settings, uuid: str) -> None:
-    """Refuse a folder that belongs to another log; take one that belongs to none."""
+    """Raise LogMismatchError if the folder belongs to another log. Take the folder if it belongs to none."""
     owner = _owner(settings)
     if owner is None and settings.lasting:
         _take(settings, uuid)
@@ -39,7 +39,7 @@ def check_own_folder(settings: Settings, uuid: str) -> None:
 
 
 def owner_of(folder: Path) -> str | None:
-    """Return the uuid of the log that the folder belongs to; None where it belongs to none."""
+    """Return the uuid of the log that the folder belongs to; None if it belongs to none."""
     try:
         return (folder / OWNER).read_text(encoding="ascii").strip()
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def _owner(settings: Settings) -> str | None:
 
 
 def _take(settings: Settings, uuid: str) -> None:
-    """Write the log's uuid, whole and durably, before anything else is written to the folder."""
+    """Write the log's uuid into the folder, whole and durably, before anything else is written there."""
     make_folder(settings.folder)
     aside = settings.folder / f".{OWNER}.{secrets.token_hex(4)}"
     with aside.open("x", encoding="ascii") as file:

@@ -1,9 +1,8 @@
 """Match the batch groups of a program to the groups of the log, and refuse those that cannot go on.
 
-A group of the log is a sequence of txids. The states of a batch group decide which one it continues, since their
-markers
-are txids of that sequence. A batch group without known states continues the group that its streams or outputs had.
-Positions belong to streams (`stream_records`). Everything is decided before anything is written.
+A group of the log is a sequence of txids. The states of a batch group decide which of these sequences it continues,
+since their markers are txids of that sequence. A batch group without known states continues the group that its streams
+or outputs had. Positions belong to streams (`stream_records`). Everything is decided before anything is written.
 """
 
 from collections.abc import Mapping
@@ -25,15 +24,15 @@ class Membership:
     changed: bool
     """True where the log does not record these members yet."""
     warnings: tuple[str, ...] = ()
-    """Warnings for the user about the streams."""
+    """Warnings for the user that concern the streams."""
 
 
 def join_log(program: Program, log: TransactionLog, settings: Settings) -> Membership:
     """Match each group of the program to a group of the log.
 
-    Raises CodeChangedError where streams, states and outputs were connected or separated in a way that txids cannot
-    follow; where a state would lack what a stream brought meanwhile; and where a stream may be another one under a new
-    name.
+    Raises CodeChangedError if streams, states and outputs were connected or separated in a way that txids cannot
+    follow; if a state would lack what a stream has brought meanwhile; and if a stream may be another one under a
+    new name.
     """
     known = log.members()
     births = {name: birth for name, birth in log.births().items() if birth.founded}
@@ -68,9 +67,9 @@ def _names(
     continued: Mapping[str, str],
     settings: Settings,
 ) -> dict[str, str]:
-    """Return the log's group for each group of the program, or a new name."""
+    """Return, for each group of the program, the name of the log's group that it continues, or a new name."""
     names: dict[str, str] = {}
-    for group in program.groups:  # those with states first: their choice is forced, the others take what is left
+    for group in program.groups:  # groups with states first: for them there is no choice, the others take what is left
         if (log_group := _group_of_states(group, births, settings)) is not None:
             other = next((name for name, taken in names.items() if taken == log_group), None)
             if other is not None:
@@ -89,7 +88,10 @@ def _names(
 
 
 def _group_of_states(group: Group, births: Mapping[str, Birth], settings: Settings) -> str | None:
-    """Return the group of the log that wrote these states; None where the log knows none of them."""
+    """Return the log's group whose drivers wrote these states; None if the log knows none of them.
+
+    Raises CodeChangedError if several groups wrote them.
+    """
     states: dict[str, list[str]] = {}
     for node in group.states:
         if node.state.name in births:
@@ -124,7 +126,7 @@ def _written(group: Group, log_group: str, births: Mapping[str, Birth]) -> list[
 
 
 def _former_groups(group: Group, known: Members, continued: Mapping[str, str]) -> list[str]:
-    """Return the groups of the log that had streams or outputs of this one."""
+    """Return the groups of the log that had streams or outputs of this batch group."""
     streams = [continued.get(spout.stream, spout.stream) for spout in group.spouts]
     of_streams = [known.streams[name].group for name in streams if name in known.streams]
     return [*of_streams, *(known.outputs[name] for name in sinks_of(group) if name in known.outputs)]
@@ -136,7 +138,7 @@ def _first_txid(group: Group, known: Members, reached: Mapping[str, int], contin
 
 
 def _check_output(name: str, group: Group, known: Members, reached: Mapping[str, int]) -> None:
-    """Refuse to give an output txids again that it had from another group."""
+    """Raise CodeChangedError if an output would be given txids again that another group gave it before."""
     former = known.outputs.get(name, group.name)
     if reached.get(former, 0) > reached[group.name]:
         raise CodeChangedError(
@@ -147,6 +149,6 @@ def _check_output(name: str, group: Group, known: Members, reached: Mapping[str,
 
 
 def _new_name(wanted: str, taken: set[str]) -> str:
-    """Return the wanted name, or a variant of it that no group has."""
+    """Return the wanted name if no group has it, else a variant of it that no group has."""
     names = [wanted, *(f"{wanted}~{number}" for number in range(2, len(taken) + 2))]
     return next(name for name in names if name not in taken)

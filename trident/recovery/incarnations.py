@@ -7,15 +7,15 @@ from trident_state.messages import StoreReport
 
 
 def of_another_life(report: StoreReport, birth: Birth) -> bool:
-    """Return whether a group of the store was last held before the state's birth.
+    """Return whether a group of the store was last held by a driver from before the state's birth.
 
-    What was there then was dropped, so the store fell back to before the drop.
+    What that driver stored was dropped, so the store fell back to a time before the drop.
     """
     return any(group.lease is not None and group.lease.epoch < birth.epoch for group in report.groups)
 
 
 def check_incarnation(name: str, report: StoreReport, birth: Birth, settings: Settings) -> None:
-    """Refuse to start on the contents of a state that was dropped."""
+    """Raise StateLostError if the store holds the contents of a state that was dropped."""
     if of_another_life(report, birth):
         raise StateLostError(
             f"state {name!r} was dropped and began anew after txid {birth.txid}, and its store holds it as it was "
@@ -25,7 +25,7 @@ def check_incarnation(name: str, report: StoreReport, birth: Birth, settings: Se
 
 
 def check_this_log(name: str, report: StoreReport, uuid: str) -> None:
-    """Refuse to heal a state that another log's drivers wrote: txids of two logs mean different batches."""
+    """Raise LogMismatchError if drivers of another log wrote the state: txids of two logs mean different batches."""
     if report.identity is not None and report.identity.log != uuid:
         raise LogMismatchError(
             f"the store of state {name!r} holds what another log (uuid {report.identity.log}) wrote, while a driver of "

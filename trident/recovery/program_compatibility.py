@@ -1,7 +1,7 @@
-"""Decide whether the program that starts may commit the batches that another start froze.
+"""Decide whether the program that starts may commit the batches that an earlier start froze.
 
-Only this module decides it. A program may differ in the code of functions, in the order of its lines, by a state that
-was dropped, and by an output that was removed.
+Only this module decides it. The program may differ from the one that froze a batch in the code of functions, in the
+order of its lines, by a state that was dropped since, and by an output that was removed.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from trident.log.protocol import Birth, TransactionLog
 from trident.recovery.settings import Settings
 
 Names = Mapping[str, str]
-"""An output's name in this program, by its name in the program that froze the batch; without removed outputs."""
+"""For each output of the program that froze a batch, its name in this program. Removed outputs are left out."""
 
 
 def match_waiting_batches(
@@ -27,9 +27,9 @@ def match_waiting_batches(
     births: Mapping[str, Birth],
     settings: Settings,
 ) -> dict[str, dict[int, Names]]:
-    """Match each waiting batch with this program: by group and txid, its outputs' names then and their names now.
+    """Return, for each group and each waiting batch, the names that the batch's outputs have in this program.
 
-    Raises CodeChangedError where a program that does not match this one froze a batch.
+    Raises CodeChangedError if a batch was frozen by a program that does not match this one.
     """
     present = {lead for group in program.groups for part in group.outline.parts for lead in part.leads}
     return {
@@ -41,7 +41,7 @@ def match_waiting_batches(
 def _names(
     group: Group, txid: int, present: set[str], log: TransactionLog, births: Mapping[str, Birth], settings: Settings
 ) -> Names:
-    """Return the names of one batch's outputs.
+    """Return the names that one batch's outputs have in this program.
 
     `present`: the states and outputs of the whole program, because an output that moved to another group was not
     removed.
@@ -68,15 +68,15 @@ def _names(
 
 @dataclass(frozen=True, slots=True)
 class _Drop:
-    """The calls that drop states, in words for messages."""
+    """Words for messages: the calls that drop states."""
 
     log: TransactionLog
     settings: Settings
 
     def for_former(self, kept: Sequence[str]) -> str:
-        """Return the way out where the former program itself fails at a state.
+        """Return the way out for a user whose former program itself fails, at a state or an output.
 
-        Without that state, or without the output at which it fails, it commits the batch.
+        Without that state or output, the former program commits the batch.
         """
         drops = [self._one(state) for state in kept[:3]] + (["..."] if len(kept) > 3 else [])
         ways = [f"drop the state at which it fails ({' or '.join(drops)})"] if drops else []
@@ -87,7 +87,7 @@ class _Drop:
         return " and ".join(self._one(lead.removeprefix("state ")) for lead in leads)
 
     def _one(self, state: str) -> str:
-        """Return the call that drops one state. It needs no force: this start holds no lease once it was refused."""
+        """Return the call that drops one state. It needs no force=True: a start that was refused holds no lease."""
         return self.settings.drop(state, "checkpoint" if self.log.manifest(state) else "server")
 
 
@@ -96,9 +96,10 @@ class _Drop:
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """The comparison of two outlines.
+    """The result of comparing two outlines.
 
-    `names` maps the outputs of the first one to those of the second. `differs` is the first difference, in words.
+    `names`: for each output of the first outline, its name in the second. `differs`: the first difference, in
+    words; None if the outlines match.
     """
 
     names: Names
@@ -108,8 +109,8 @@ class _Match:
     def of(then: Outline, now: Outline, gone: set[str]) -> "_Match":
         """Compare two outlines.
 
-        `gone`: the states and outputs that need not be there any more. A part that leads only to these may be left over
-        on either side.
+        `gone`: the states and outputs that may be missing in the second one. A part that leads only to these
+        may be left over on either side.
         """
         names = dict[str, str]()
         positions = _by_graph_position(now.parts, gone)
@@ -126,7 +127,7 @@ class _Match:
 
 
 def _by_graph_position(parts: Sequence[Part], gone: set[str]) -> dict[tuple[object, ...], list[Part]]:
-    """Group the parts that have the same position in the graph, so that the graph alone cannot tell them apart."""
+    """Group the parts by their position in the graph. The graph alone cannot tell the parts of one position apart."""
     alike: dict[tuple[object, ...], list[Part]] = defaultdict(list)
     for part in parts:
         alike[part.stage, part.schema, part.shape, frozenset(set(part.leads) - gone)].append(part)
@@ -134,10 +135,10 @@ def _by_graph_position(parts: Sequence[Part], gone: set[str]) -> dict[tuple[obje
 
 
 def _paired(then: Sequence[Part], now: Sequence[Part]) -> dict[str, str]:
-    """Pair the parts at one position of the graph.
+    """Return, for each part of `then` at one position of the graph, the name of the same part in `now`.
 
-    A part that is alone on both sides is the same part, whatever its functions do now. Of several, two are the same
-    part if they agree in all traits that told the parts apart in the program that froze.
+    A part that is alone on both sides is the same part, whatever its functions do now. If there are several, two
+    are the same part if they agree in all traits by which the parts differed in the program that froze the batch.
     """
     if len(then) == len(now) == 1:
         return {then[0].name: now[0].name}
@@ -153,10 +154,11 @@ def _paired(then: Sequence[Part], now: Sequence[Part]) -> dict[str, str]:
 
 
 def _same_part(part: Part, other: Part, keys: Sequence[str]) -> bool:
-    """Return whether two parts agree in these traits.
+    """Return whether two parts agree in the traits `keys`.
 
-    Parts that agree in all traits hold the same tuples, so any of them will do. Where a trait is unknown (`text` is
-    set), only the order of the parts can tell, and it counts only while the program's text is the same.
+    Parts that agree in all of these hold the same tuples, so any of them will do. If a trait is unknown (`text` is
+    set), only the order of the parts can tell them apart, and that counts only while the program's text is the
+    same.
     """
     if any(part.traits.get(key) != other.traits.get(key) for key in keys):
         return False
@@ -167,7 +169,7 @@ def _same_part(part: Part, other: Part, keys: Sequence[str]) -> bool:
 
 
 def _differs(then: Outline, part: Part, now: Outline, gone: set[str]) -> str:
-    """Return in words how this program differs from a frozen part."""
+    """Return in words how this program differs from a part that was frozen."""
     froze = f"it froze {_described(then, part)}"
     twins = _by_graph_position(now.parts, gone).get(next(iter(_by_graph_position([part], gone))), [])
     if twins:
@@ -205,7 +207,7 @@ def _listed(shapes: Sequence[str]) -> str:
 
 
 def _other_traits(then: Outline, part: Part, now: Outline, twins: Sequence[Part], gone: set[str]) -> str:
-    """Return in words why none of the parts at the same position of the graph is this one."""
+    """Return in words why no part at the same position of this program's graph is the frozen one."""
     if part.text and any(part.traits == twin.traits for twin in twins):
         return (
             "only values that are known by their type alone tell it from another such part of its program; so only the "

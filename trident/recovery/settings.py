@@ -19,7 +19,7 @@ class Settings:
     folder: Path
     """The folder of this topology alone: ``<checkpointLocation>/<name>``, or a temporary one."""
     lasting: bool
-    """True where the folder outlives the run."""
+    """Whether the folder outlives the run."""
     availableNow: bool = False
     processingTime: float | None = None
     maxSpoutPending: int = 2
@@ -31,20 +31,20 @@ class Settings:
     rewindBytes: int = 2 << 30
     clock: Clock = field(default_factory=SystemClock)
     log: "RedisLog | None" = None
-    """The place of the transaction log, if not the folder."""
+    """The transaction log, if it is in Redis; None if it is in the folder."""
     uuid: str = ""
     """The log's uuid, once it is open."""
 
     @property
     def files(self) -> FrozenFolders | None:
-        """The place for large frozen results; None where no folder lasts as long as the log."""
+        """The folders for large frozen results; None if no folder lasts as long as the log."""
         return FrozenFolders(self.folder, self.uuid) if self.lasting or self.log is None else None
 
     @property
     def scratch(self) -> Path:
-        """The folder for files that end with an attempt.
+        """The folder for files that are deleted at the end of an attempt.
 
-        Its name holds the log's uuid, so no driver of another log clears it.
+        Its name holds the log's uuid, so that no driver of another log clears it.
         """
         return self.folder / f"scratch-{self.uuid}"
 
@@ -61,7 +61,8 @@ class Settings:
     def drop(self, state: str, survives: str, *, force: bool = False) -> str:
         """Return the call that lets one state begin anew, in words for messages.
 
-        `survives`: what the states of its factory outlive. `force`: a driver may still hold the log then.
+        `survives`: what the state outlives, as its factory says. `force`: whether a driver may still hold the
+        log then.
         """
         place = ["url= or factory= (where it lies)"] if survives == "server" else []
         forced = ["force=True"] if force else []

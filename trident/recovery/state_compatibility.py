@@ -1,4 +1,4 @@
-"""Refuse to continue a stored state whose key types, value type or aggregator changed; say what, and the way out."""
+"""Refuse to continue a stored state whose key types, value type, aggregator or kind changed; name the ways out."""
 
 from trident.base.errors import StateShapeError
 from trident.compiler.states.shapes import WindowMeaning, window_of
@@ -13,7 +13,7 @@ from trident_state.store import StateFactory
 def check_same_shape(
     name: str, report: StoreReport, shape: StateShape, factory: StateFactory, log: LogReading, settings: Settings
 ) -> None:
-    """Refuse other keys, another value type, another aggregator or another kind than the stored ones."""
+    """Raise StateShapeError if keys, value type, aggregator or kind are declared otherwise than they are stored."""
     kind, ways = factory.kind, _ways_out(name, factory, log, settings)
     if report.fingerprint is not None and report.fingerprint != shape.fingerprint:
         raise StateShapeError(
@@ -28,7 +28,7 @@ def _changed(stored: str, declared: str) -> str:
     """Return in words which parts of two fingerprints differ."""
     try:
         was, now = read_fingerprint(stored), read_fingerprint(declared)
-    except StateShapeError:  # a line of another version
+    except StateShapeError:  # a fingerprint that another version wrote
         return "another shape"
     return ", ".join(_differences(was, now)) or "another shape"
 
@@ -68,10 +68,11 @@ def _resized(was: WindowMeaning, now: WindowMeaning) -> list[str]:
 
 
 def _ways_out(name: str, factory: StateFactory, log: LogReading, settings: Settings) -> str:
-    """Return in words what one can do.
+    """Return in words what the user can do.
 
-    The refusal comes before the log is taken, so the last driver may still hold it: the advised drop needs force then.
-    Where a batch waits, the former program must run once anyway, and gives the log back at its end.
+    The refusal comes before the log is taken, so the last driver may still hold the log; then the advised drop
+    needs force=True. If a batch waits, the former program must run once more anyway, and it gives the log back at
+    its end.
     """
     birth, lease = log.births().get(name), log.lease()
     waiting = log.history(birth.group).frozen if birth is not None else ()

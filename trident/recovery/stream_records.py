@@ -1,8 +1,8 @@
 """The log's record of each stream of a program: its former name, its position, and the states that it feeds.
 
-A stream continues at its position in the log whatever group it is in now. The dangers are a renamed stream, which would
-be read again from its start; another source under a known name, to which the position means nothing; and a stream that
-comes back to a state after batches in which it did not feed it. Each is refused before anything is written.
+A stream continues at its position in the log, whatever group it is in now. Three things are refused before anything is
+written. A renamed stream would be read again from its start. Another source under a known name could not use the
+position. And a stream that comes back to a state, after batches in which it did not feed it, would leave a gap there.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,9 +19,9 @@ from trident_spouts.executor import Metadata
 
 
 def continued_streams(program: Program, known: Members, settings: Settings) -> dict[str, str]:
-    """Return, for each stream that continues under a new name, its former name in the log.
+    """Return the former name in the log of each stream that continues under a new name.
 
-    Raises CodeChangedError or TopologyError where it is not clear which stream continues which.
+    Raises CodeChangedError or TopologyError if it is not clear which stream continues which.
     """
     continued = _continued(program, known, settings)
     _check_renames(program, known, continued, settings)
@@ -36,9 +36,9 @@ def stream_records(
     continued: Mapping[str, str],
     settings: Settings,
 ) -> tuple[dict[str, StreamRecord], tuple[str, ...]]:
-    """Return the records of every stream for the log, and warnings. `reached`: the last frozen txid of each log group.
+    """Return the records of all streams for the log, and warnings. `reached`: the last frozen txid of each log group.
 
-    Raises CodeChangedError where a stream cannot go on.
+    Raises CodeChangedError if a stream cannot go on.
     """
     present = {node.state.name for group in groups for node in group.states}
     own = {spout.stream for group in groups for spout in group.spouts}
@@ -68,8 +68,8 @@ def stream_records(
 def _continued(program: Program, known: Members, settings: Settings) -> dict[str, str]:
     """Return the former name of each stream that says `formerly` and continues the stream of that name.
 
-    Once the log has a position under the stream's own name, `formerly` has no effect: it may stay in the code, and
-    another stream may have taken the former name by then.
+    Once the log has a position under the stream's own name, `formerly` has no effect. So it may stay in the code,
+    even after another stream has taken the former name.
     """
     former = dict[str, str]()
     spouts = [spout for group in program.groups for spout in group.spouts]
@@ -105,9 +105,9 @@ def _continued(program: Program, known: Members, settings: Settings) -> dict[str
 
 
 def _check_renames(program: Program, known: Members, former: Mapping[str, str], settings: Settings) -> None:
-    """Refuse a start in which streams disappear while others appear, unless the program says which is which.
+    """Raise CodeChangedError if streams disappear while others appear, unless the program says which is which.
 
-    An unnoticed renaming would read a source again from its start, and count its tuples twice.
+    If a renaming went unnoticed, a source would be read again from its start, and its tuples would count twice.
     """
     groups = {spout.stream: group for group in program.groups for spout in group.spouts}
     spouts = [spout for group in program.groups for spout in group.spouts]
@@ -135,7 +135,7 @@ def _check_renames(program: Program, known: Members, former: Mapping[str, str], 
 def _likeness(known: Members, name: str, spout: SpoutSource, group: Group) -> tuple[int, int, int]:
     """Return a sort key that puts the likeliest former name of a stream first.
 
-    It compares the states that both feed, the outputs of their groups, and the kind of source.
+    It compares the states that both streams feed, the outputs of their groups, and the kinds of their sources.
     """
     old = known.streams[name]
     feeds = {*(old.feeds or ()), *old.parted}.intersection(_fed_states(group)[spout.stream])
@@ -144,9 +144,9 @@ def _likeness(known: Members, name: str, spout: SpoutSource, group: Group) -> tu
 
 
 def _may_be_renamed(stream: StreamRecord) -> bool:
-    """Return whether a stream that is gone may continue under another name.
+    """Return whether a stream that the program lacks may continue under another name.
 
-    A stream of dead letters may not: its name follows from its stream's name.
+    A stream of replayed dead letters may not: its name follows from the name of the stream that they return to.
     """
     return stream.active and stream.source != ReplaySpout.__qualname__
 
@@ -160,10 +160,10 @@ def _record(
     births: Mapping[str, Birth],
     settings: Settings,
 ) -> StreamRecord:
-    """Return the record of a stream for the log: with its last position, if the same kind of source continues it.
+    """Return the record of a stream for the log. It has the last position if the same kind of source continues it.
 
-    The kind of source counts only once a batch was frozen of it. So a mistaken start, which cannot go on with another
-    kind, does not take the position away from the right one.
+    A kind of source counts only once a batch was frozen of it. So a mistaken start with another kind, which cannot
+    go on from the position, does not take the position away from the right kind.
     """
     source = source_of(spout)
     if last is None:
@@ -185,7 +185,7 @@ def _record(
 
 
 def source_of(spout: SpoutSource) -> str:
-    """Return the kind of a stream's source, which says what its positions mean; a spout may set it as `sourceName`."""
+    """Return the kind of a stream's source, which says what its positions mean. A spout may set it as `sourceName`."""
     source = getattr(spout.spout, "spout", spout.spout)  # unwrap a user's spout from the adapter around it
     return str(getattr(source, "sourceName", type(source).__qualname__))
 
@@ -194,9 +194,9 @@ def source_of(spout: SpoutSource) -> str:
 
 
 def _fed_states(group: Group) -> dict[str, tuple[str, ...]]:
-    """Return the states that the tuples of each stream enter.
+    """Return, for each stream, the states that its tuples enter.
 
-    Dead letters of a stream do not count: unless something keeps them, there are none.
+    Dead letters of a stream do not count, because there are none unless something keeps them.
     """
     letters = {id(node) for node in walk(*group.states) if isinstance(node, LettersOf)}
     above = {writer.state.name: walk(writer, starts=letters) for writer in group.states}
@@ -209,10 +209,11 @@ def _fed_states(group: Group) -> dict[str, tuple[str, ...]]:
 def _left_states(
     stream: StreamRecord, feeds: Collection[str], present: Collection[str], births: Mapping[str, Birth]
 ) -> dict[str, Metadata]:
-    """Return the states that a stream fed and feeds no longer, each with the stream's position at the end of that.
+    """Return the states that a stream fed and feeds no longer, each with the stream's position when that ended.
 
     A log of version 0.1.0 does not know what a stream fed: then these are the states of its group that the program
-    lacks. The state's txid cannot say what it lacks, because the stream may change its group before it comes back.
+    lacks. The state's txid cannot say what the state lacks, because the stream may change its group before it comes
+    back.
     """
     fed = stream.feeds
     if fed is None:
@@ -229,7 +230,7 @@ def _check_missed(
     births: Mapping[str, Birth],
     settings: Settings,
 ) -> None:
-    """Refuse a stream that comes back to a state after batches in which it did not feed that state."""
+    """Raise CodeChangedError if a stream comes back to a state after batches in which it did not feed it."""
     parted = {state: position for state, position in stream.parted.items() if state in births and state in feeds}
     missed = [state for state, position in parted.items() if position != stream.position]
     if missed:
@@ -251,8 +252,9 @@ def _warnings(
 ) -> list[str]:
     """Return warnings about what is allowed but may surprise.
 
-    `last`: the stream's record in the log. `former`: its name there, where that was another one. `old`: the states that
-    the stream feeds and that have batches. `absent`: the other streams of the log that the program lacks.
+    `last`: the stream's record in the log. `former`: its name there, if that was another one. `old`: the states
+    that the stream feeds and that have batches already. `absent`: the other streams that the log knows and the
+    program lacks.
     """
     if record.source == ReplaySpout.__qualname__:
         return []
@@ -277,7 +279,7 @@ def _warnings(
 
 
 def _may_have_fed(stream: StreamRecord, states: Collection[str], group: str) -> bool:
-    """Return whether the stream's tuples went into one of these states of a group."""
+    """Return whether tuples of the stream may have entered one of these states of a group."""
     if stream.feeds is None:
         return bool(states) and stream.group == group
     return not {*stream.feeds, *stream.parted}.isdisjoint(states)
@@ -291,7 +293,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def drops_of(group: Group, states: Sequence[str], settings: Settings) -> str:
-    """Return the calls that let these states of a group begin anew."""
+    """Return, in words for messages, the calls that let these states of a group begin anew."""
     factories = {node.state.name: node.state.factory for node in group.states}
     return " and ".join(settings.drop(name, factories[name].survives) for name in sorted(states))
 

@@ -1,4 +1,4 @@
-"""Report a takeover by another driver as FencedError, whatever symptom surfaced first."""
+"""Report a takeover by another driver as FencedError, whatever error was met first because of it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,17 +9,17 @@ from trident.log.protocol import TransactionLog
 
 
 def explained(error: BaseException, log: TransactionLog, lease: Lease | None) -> BaseException:
-    """Return the error, or a FencedError that explains it if another driver took the log after `lease`.
+    """Return a FencedError if another driver took the log after `lease`, else the error itself.
 
-    The lease fences writes only. A driver that was taken over still reads, and may find states gone or ahead of it.
-    Without this, its message would say that the log or a state is lost, and its user might reset what another driver
-    works on.
+    The lease fences only writes. A driver that was taken over still reads, and may find states gone or ahead of it.
+    Without this, its message would say that the log or a state is lost, and its user might reset what another
+    driver is working on.
     """
     if not isinstance(error, StateError | LogError):
         return error
     try:
         now = log.lease()
-    except LogError:  # without the log, nothing tells whether there was a takeover: the first error stands
+    except LogError:  # the log, which could tell of a takeover, is not there: the first error stands
         return error
     if not _later(now, lease):
         return error
@@ -33,7 +33,7 @@ def explained(error: BaseException, log: TransactionLog, lease: Lease | None) ->
 
 @contextmanager
 def explaining(log: TransactionLog, lease: Lease | None) -> Iterator[None]:
-    """Raise errors of the block as `explained` returns them."""
+    """Raise each error of the block as `explained` returns it."""
     try:
         yield
     except Exception as error:
@@ -44,7 +44,10 @@ def explaining(log: TransactionLog, lease: Lease | None) -> Iterator[None]:
 
 
 def _later(now: Lease | None, lease: Lease | None) -> bool:
-    """Return whether another driver took the log. A give-back is no takeover: the epoch stays, the token is empty."""
+    """Return whether another driver took the log.
+
+    A give-back is no takeover: the epoch stays the same, and the token becomes empty.
+    """
     if now == lease:
         return False
     return now is None or lease is None or now.epoch != lease.epoch or bool(now.token)

@@ -1,7 +1,7 @@
 """The attempts at a group's batches, from the plan to a result that is held until it is frozen.
 
-Three kinds of threads come here, and each method belongs to one of them. No lock is needed, because no two threads
-write one entry of a dict, and the event that a thread posts behind its write hands the entry over to the loop.
+Three kinds of threads come here; the headings say which thread calls which methods. No lock is needed: no two threads
+write the same entry of a dict, and a thread posts its event only after its write, so the loop reads a complete entry.
 """
 
 import logging
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class HeldResult(msgspec.Struct, frozen=True):
-    """What a finished attempt came to, until its batch is committed."""
+    """The results of an attempt that has run, held until its batch is committed."""
 
     results: Mapping[str, Result]
     outputs: dict[str, FrozenOutput]
@@ -38,7 +38,7 @@ class HeldResult(msgspec.Struct, frozen=True):
 
 
 class AttemptRuns:
-    """Plans, runs and cancels attempts. `committed` gives the group's last committed txid; `post` reaches its loop."""
+    """Plans, runs and cancels attempts. `committed` returns the group's last committed txid; `post` tells its loop."""
 
     def __init__(self, context: GroupContext, committed: Callable[[], int], post: Callable[[on.Event], None]) -> None:
         self._context = context
@@ -48,23 +48,24 @@ class AttemptRuns:
         self._outline = context.group.outline.encode()
         self._records = Attempts(context.group, context.log, context.lease, context.history)
         self.held: dict[TransactionAttempt, HeldResult] = {}
-        """Set by the run thread of an attempt, read and removed by the loop."""
+        """The results of each attempt that has run. The attempt's run thread sets the entry; the loop reads and
+        removes it."""
         self._void: set[TransactionAttempt] = set()
-        """The attempts that were cancelled. The loop alone adds to it, and replaces it by a smaller set; a run thread
-        that still reads the former one asks again before it posts."""
+        """The cancelled attempts. Only the loop adds to the set, and replaces it by a smaller one. A run thread that
+        still reads the former set looks again before it posts."""
         self._plan_times: dict[int, float] = {}
-        """The time at which each batch was planned. Set by the plan thread before `Planned` is posted, so before any
-        run thread reads it."""
+        """The time at which each batch was planned, by txid. The plan thread sets the entry before it posts
+        `Planned`, so before any run thread reads it."""
 
     # --- in the plan thread ------------------------------------------------------------------------------------
 
     def plan(self, action: on.Plan) -> None:
-        """Have the spouts name a batch; post Planned, NothingThere or PlanFailed."""
+        """Have the spouts plan a batch, and post Planned, NothingThere or PlanFailed."""
         attempt, began = action.attempt, self._clock.monotonic()
         try:
             reach("plan.before")
-            # Read once, and frozen with the batch: values expire by this time at every replay, however late its commit
-            # is (guard "expiry, the batch's own time").
+            # The time is read once, and frozen with the batch: values expire by this time at every replay, however late
+            # the replay commits (guard "expiry, the batch's own time").
             time = self._clock.time()
             try:
                 plan = self._context.sources.plan(attempt, action.previous, action.kept, time)
@@ -86,19 +87,20 @@ class AttemptRuns:
     # --- in a run thread of its own ----------------------------------------------------------------------------
 
     def run(self, action: on.Run) -> None:
-        """Emit the batch and compute stage 1; hold the result and post Ran, or post RunFailed."""
+        """Emit the batch and compute stage 1. Hold the results and post Ran, or post RunFailed."""
         attempt, began, context = action.attempt, self._clock.monotonic(), self._context
         if self.is_over(attempt):
             return
         try:
             self._trace.began(self._name, attempt, began)
-            # The number is in the log before a spout hears it: after a crash no other tuples come under this number.
+            # The attempt's number is in the log before a spout hears it: so after a crash no other tuples are emitted
+            # under it.
             self._records.begin(attempt)
             reach("attempt.logged")
             reach("emit.before")
             emissions = context.sources.emit(attempt, action.plan)
             reach("emit.after")
-            # Before the engine sees them: a transactional source that emits other tuples than before is refused, and
+            # Checked before the engine gets the tuples: if a transactional spout emitted other tuples than before,
             # nothing of them is computed (guard "attempts, the same tuples").
             self._records.check(attempt, action.plan, emissions)
             if self.is_over(attempt):
@@ -113,22 +115,22 @@ class AttemptRuns:
             positions = context.sources.positions_after(action.previous, action.plan, emissions)
             batch = BatchRecord(action.plan, self._plan_times[attempt.txid], self._outline)
             self.held[attempt] = HeldResult(results, outputs, positions, batch)
-            # The loop may have cancelled it meanwhile, and has then looked for a result that was not yet there. Asked
-            # in this order, one of the two removes the result.
+            # The loop may have cancelled the attempt meanwhile, at a time when there was no result to remove yet.
+            # `discard` marks and then removes; this holds and then asks. So one of the two always removes the result.
             if self.is_over(attempt):
                 self.held.pop(attempt, None)
                 return
             self._trace.ran(self._name, attempt, result, self._clock.monotonic() - began)
             self._post(on.Ran(attempt))
         except (FencedError, LogError) as error:
-            # Not a failure of the attempt: the next one would meet the log too, and use up `maxAttempts` under a wrong
-            # cause.
+            # Not a failure of the attempt: the next attempt would meet the same error of the log, and `maxAttempts`
+            # would be used up under a wrong cause.
             self._post(context.broken(error))
         except BaseException as error:
             self.fail(attempt, error)
 
     def cancel(self, attempt: TransactionAttempt) -> None:
-        """Stop the attempt's work. Not in the loop, because Spark may take long to answer."""
+        """Stop the attempt's work. The loop leaves this to another thread, because Spark may take long to answer."""
         try:
             self._context.slots.cancel(attempt)
         except Exception:
@@ -137,30 +139,30 @@ class AttemptRuns:
     # --- in any thread -----------------------------------------------------------------------------------------
 
     def fail(self, attempt: TransactionAttempt, error: BaseException) -> None:
-        """Report that an attempt failed; the loop does it where the attempt overran its limit."""
+        """Report that an attempt failed. If the attempt overran its limit, the loop calls this, not its run thread."""
         if not self.is_over(attempt):
             self._trace.failed(self._name, attempt, "run", error)
-        # Posted in any case. Only the coordinator knows which attempt is the current one, and it drops the second
-        # report where run thread and loop both send one.
+        # Posted in any case: only the coordinator knows which attempt is the current one. If the run thread and the
+        # loop both report a failure, it drops the second report.
         self._post(on.RunFailed(attempt, error))
 
     def is_over(self, attempt: TransactionAttempt) -> bool:
         """Return whether the attempt was cancelled, or its batch is committed."""
-        # The txid too, because `forget` takes the attempts of committed batches out of the set: work that ends after
-        # its batch was committed knows itself by the txid
+        # The txid is compared too, because `forget` removes the attempts of committed batches from the set: work that
+        # ends after its batch was committed is recognised by its txid
         # (tests/run/test_group_run.py::test_a_late_attempt_leaves_nothing_behind).
         return attempt in self._void or attempt.txid <= self._committed()
 
     # --- in the loop -------------------------------------------------------------------------------------------
 
     def discard(self, attempt: TransactionAttempt) -> None:
-        """Drop what the attempt came to, now or later."""
-        # The reverse of the order in `run`, which holds the result and then asks.
+        """Make an attempt void: drop its result, whether it is held already or comes later."""
+        # Mark first, then remove: `run` first holds the result, then asks.
         self._void.add(attempt)
         self.held.pop(attempt, None)
 
     def forget(self, txid: int) -> None:
-        """Let go of everything up to batch `txid`, which is committed."""
+        """Forget all attempts at the batches up to `txid`, which are committed."""
         self._records.forget(txid)
         self._plan_times.pop(txid, None)
         self._void = {attempt for attempt in self._void if attempt.txid > txid}
@@ -169,5 +171,5 @@ class AttemptRuns:
 
 
 def _no_tuples(node: Node) -> Emission:
-    """Return the emission of a spout that has nothing in a batch."""
+    """Return the empty emission that stands for a spout with nothing in this batch."""
     return ArrowEmission(arrow_schema(node.schema).empty_table())

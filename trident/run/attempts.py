@@ -15,36 +15,36 @@ from trident_spouts.executor import Emission, Metadata, SpoutKind
 
 
 class Attempts:
-    """Records the attempts of one group's batches. Any thread; run threads of two attempts at a batch may meet here."""
+    """The record of the attempts at one group's batches. Thread-safe: two attempts at one batch may meet here."""
 
     def __init__(self, group: Group, log: TransactionLog, lease: Lease, history: History) -> None:
         self._group, self._log, self._lease = group, log, lease
         self._deaths = {txid: last.deaths for txid, last in history.attempts.items()}
         self._digests = {txid: dict(last.digests) for txid, last in history.attempts.items()}
-        """By txid and stream: the metadata that named a batch, and what was emitted for it, as one digest."""
+        """For each txid and stream, ``<checksum of the metadata>:<digest of what was emitted for it>``."""
         self._begun = dict[int, int]()
-        """The newest attempt at each batch: one that was cancelled may still come by."""
+        """The number of the newest attempt at each batch. A cancelled attempt may still be recorded after it."""
         self._lock = threading.Lock()
 
     def begin(self, attempt: TransactionAttempt) -> None:
-        """Record an attempt before anything of it is emitted.
+        """Record an attempt. Called before anything of it is emitted.
 
-        So the next attempt has another number after a crash too.
+        So the next attempt has another number, even after a crash.
         """
         with self._lock:
             self._record(attempt)
 
     def forget(self, txid: int) -> None:
-        """Let go of the batches up to `txid`, which are committed."""
+        """Forget the attempts at the batches up to `txid`, which are committed."""
         with self._lock:
             for by_txid in (self._digests, self._begun):
                 for committed in [other for other in by_txid if other <= txid]:
                     del by_txid[committed]
 
     def check(self, attempt: TransactionAttempt, plan: BatchPlan, emissions: Mapping[Node, Emission | None]) -> None:
-        """Record what transactional spouts emitted by value.
+        """Record the digests of what transactional spouts emitted by value.
 
-        Raises SpoutContractError where one gave other tuples under the same metadata before.
+        Raises SpoutContractError if a spout emitted other tuples for the same metadata in an earlier attempt.
         """
         with self._lock:
             self._check(attempt, plan, emissions)
@@ -73,7 +73,7 @@ class Attempts:
 
     def _record(self, attempt: TransactionAttempt) -> None:
         txid, digests = attempt.txid, self._digests.get(attempt.txid, {})
-        if attempt.attempt < self._begun.get(txid, 0):  # a cancelled attempt that comes by late must not lower it
+        if attempt.attempt < self._begun.get(txid, 0):  # a cancelled attempt that is late must not lower it
             return
         self._begun[txid] = attempt.attempt
         record = AttemptRecord(attempt.attempt, attempt.epoch, self._deaths.get(txid, 0), digests)

@@ -1,4 +1,4 @@
-"""The trace of batches: gather what the threads of a run report of an attempt, and make one progress event of it."""
+"""The trace of batches: it gathers what a run's threads report of a batch, and makes one progress event of that."""
 
 import logging
 import threading
@@ -33,7 +33,7 @@ class _Open:
 
 
 class Trace:
-    """Makes progress events and passes them on to `tell`. Any thread.
+    """Makes progress events and passes them on to `tell`. Thread-safe.
 
     `run` holds name, id and runId, which are part of every event.
     """
@@ -75,7 +75,10 @@ class Trace:
                 debug_logger.info(line)
 
     def failed(self, group: str, attempt: TransactionAttempt, phase: str, error: BaseException) -> None:
-        """Report an attempt or a try at a commit that failed. Of failures that repeat only the first is a warning."""
+        """Report a failed attempt, or a failed try at a commit.
+
+        The log gets a warning only of the first of failures that repeat.
+        """
         with self._lock:
             before, self._failed[group] = self._failed.get(group), (attempt.txid, phase, str(error))
         if before == (attempt.txid, phase, str(error)):

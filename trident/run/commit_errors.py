@@ -1,4 +1,4 @@
-"""The errors of a commit that lead to another try. After any other one the group stops, with the batch frozen."""
+"""The errors after which a commit is tried again. After any other TridentError the group stops; the batch stays."""
 
 from trident.base.errors import (
     BatchTimeoutError,
@@ -16,9 +16,9 @@ from trident.base.errors import (
 
 TRANSIENT = (
     *(StateUnavailableError, StateFullError, StateRecoveringError, StateBehindError, OutputUnavailableError),
-    SnapshotMovedError,  # of another topology's state, which was written while it was read
+    SnapshotMovedError,  # the state of another topology was written while it was read
 )
 """Commit errors that may go away by themselves. They are tried again for `commitRetrySecs`."""
 
 REPEATED = (FailedException, BatchTimeoutError, OutputError, UserFunctionError, SparkFailedError)
-"""Commit errors after which the commit is repeated `maxAttempts` times: code or work that failed, as in an attempt."""
+"""Errors of user code or of Spark. The commit is tried `maxAttempts` times, as a batch is attempted."""

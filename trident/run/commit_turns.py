@@ -1,7 +1,7 @@
 """The commit turns of one batch group, and the healing of its states, one after the other in the commit thread.
 
-A turn may fail and be repeated, since a frozen batch stays frozen. This is where an error of a turn becomes an event:
-one that may go away by itself, one that stops the group, or one that another driver caused.
+A turn may fail and be repeated, since a frozen batch stays frozen. This module turns the error of a turn into an event:
+CommitFailed, with a note whether another try may help, or Broken if the log failed or another driver took it.
 """
 
 import logging
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class CommitTurns:
-    """Commits a group's frozen batches in txid order. `post` reaches the group's loop."""
+    """Commits a group's frozen batches in txid order. `post` tells the group's loop an event."""
 
     def __init__(self, context: GroupContext, post: Callable[[on.Event], None]) -> None:
         self._context = context
@@ -29,17 +29,19 @@ class CommitTurns:
         self._clock, self._trace, self._name = context.clock, context.trace, context.name
         self._committer, self._code = context.committer, context.committer.code
         self.committed = context.history.committed
-        """Written by the commit thread, read by all. It only grows, so that who reads it late does too much work, and
-        never wrong work."""
+        """The last committed txid. The commit thread writes it, all threads read it. It only grows: a thread that
+        reads an old value does too much work, never wrong work."""
         self.gate = CommitGate(lambda: self.committed)
-        """Where reads hold the next commit back; it has a lock of its own."""
+        """The gate where reads hold the next commit back. It has a lock of its own."""
         self.waiting_for: BaseException | None = None
-        """The error that the last turn, or the watch, met. Nothing is decided by it: `status` shows it."""
+        """The error that the last turn, the last heal or the watch met. Nothing is decided by it: `status` shows it."""
         self.at_hand: dict[int, Mapping[str, Result]] = {}
-        """The results of stage 1 by txid, of the very attempt that froze. The loop sets an entry at FROZEN, before it
-        submits the turn that reads and removes it. A late attempt at the same batch cannot come in here."""
+        """By txid the results of stage 1, from the very attempt that was frozen. The loop sets an entry at FROZEN,
+        before it submits the turn that reads and removes the entry. Results of a late attempt at the same batch
+        cannot come in here."""
         self._under_way: tuple[int, float] | None = None
-        """The batch of the turn that runs, and since when. One tuple, so that another thread reads both of one turn."""
+        """The txid of the turn that is running, and when it began. One tuple, so that another thread reads both of
+        the same turn."""
 
     # --- in the commit thread ----------------------------------------------------------------------------------
 
@@ -48,14 +50,13 @@ class CommitTurns:
         began = self._clock.monotonic()
         self._under_way = txid, began
         try:
-            # Before the first write, and after `committed` reached the batch before. A read takes its txid under the
-            # gate's lock: either its hold is seen here, or it reads as of the batch before this one, which this turn
-            # does not disturb (guard "reader, the gate").
+            # Before the first write, and after `committed` has reached the batch before. A read takes its txid under
+            # the gate's lock: either this turn sees the read's hold, or the read is as of the batch before, which this
+            # turn does not disturb (guard "reader, the gate").
             self.gate.wait(txid)
-            # The entry stays until the batch is committed: a repeated turn needs it again, and would have to read the
-            # log.
+            # The entry stays until the batch is committed: without it, a repeated turn would have to read the log.
             summary = self._committer.commit(txid, self.at_hand.get(txid))
-            # Only behind COMMITTED: readers take this for the txid that every state of the group holds.
+            # Only after COMMITTED: readers take this for the txid that every state of the group holds.
             self.committed = txid
             self.waiting_for = None
             self._code.tries = 0
@@ -64,8 +65,8 @@ class CommitTurns:
             self._trace.committed(self._name, txid, summary)
             self._post(on.Committed(txid))
         except (FencedError, LogError) as error:
-            # Not repeated as a failed commit is: another driver has the log, or the run cannot know
-            # what the log holds.
+            # Not repeated, unlike other failed commits: another driver has the log, or the run cannot know what the log
+            # holds.
             self._post(self._context.broken(error))
         except AttemptCancelledError as error:  # the run ends
             self._post(on.CommitFailed(txid, error, False))
@@ -75,9 +76,10 @@ class CommitTurns:
             self._under_way = None
 
     def heal(self, state: str) -> None:
-        """Bring a rewound store up to date again.
+        """Heal a rewound store up to the last committed batch.
 
-        It runs in the commit thread, not in the watch's, because a commit turn and a heal of one store must not meet.
+        This runs in the commit thread, not in the watch's, because a commit turn and a heal of one store must
+        not meet.
         """
         try:
             self._committer.heal(state, self.committed)
@@ -86,31 +88,32 @@ class CommitTurns:
         except AttemptCancelledError:
             logger.debug("group %r: state %r is not healed: the run ends", self._name, state)
         except BaseException as error:
-            self.waiting_for = error  # the watch asks again, as long as it finds the store behind
+            self.waiting_for = error  # the watch asks for a heal again, as long as it finds the store behind
             if not self._transient(error):
                 self._post(self._context.broken(error))
 
     def _failed(self, txid: int, error: BaseException) -> on.Event:
-        """Return the event for a turn that failed, and say in the error that the batch is kept."""
+        """Return the event for a turn that failed, and add to the error's message that the batch is kept."""
         self.waiting_for = error
         attempt = TransactionAttempt(txid, self._code.tries, self._context.lease.epoch)
         self._trace.failed(self._name, attempt, "commit", error)
         transient = self._transient(error)
         # A CallHangsError says already that frozen batches are kept.
         if not transient and isinstance(error, REPEATED) and not isinstance(error, CallHangsError):
-            error.args = (  # the same error, with its cause and its place
+            error.args = (  # the same object, so that its cause and its traceback stay
                 f"{error}; batch {txid} is frozen and kept: mend what failed and start again, so that it is committed",
             )
-        # Also for an error that may pass: a driver that was taken over would repeat its commit against the later
+        # Asked for an error that may pass, too: a driver that was taken over would repeat its commit against the later
         # driver's states for `commitRetrySecs`, and then blame a state (simulator, seed 318329).
         cause = explained(error, self._context.log, self._context.lease)
         return on.Broken(cause) if isinstance(cause, FencedError) else on.CommitFailed(txid, error, transient)
 
     def _transient(self, error: BaseException) -> bool:
-        """Return whether another try may help.
+        """Return whether another try may help, and count this one where tries are limited.
 
-        It may where a store is away; and where user code or Spark failed, as often as an attempt may fail. Each try
-        of the latter counts, and doubles the limit of the next one.
+        Another try may help where a store is away. It may also help where user code or Spark failed, or with an
+        error that is no TridentError, for as many tries as a batch has attempts (`maxAttempts`). Each of these
+        tries is counted, and doubles the limit of the next one.
         """
         if isinstance(error, TRANSIENT):
             return True
@@ -123,7 +126,7 @@ class CommitTurns:
 
     @property
     def slow_turn(self) -> str | None:
-        """The turn that takes longer than usual, as `status` says it, with the states that are being written."""
+        """The turn under way, in the words of `status`, and the states that it is writing; None if it is not slow."""
         under_way = self._under_way  # read once: the commit thread sets it to None meanwhile
         seconds = 0.0 if under_way is None else self._clock.monotonic() - under_way[1]
         if under_way is None or seconds < SHOWN_AFTER_SECONDS:

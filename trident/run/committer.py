@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class StateSummary:
-    """The effect of a commit on one state, for progress."""
+    """The effect of a commit on one state, for progress events: the number of keys, and how many were written now."""
 
     keys: int = 0
     written: int = 0
@@ -71,25 +71,26 @@ class StateSummary:
 
 @dataclass(slots=True)
 class TurnSummary:
-    """The effect of a commit turn, for progress: by state, and the rows that each output took."""
+    """The effect of a commit turn, for progress events: a summary of each state, and the rows that each output took."""
 
     states: dict[str, StateSummary] = field(default_factory=dict)
     outputs: dict[str, int] = field(default_factory=dict)
     dead: dict[str, int] = field(default_factory=dict)
     """Dead letters, by the step that made them."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Tuples that steps left out. Those of a first stage that was at hand are counted by its run."""
+    """Skipped tuples, by step. Those of stage 1 are here only if its results came from the log; else its attempt
+    reported them."""
 
 
 @dataclass
 class Committer:
     """Commits one group's batches.
 
-    `stores` are acquired under `lease`, and `births` is what the log knows of them. `waiting` maps, for the batches
-    that an earlier run froze, the names of their outputs to those of this program.
+    `stores` are acquired under `lease`; `births` are the births of their states in the log. `waiting` has, for each
+    batch that an earlier run froze, the names that the batch's outputs have in this program.
 
-    The commit thread owns it. Run threads call `with_ttl`, `frozen` and, behind a trim, `forget`, which read what never
-    changes; a start calls `sweep` and `heal` before the commit thread exists.
+    The commit thread calls it, with these exceptions: run threads call `with_ttl`, `frozen` and, after a trim,
+    `forget`, which only read what never changes; a start calls `sweep` and `heal` before the commit thread exists.
     """
 
     group: Group
@@ -101,20 +102,21 @@ class Committer:
     code: UserCode
     waiting: Mapping[int, Names] = field(default_factory=dict)
     files: FrozenFolders | None = None
-    """Where large results go; None where no folder lives as long as the log."""
+    """The folders for large results; None if no folder lasts as long as the log."""
     healed: list[tuple[str, int, int]] = field(default_factory=list)
     writing: set[str] = field(default_factory=set)
-    """The states that a turn writes just now. Threads of states change it, each its own name; `status` reads it."""
+    """The states that a turn is writing now. The thread that writes a state adds and removes its name; `status`
+    reads the set."""
 
     def __post_init__(self) -> None:
         self._frozen = FrozenBatches(self.log, self.group.name, self.folder)
         self._update, self._window, self._late = cache(compile_update), cache(compile_window), cache(compile_late)
 
     def commit(self, txid: int, first: Mapping[str, Result] | None = None) -> TurnSummary:
-        """Apply batch `txid` and log COMMITTED. `first`: the first stage's results where they are still at hand.
+        """Apply batch `txid` and log COMMITTED. `first`: the results of stage 1 if they are still at hand.
 
-        Code of the user's runs in threads of its own (`code`), and this waits for it. The result of code that comes
-        back too late is dropped, and nothing of it is written.
+        User code runs in threads of its own (`code`), and this waits for it. The result of a call that returns
+        too late is dropped, and nothing of it is written.
         """
         reach("commit.before")
         summary = TurnSummary()
@@ -130,12 +132,12 @@ class Committer:
             }
             to_sinks += [(o.step, results[o.name]) for o in stage.frozen if isinstance(o.step, Sink)]
         reach("commit.states.after")
-        # Outputs come last: what leaves the topology cannot be taken back, and a store may still fail before.
+        # Outputs come last: what leaves the topology cannot be taken back, and before that a store may still fail.
         for sink, result in to_sinks:
             summary.outputs[sink.name] = self._hand_over(sink, result, txid)
         reach("committed.before")
-        # Behind the outputs: a driver that dies between the two hands the same rows over again. The other way round
-        # they would be lost (tests/faults/test_kill_points_outputs.py).
+        # After the outputs: a driver that dies between the two hands the same rows over again. In the other order the
+        # rows would be lost (tests/faults/test_kill_points_outputs.py).
         self.log.committed(self.lease, self.group.name, txid)
         reach("committed.after")
         return summary
@@ -150,28 +152,32 @@ class Committer:
         return result.num_rows
 
     def heal(self, state: str, upto: int) -> None:
-        """Bring a store that was rewound up to batch `upto`, from the frozen batches."""
+        """Heal a rewound store: apply to it the frozen batches that it lacks, up to batch `upto`.
+
+        Raises StateLostError if the log does not keep all of these batches.
+        """
         store, birth = self.stores[state], self.births[state].txid
-        # The cheap question first, because what follows writes to the store: the watch, a write and a read may all ask
+        # The cheap check first, because what follows writes to the store, and the watch, a write and a read may all ask
         # for the same heal.
         if all(g.lease == self.lease and g.marker is not None and g.marker >= upto for g in store.groups_of()):
             return
         report = store.report()
-        # Before the first write: txids of two logs mean different batches (guard "healing, another log").
+        # Checked before the first write, because txids of two logs mean different batches (guard "healing, another
+        # log").
         check_this_log(state, report, self.log.uuid)
         fell_back = of_another_life(report, self.births[state])
-        if fell_back or any(group.marker is None for group in report.groups):  # also where only a part of it is gone
-            # Before the drop, so that a store which the log cannot rebuild stays as it is.
+        if fell_back or any(group.marker is None for group in report.groups):  # also if only one group is gone
+            # Checked before the drop, so that a store which the log cannot rebuild stays as it is.
             self._check_kept(state, birth, upto)
-            # Raises FencedError where another driver took the log: that one may have dropped the state on purpose.
+            # Raises FencedError if another driver took the log: that driver may have dropped the state on purpose.
             self.log.sync(self.lease)
             if fell_back:
                 store.drop(self.lease)
             store.create(self.lease, birth)
-        # Fenced before its markers are read: from here on no earlier driver moves them.
+        # Acquired before the markers are read: from here on no earlier driver can move them.
         store.acquire(self.lease)
-        # The least of all groups, because each may have fallen back to another txid. `apply` skips a group that holds
-        # the batch (docs/faults.md, subtle case 11).
+        # The least marker of all groups, because each group may have fallen back to another txid. `apply` skips a group
+        # that holds the batch (docs/faults.md, subtle case 11).
         behind = min((g.marker if g.marker is not None else birth) for g in store.groups_of())
         if behind >= upto:
             return
@@ -186,8 +192,8 @@ class Committer:
             found = self._frozen.of_state(txid, state)
         except LookupError:
             raise self._lacking(txid) from None
-        # None: the program that froze the batch did not have this state. An empty table in its place would hide what
-        # the state missed.
+        # None means that the program which froze the batch did not have this state. An empty table instead would hide
+        # what the state missed.
         if found is not None:
             return found
         raise missed(state, txid, self.group.name)
@@ -202,7 +208,7 @@ class Committer:
         tables: Mapping[Node, pa.Table],
         summary: TurnSummary,
     ) -> Mapping[str, Result]:
-        """Return the tables that enter the stage's state steps: at hand, from the log, or computed and frozen now."""
+        """Return a stage's results by output: those at hand, else those in the log, else computed and frozen now."""
         if at_hand is not None:
             return at_hand
         frozen = self._frozen.stage(txid, stage.number)
@@ -221,8 +227,8 @@ class Committer:
             results.update(ran.results)
             skipped.update(ran.skipped)
         results = self.with_ttl({**results, **self._updated(stage, txid, tables)})
-        # Frozen before the first write that follows from it: a repeated turn must not compute it again, from states
-        # that hold a part of this batch already.
+        # The results are frozen before anything that follows from them is written: a repeated turn must not compute
+        # them again, from states that hold a part of this batch already.
         renamed = self._under_frozen_names(results, txid)
         outputs = self.frozen(renamed, skipped, TransactionAttempt(txid, 0, self.lease.epoch), stage.number)
         self.log.freeze_stage(self.lease, self.group.name, txid, stage.number, outputs)
@@ -233,8 +239,8 @@ class Committer:
     def _under_frozen_names(self, results: Mapping[str, Result], txid: int) -> Mapping[str, Result]:
         """Return a later stage's results under the names of the program that froze the batch.
 
-        All stages of a batch have names of one program. A result for which that program has no name leads to a state
-        that was dropped.
+        All stages of a batch are frozen under the names of one program. A result for which that program has no
+        name belongs to a state that was dropped, and is left out.
         """
         names = self.waiting.get(txid)
         if names is None:
@@ -242,7 +248,7 @@ class Committer:
         return {former: results[name] for former, name in names.items() if name in results}
 
     def _updated(self, stage: Stage, txid: int, tables: Mapping[Node, pa.Table]) -> dict[str, pa.Table]:
-        """Return the new values that the stage's updates make, from the states as the batch before left them."""
+        """Return the results of the stage's updates by output, from the states as the batch before left them."""
         emitting = {o.step.source: o.name for o in stage.updates if isinstance(o.step, Emitted)}
         unborn = self._unborn(txid)
         results: dict[str, pa.Table] = {}
@@ -263,13 +269,13 @@ class Committer:
         return results
 
     def _reading(self, step: StateUpdate, txid: int, work: Callable[[], T]) -> T:
-        """Run what reads a step's states, and run it again where one of them turns out to be behind."""
+        """Call `work`, which reads the states of a step. If one of them is behind, heal them and call `work` again."""
         try:
             return work()
         except StateRecoveringError:
             watermark = step.watermark if isinstance(step, Window) else None
-            # Up to the batch before, which is what `work` reads. Nothing of it is frozen or written yet, so it may run
-            # again as a whole.
+            # Healed up to the batch before, which is what `work` reads. Nothing of its result is frozen or written yet,
+            # so it may run again as a whole.
             for read in [step] if watermark is None else [step, watermark]:
                 self.heal(read.state.name, txid - 1)
             return work()
@@ -284,30 +290,32 @@ class Committer:
         return self._late(step)(table, self._window_batch(step.window, txid))
 
     def _window_batch(self, step: WindowUpdate, txid: int) -> WindowBatch:
-        """Return the batch as a window's step sees it: its time, and the window's watermark before it."""
+        """Return the batch as a window's step sees it: its time, and the window's watermark before the batch."""
         watermark = step.watermark if isinstance(step, Window) else None
         stored = None if watermark is None else self._stored(watermark.state.name, txid)
         return WindowBatch(txid, partial(self._frozen.time, txid), stored)
 
     def _stored(self, state: str, txid: int) -> AsOf:
         """Return a state as the batch before left it."""
-        # Given a time, reads leave out what expires with this batch (guard "expiry, an update that reads"). It is the
-        # frozen time, so that every replay leaves out the same.
+        # With a time, reads leave out what expires with this batch (guard "expiry, an update that reads"). The time is
+        # frozen, so that every replay leaves out the same.
         time = self._frozen.time(txid) if state in self._ttls else None
         return AsOf(self.stores[state], txid - 1, time)
 
     def _unborn(self, txid: int) -> set[str]:
         """Return the states that were born after this batch.
 
-        Each was dropped since: it gets nothing of the batch, and hands nothing on to later stages.
+        Such a state was dropped and began anew: it gets nothing of the batch, and hands nothing on to later
+        stages.
         """
         return {state for state, birth in self.births.items() if birth.txid >= txid}
 
     def _awaited(self, stage: Stage, txid: int) -> set[Node]:
-        """Return the steps from which later stages start, if one of these stages is still to be computed.
+        """Return the steps from which later stages start, if one of these stages is still to be computed; else no step.
 
-        If not, the states may be at later batches already, where this batch's values cannot be read any more: a power
-        loss takes a COMMITTED from the log, and not from a server.
+        Once all later stages are frozen, nothing may be read for them: the states may be at later batches
+        already, and then no longer have this batch's values. That happens because a power loss takes a
+        COMMITTED from the log, but not from a server.
         """
         later = [other for other in self.group.stages if other.number > stage.number]
         if all(self.log.frozen(self.group.name, txid, stage.number) is not None for stage in later):
@@ -322,9 +330,9 @@ class Committer:
         written: dict[str, StateSummary],
         awaited: set[Node],
     ) -> dict[Node, pa.Table]:
-        """Write the stage's states side by side and read for its queries.
+        """Write the stage's states side by side, and answer its queries.
 
-        Return the tables from which later stages start, of the steps that are `awaited`.
+        Return, for those of its steps that are `awaited`, the tables from which later stages start.
         """
         later: dict[Node, pa.Table] = {}
         unborn = self._unborn(txid)
@@ -341,13 +349,13 @@ class Committer:
                 later[output.step] = tables.get(output.name, output.schema.empty_table())
         steps = [(o, o.step) for o in stage.frozen if isinstance(o.step, StateWriter)]
         later |= {step: o.schema.empty_table() for o, step in steps if o.name in unborn}
-        asking_values = {step for step in awaited if not isinstance(step, StateUpdate)}  # those of one are known
+        asking_values = {step for step in awaited if not isinstance(step, StateUpdate)}  # an update's values are known
         futures = [
             (o, self.code.write(partial(self._write, o, txid, tables[o.name], step in asking_values)))
             for o, step in steps
             if o.name not in unborn
         ]
-        # All writes are awaited, also behind one that failed: the next try must not meet a write of this one.
+        # All writes are waited for, even if one has failed: the next try must not meet a write of this one.
         failures: list[BaseException] = []
         for output, future in futures:
             error = future.exception()
@@ -357,7 +365,7 @@ class Committer:
             applied, table = future.result(), tables[output.name]
             assert isinstance(output.step, StateWriter)
             written[output.name] = StateSummary(table.num_rows, applied.written, hottest_of(output.step, table))
-            if isinstance(output.step, StateUpdate):  # these are the new values themselves
+            if isinstance(output.step, StateUpdate):  # its result is the new values themselves
                 later[output.step] = table
             elif applied.values is not None:
                 last = table.num_columns - 1
@@ -367,27 +375,27 @@ class Committer:
         return later
 
     def _answer(self, output: Output, table: pa.Table, txid: int, written: Mapping[str, StateSummary]) -> pa.Table:
-        """Answer a query as of the batches before this one, and of this one what earlier stages wrote.
+        """Answer a query as of the batch before, or as of this batch if an earlier stage has written the state.
 
-        A state that was born later is empty, as it was at its birth.
+        A state that was born after this batch is empty, as it was at its birth.
         """
         assert isinstance(output.step, StateQuery)
         state = output.step.updated.state.name
         as_of = txid if state in written else txid - 1
         if state in self.births:
-            # Before its birth a state has nothing to read, and a read as of then would wait for ever (guard "a state
-            # born after a batch, asked").
+            # Before its birth a state has nothing to read, and a read as of an earlier txid would wait for ever (guard
+            # "a state born after a batch, asked").
             as_of = max(as_of, self.births[state].txid)
         try:
             return self.code.answer(output.step, table, as_of)
         except StateRecoveringError:
-            if state not in self.stores:  # another topology's
+            if state not in self.stores:  # the state is another topology's
                 raise
             self.heal(state, as_of)
             return self.code.answer(output.step, table, as_of)
 
     def _write(self, output: Output, txid: int, table: pa.Table, values: bool) -> Applied:
-        """Write one state's part of the batch, and heal the store first if it is behind. In a thread of states."""
+        """Write one state's part of the batch; heal the store first if it is behind. Called in a thread for states."""
         store = self.stores[output.name]
         update = self._frozen.update(txid, table)
         reach("commit.state.before")
@@ -395,11 +403,11 @@ class Committer:
         try:
             applied = store.apply(self.lease, update, values)
         except StateBehindError:
-            # In this thread, because the turn waits for it: no other write to this store can come between.
+            # Healed in this thread, because the turn waits for it: no other write to this store can come between.
             self.heal(output.name, txid - 1)
             applied = store.apply(self.lease, update, values)
         except FencedError:
-            check_this_log(output.name, store.report(), self.log.uuid)  # epochs begin anew with a reset
+            check_this_log(output.name, store.report(), self.log.uuid)  # after a reset epochs begin at 1 again
             raise
         finally:
             self.writing.discard(output.name)
@@ -409,16 +417,16 @@ class Committer:
     # --- results and their files -----------------------------------------------------------------------------
 
     def with_ttl(self, results: Mapping[str, Result]) -> dict[str, Result]:
-        """Return results that are about to be frozen, with the time to live of each state's values.
+        """Return results that are about to be frozen, with the time to live of each state's values added.
 
-        The time is frozen with the batch: a driver with another `ttlSecs` that applies the batch again must not bring
-        back what had passed away.
+        It is frozen with the batch: a driver with another `ttlSecs` that applies the batch again must not bring
+        back values that have expired.
         """
         return {name: with_life(result, self._ttls.get(name)) for name, result in results.items()}
 
     @cached_property
     def _ttls(self) -> dict[str, float]:
-        """The time to live of each state whose values pass away."""
+        """The time to live, in seconds, of each state whose values expire."""
         ttls = {step.state.name: getattr(step.state.factory, "ttlSecs", None) for step in self.group.states}
         return {name: float(ttl) for name, ttl in ttls.items() if ttl is not None}
 
@@ -430,18 +438,18 @@ class Committer:
         return {name: freeze(result, beside) for name, result in with_skipped(results, skipped).items()}
 
     def sweep(self) -> None:
-        """Delete the files of attempts of this log's earlier drivers that never froze."""
+        """Delete the files of attempts that earlier drivers of this log made and that never froze."""
         named = self.log.folders(self.group.name)
         for folder in FrozenFolders(self.folder, self.log.uuid).folders(self.group.name):
             epoch = folder.name.partition("-")[0]
-            # Not a later epoch's: another driver may have taken the log meanwhile, and be writing there.
+            # Not those of a later epoch: another driver may have taken the log meanwhile, and be writing there.
             if epoch.isdigit() and int(epoch) < self.lease.epoch and str(folder.relative_to(self.folder)) not in named:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def forget(self, folders: list[str]) -> None:
-        """Delete files that no frozen batch refers to any more."""
-        # The caller has made the log durable without these batches: else a power loss brings back a log that names the
-        # files (guard "trim, files").
+        """Delete the folders of files to which no frozen batch refers any more."""
+        # The caller has synced the log since it dropped these batches: else a power loss brings back a log that names
+        # the files (guard "trim, files").
         for folder in folders:
             shutil.rmtree(self.folder / folder, ignore_errors=True)
 

@@ -25,18 +25,18 @@ from trident.user_calls.threads import MakeThreads, Threads
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What `start` has opened for a run, before its groups are made."""
+    """Everything that `start` opens for a whole run, before it makes the groups' runs."""
 
     topology: TopologyPlan
     settings: Settings
     runId: str
-    """Of this run alone; the log's uuid stays the same over restarts."""
+    """The UUID of this run alone; the log's uuid stays the same over restarts."""
     log: TransactionLog
     begun: Begun
-    """Lease, stores, histories and the program, as the log knows it."""
+    """The lease, the stores, the histories, and the program with the log's names for its groups."""
     engine: Engine
     state_threads: Threads
-    """Where stores that run no user code are written."""
+    """The threads that write to states; for a store of the user's own they wait for its lane."""
     progress: Progress
     trace: Trace
     statics: Mapping[str, ReadableStore] = field(default_factory=dict)
@@ -70,5 +70,5 @@ class GroupContext:
         return self.settings.clock
 
     def broken(self, error: BaseException) -> on.Broken:
-        """Return the event that ends the group, with a takeover by another driver as the cause where there was one."""
+        """Return the event that ends the group. Its error is a FencedError if another driver has taken the log."""
         return on.Broken(explained(error, self.log, self.lease))

@@ -41,10 +41,11 @@ class Rules:
     """The settings of a group's coordinator. Times are seconds.
 
     pending: batches in flight at most (Trident's max.spout.pending).
-    maxAttempts: attempts at one batch before the group stops; one, where the error is `hopeless`.
-    ahead: whether n + 1 can be planned before n is frozen (False if a spout knows its position only after emission).
+    maxAttempts: attempts at one batch before the group stops; a `hopeless` error stops it at the first.
+    ahead: whether a batch can be planned before the one before it is frozen. False if a spout knows its position only
+        after emission.
     replans: whether a failed attempt is planned anew (an opaque spout) instead of read again.
-    commitRetry: how long a commit is repeated before the group stops, the batch frozen; None: for ever.
+    commitRetry: how long a commit is repeated before the group stops and leaves the batch frozen; None: for ever.
     idleFirst, idleMost: the first and the longest sleep of a group whose sources have nothing.
     """
 
@@ -59,7 +60,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Batch:
-    """A batch in flight. `previous` and `after`: where the spouts stand before and behind it."""
+    """A batch in flight. `previous` and `after`: where the spouts stand before and after the batch."""
 
     attempt: TransactionAttempt
     status: Status
@@ -101,18 +102,18 @@ class Coordinator:
         Batches of which nothing was frozen are planned anew, since neither a state nor an output has seen them.
         """
         for txid in self._history.frozen:
-            # Its number and its positions are not asked for any more: a frozen batch is only committed, and the batch
-            # after the last frozen one starts from `positions`.
+            # Nobody asks for the attempt number and the positions of a frozen batch any more: it is only committed, and
+            # the batch after the last frozen one starts from `positions`.
             attempt = TransactionAttempt(txid, 0, self._epoch)
             self._batches[txid] = Batch(attempt, Status.FROZEN, {})
-        if self.committed:  # the earlier run may have ended between COMMITTED and the spouts' success
+        if self.committed:  # the earlier run may have ended before the spouts heard of its last commit
             self._succeeding = True
             self._do(on.Succeed(self.committed))
         return self._settle()
 
     def handle(self, event: Event) -> list[Action]:
-        """Return what is to be done now that this has happened."""
-        if self.finished:  # events of threads that end late
+        """Take an event, and return the actions that follow from it."""
+        if self.finished:  # the event is of a thread that ends late
             return []
         self._HANDLERS[type(event)](self, event)
         return self._settle()
@@ -125,18 +126,19 @@ class Coordinator:
     # --- what happened ---------------------------------------------------------------------------------------
 
     def _planned(self, event: on.Planned) -> None:
-        # Before the look at the attempt: a plan that comes back for a discarded batch ends the planning too. Else no
-        # batch would be planned any more.
+        # Before the attempt is checked: the plan of a discarded batch, too, ends the planning. Otherwise no batch would
+        # be planned any more.
         self._planning = False
         batch = self._current(event.attempt, Status.PLANNING)
         if batch is None:
             return
         self._idle = 0
-        # Only an opaque spout plans otherwise at another attempt. The batches behind start where the former plan would
-        # have ended (guard "void plans").
+        # Only an opaque spout gives another plan at another attempt. The batches after this one start where the former
+        # plan would have ended (guard "void plans").
         if batch.plan is not None and batch.plan != event.plan:
             self._discard_after(event.attempt.txid)
-        # Good until the batch freezes: where spouts plan ahead, the next batch is planned from here meanwhile.
+        # This position holds until the batch freezes: where spouts plan ahead, the next batch is planned from it
+        # meanwhile.
         batch.plan = event.plan
         batch.after = positions_after(batch.previous, event.plan)
         self._run(batch)
@@ -146,11 +148,11 @@ class Coordinator:
         batch = self._current(event.attempt, Status.PLANNING)
         if batch is None:
             return
-        # At another attempt an opaque spout may have nothing. The batches behind were planned from the end of its
-        # former plan.
+        # At another attempt an opaque spout may have nothing. The batches after this one were planned from the end of
+        # its former plan.
         self._discard_after(event.attempt.txid)
         del self._batches[event.attempt.txid]
-        if batch.plan is None:  # never emitted: asking an idle source again and again is one attempt
+        if batch.plan is None:  # nothing was emitted: asking an idle source again and again is one attempt
             self._attempts[event.attempt.txid] -= 1
             self._failures.pop(event.attempt.txid, None)
         if not self._batches:
@@ -174,7 +176,7 @@ class Coordinator:
     def _run_failed(self, event: on.RunFailed) -> None:
         batch = self._current(event.attempt, Status.RUNNING)
         if batch is not None:
-            # The cancel first: an attempt that overran its limit still works, and is void before the next one begins.
+            # Cancel first: an attempt that overran its limit still works, and must be void before the next one begins.
             self._do(on.Cancel(event.attempt))
             self._do(on.Fail(event.attempt))
             self._again(batch, event.error)
@@ -199,16 +201,16 @@ class Coordinator:
     def _commit_failed(self, event: on.CommitFailed) -> None:
         self._batches[event.txid].status = Status.FROZEN
         limit = self._rules.commitRetry
-        if self._stopping:  # the next start commits it
+        if self._stopping:  # the next start commits the batch
             self._finish()
             return
         if not event.transient or (limit is not None and self._commit_waited >= limit):
-            # At once: `_finishing` would wait for the batches that are frozen behind this one, and none of them may
-            # overtake it.
+            # Finish at once: `_finishing` would wait for the frozen batches after this one, and none of them may be
+            # committed before it.
             self._stop(event.error)
             self._finish()
             return
-        delay = min(1.0, 0.01 * 2 ** min(self._commit_tries, 12))  # the power would overflow a float
+        delay = min(1.0, 0.01 * 2 ** min(self._commit_tries, 12))  # min: a higher power would overflow a float
         self._commit_tries += 1
         # A sum of waits, because the coordinator has no clock: the tries themselves do not count towards `commitRetry`.
         self._commit_waited += delay
@@ -241,7 +243,7 @@ class Coordinator:
     # --- what follows ----------------------------------------------------------------------------------------
 
     def _settle(self) -> list[Action]:
-        """Do everything that is possible now, and hand over the actions."""
+        """Freeze, commit and plan what is possible now. Return the actions that were asked for since the last time."""
         if not self.finished:
             self._freeze_next()
             self._commit_next()
@@ -252,18 +254,19 @@ class Coordinator:
         return actions
 
     def _freeze_next(self) -> None:
-        # This txid and no other: a batch that ran early has a plan which begins where an unfrozen one ends (guard
-        # "freeze order (coordinator)"). From FREEZING on no failure and no new plan voids the batch.
+        # This txid and no other: a later batch that has run was planned from the end of a batch that is not frozen
+        # (guard "freeze order (coordinator)"). Once the batch is FREEZING, no failure and no new plan makes it void.
         batch = self._batches.get(self.frozen + 1)
         if batch is not None and batch.status is Status.RAN and not self._stopping:
             batch.status = Status.FREEZING
             self._do(on.Freeze(batch.attempt))
 
     def _commit_next(self) -> None:
-        # In txid order: a store refuses a gap, and an updater reads what the batch before left (guard "commit order").
+        # In txid order: a store refuses a gap, and an updater reads what the batch before has written (guard "commit
+        # order").
         txid = self.committed + 1
         batch = self._batches.get(txid)
-        # One after the other: the spouts hear of every commit, in order, before the next one.
+        # One after the other: the spouts are told of each commit, in order, before the next one begins.
         if batch is not None and batch.status is Status.FROZEN and not self._succeeding:
             self._commit(txid, 0.0)
 
@@ -279,7 +282,7 @@ class Coordinator:
         for txid in sorted(self._batches):
             batch = self._batches[txid]
             if batch.status is Status.PLANNING:
-                # Such a spout knows where a batch starts only when the batch before it is frozen.
+                # Without `ahead`, a spout knows where a batch starts only when the batch before it is frozen.
                 if not self._rules.ahead and txid > self.frozen + 1:
                     return
                 self._plan(batch)
@@ -293,7 +296,7 @@ class Coordinator:
         deaths = self._deaths(txid)
         running = [other for other in self._batches if other > self.frozen]
         if running and (deaths or any(map(self._deaths, running))):
-            return  # alone, until it is frozen: else it could not be told which of them ends the process
+            return  # a batch at which drivers died runs alone, to tell which batch ends the process
         if deaths >= self._rules.maxAttempts:
             self._stop(_deadly(txid, deaths))
         else:
@@ -306,7 +309,7 @@ class Coordinator:
         return 0 if last is None else last.deaths
 
     def _position_before(self, txid: int) -> Positions | None:
-        """Return where a new batch starts; None while that cannot be known."""
+        """Return the positions at which batch `txid` starts; None while they cannot be known."""
         if txid == self.frozen + 1:
             return self.positions
         return self._batches[txid - 1].after if self._rules.ahead else None
@@ -323,7 +326,7 @@ class Coordinator:
     def _run(self, batch: Batch) -> None:
         assert batch.plan is not None
         batch.status = Status.RUNNING
-        # Where spouts plan anew, the delay was spent before the plan.
+        # If spouts plan anew, the delay came before the plan already.
         self._do(on.Run(batch.attempt, batch.plan, batch.previous, 0.0 if self._rules.replans else self._delay(batch)))
 
     def _delay(self, batch: Batch) -> float:
@@ -333,7 +336,7 @@ class Coordinator:
 
     def _again(self, batch: Batch, error: BaseException) -> None:
         """Have another attempt made at a batch that failed before it was frozen, or stop the group."""
-        if self._stopping:  # it was cancelled, or found its spout closed
+        if self._stopping:  # the attempt was cancelled, or its spout closed
             return
         txid = batch.attempt.txid
         self._failures[txid] = failures = self._failures.get(txid, 0) + 1
@@ -348,7 +351,7 @@ class Coordinator:
         batch.status = Status.PLANNING
 
     def _discard_after(self, txid: int) -> None:
-        """Drop the batches behind `txid`, whose plan changed: theirs begin where the former plan would have ended."""
+        """Drop the batches after `txid`, whose plan changed: they start where its former plan would have ended."""
         # Their attempt numbers stay in `_attempts`: the next plan of such a txid gets a new number, and a late message
         # of the former attempt cannot pass for it (guard "living attempt").
         for later in sorted(t for t in self._batches if t > txid):
@@ -363,21 +366,21 @@ class Coordinator:
         self._idle += 1
 
     def _stop(self, error: BaseException | None) -> None:
-        """Begin nothing new from here on; what is frozen and under way is finished."""
-        # The first error is the cause; what fails behind it mostly follows from it.
+        """Begin nothing new, and cancel attempts that are not frozen. What is frozen and under way is finished."""
+        # The first error is the cause; errors after it mostly follow from it.
         if self._reason is None:
             self._reason = error
         if self._stopping:
             return
         self._stopping = True
-        # A batch that is being planned too: its plan may still come back, and then only the cancelled attempt keeps it
-        # from running. None of them is lost: the next start plans them anew.
+        # A batch that is being planned is cancelled, too: its plan may still come back, and then only the cancelled
+        # attempt keeps the batch from running. None of these batches is lost: the next start plans them anew.
         for batch in self._batches.values():
             if batch.status in (Status.RUNNING, Status.RAN, Status.PLANNING):
                 self._do(on.Cancel(batch.attempt))
 
     def _finishing(self) -> bool:
-        """Return whether a batch that is frozen, or nearly so, is still on its way to its success."""
+        """Return whether a batch is frozen or being frozen, or the spouts are still to hear of a commit."""
         finishing = (Status.FREEZING, Status.FROZEN, Status.COMMITTING)
         return self._succeeding or any(batch.status in finishing for batch in self._batches.values())
 
@@ -396,7 +399,7 @@ class Coordinator:
         return TransactionAttempt(txid, self._attempts[txid], self._epoch)
 
     def _current(self, attempt: TransactionAttempt, status: Status) -> Batch | None:
-        """Return the batch of this attempt; None for a late message, of an attempt that is over or a step behind."""
+        """Return the batch if `attempt` is its current one and it has this status; None for a message that is late."""
         batch = self._batches.get(attempt.txid)
         return batch if batch is not None and batch.attempt == attempt and batch.status is status else None
 

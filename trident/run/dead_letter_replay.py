@@ -27,17 +27,18 @@ def replay_spout(stream: str, nodes: Iterable[Node]) -> ReplaySpout:
 
 
 def letter_finder(view: StateView, committed: Callable[[], int], stream: str, where: Where | None) -> Look:
-    """Return the function that finds the letters of a stream that the user wants back.
+    """Return the function that finds the dead letters of a stream that the user wants back.
 
-    Its first call, in the user's thread, chooses them. Later calls find which of these are still there, and call no
-    code of the user's: it must not fail a batch. `committed` gives the last committed txid of the letters' state.
+    Its first call, in the user's thread, chooses letters by `where`. Later calls return those of the chosen letters
+    that are still in the state. They call no user code, since an error of that would fail a batch. `committed`
+    returns the last committed txid of the group that writes the letters' state.
     """
     chosen: set[str] | None = None
 
     def find() -> tuple[int, list[Letter]]:
         nonlocal chosen
         before = committed()
-        table = view.toArrow()  # the latest values of a non-transactional state hold what was committed before
+        table = view.toArrow()  # latest values (non-transactional) hold at least batch `before`
         as_of = int((table.schema.metadata or {}).get(b"asOfTxid", before))
         letters: list[Letter] = []
         for row in sorted(table.to_pylist(), key=lambda row: str(row["id"])):

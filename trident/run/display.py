@@ -46,7 +46,7 @@ class GroupLine:
 
 
 def lines_of(events: list[ProgressEvent]) -> list[GroupLine]:
-    """Return one line a group, by name. `failures` counts the failed attempts among these events."""
+    """Return one line for each group, sorted by name. `failures` counts the failed attempts among these events."""
     lines = []
     for group in sorted({event["group"] for event in events}):
         mine = [event for event in events if event["group"] == group]
@@ -79,7 +79,7 @@ def status_of(watched: Watched) -> str:
 
 
 def text_of(watched: Watched) -> str:
-    """Return the text of the display, a line a group.
+    """Return the display as text, with one line for each group.
 
     For example ``wordcount (running) sentences: txid 12, 100,000 rows, 1,930,000 rows/s, 52 ms, counts 21,004 keys``.
     """
@@ -99,7 +99,10 @@ def _line_text(line: GroupLine) -> str:
 
 
 def html_of(watched: Watched, picture: str = "") -> str:
-    """Return its status, a row a group, the newest Debug lines, and its picture (SVG, trusted) if one is given."""
+    """Return the display as HTML: the status, a row for each group, the newest Debug lines.
+
+    A `picture` (SVG, trusted) is shown below them.
+    """
     rows = "".join(
         f"<tr><td>{html.escape(line.group)}</td><td>{line.txid}</td><td>{_number(line.rows)}</td>"
         f"<td>{_number(line.rate)}</td><td>{_number(line.milliseconds)}</td>"
@@ -125,10 +128,10 @@ def in_notebook() -> bool:
 
 
 class LiveProgress:
-    """Shows a running topology and keeps the picture up to date until the topology ends.
+    """Shows a running topology, and keeps what it shows up to date until the topology ends.
 
-    In a notebook it is one output that is replaced in its place, below the cell that began it. Elsewhere a line is
-    printed where something has changed.
+    In a notebook, the output below the cell that began this is replaced again and again. Elsewhere a line is printed
+    whenever something has changed.
 
     Parameters
     ----------
@@ -150,7 +153,7 @@ class LiveProgress:
         self._thread.start()
 
     def stop(self, timeout: float | None = 5) -> None:
-        """Show the last state of things once more and end."""
+        """Show the newest status once more, then end."""
         self._end.set()
         self._thread.join(timeout)
 

@@ -46,7 +46,7 @@ class RunFailed(Event, frozen=True):
 
 
 class Frozen(Event, frozen=True):
-    """The attempt's result is durable. `positions` are where the spouts stand after it."""
+    """The attempt's results are durable. `positions`: where the spouts stand after the batch."""
 
     attempt: TransactionAttempt
     positions: Positions
@@ -59,7 +59,7 @@ class Committed(Event, frozen=True):
 
 
 class CommitFailed(Event, frozen=True):
-    """The commit of a frozen batch did not go through. `transient`: trying again may help."""
+    """The commit of a frozen batch failed. `transient`: another try may help."""
 
     txid: int
     error: BaseException
@@ -81,7 +81,7 @@ class DrainAsked(Event, frozen=True):
 
 
 class StopAsked(Event, frozen=True):
-    """Stop now: nothing new, running attempts are cancelled, a commit under way is finished."""
+    """Stop now: begin nothing new, cancel running attempts, finish a commit that is under way."""
 
 
 class GivenUp(Event, frozen=True):
@@ -104,7 +104,8 @@ class Action(msgspec.Struct, frozen=True):
 class Plan(Action, frozen=True):
     """Have the spouts plan the batch. Answer: Planned, NothingThere or PlanFailed.
 
-    `kept` is the plan of an earlier attempt, of which the spouts that replay exactly keep their part.
+    `previous`: where the spouts stand before the batch. `kept`: the plan of an earlier attempt, of which the spouts
+    that replay exactly keep their part.
     """
 
     attempt: TransactionAttempt
@@ -114,7 +115,7 @@ class Plan(Action, frozen=True):
 
 
 class Run(Action, frozen=True):
-    """Emit and compute stage 1. Answer: Ran or RunFailed. `previous` is where the spouts stood before."""
+    """Emit the batch and compute stage 1. Answer: Ran or RunFailed. `previous`: where the spouts stand before it."""
 
     attempt: TransactionAttempt
     plan: BatchPlan
@@ -148,13 +149,13 @@ class Succeed(Action, frozen=True):
 
 
 class Fail(Action, frozen=True):
-    """Tell the spouts that the attempt came to nothing. No answer."""
+    """Tell the spouts that the attempt failed. No answer."""
 
     attempt: TransactionAttempt
 
 
 class Sleep(Action, frozen=True):
-    """Send Woken after so many seconds, or earlier where the sources may have something."""
+    """Post Woken after this many seconds, or earlier if the sources may have something."""
 
     seconds: float
 
@@ -164,6 +165,6 @@ class Rest(Action, frozen=True):
 
 
 class Finish(Action, frozen=True):
-    """End the group; with an error if it did not stop on request."""
+    """End the group. `error`: why it ends; None if it stopped on request."""
 
     error: BaseException | None = None

@@ -1,4 +1,4 @@
-"""The watch over log and stores: once a second, also when the run is idle, for takeovers and for lost writes."""
+"""The watch over the log and the stores: once a second, also in an idle run, it looks for takeovers and lost writes."""
 
 import logging
 import threading
@@ -19,11 +19,14 @@ from trident_state.store import Store
 logger = logging.getLogger(__name__)
 
 _SECONDS = 1.0
-"""Between two looks."""
+"""The seconds between two looks."""
 
 
 class Watch:
-    """Compares every fence and marker of a run with its own. A later driver ends the run; a rewound store is healed."""
+    """Compares the leases in the log and the stores, and the stores' markers, with this run's.
+
+    A takeover by a later driver ends the run. A rewound store is healed.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class Watch:
         self._lease = lease
         self._own = Threads("trident-watch-own")
         self._asked: dict[str, Future[None]] = {}
-        """The newest look at each store of the user's own: the next one waits until it is done."""
+        """By state the newest look at each store of the user's own. The next look begins only when it is done."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="trident-watch", daemon=True)
 
@@ -60,7 +63,7 @@ class Watch:
 
     def look(self) -> None:
         """Look once at the log and at every store."""
-        # The log first: where another driver has it, whatever the states show follows from that.
+        # The log first: if another driver has it, that explains whatever the states show.
         lease = self._log.lease()
         if lease != self._lease:
             epoch = lease.epoch if lease else 0
@@ -77,12 +80,12 @@ class Watch:
                     self._asked[name] = self._own.submit(self._look_at, run, name)
 
     def _look_at(self, run: GroupRun, state: str) -> None:
-        committed = run.committed  # before the markers: a batch that is committed meanwhile is no rewind
+        committed = run.committed  # read before the markers: a batch that is committed between is no rewind
         store = self._stores[state]
         try:
             groups = store.groups_of()
             if any(map(self._fenced, groups)):
-                check_this_log(state, store.report(), self._log.uuid)  # epochs begin anew with a reset
+                check_this_log(state, store.report(), self._log.uuid)  # after a reset epochs begin at 1 again
                 raise FencedError(f"state {state!r} was taken over by another driver; this one stops")
         except (FencedError, LogMismatchError) as error:
             run.post(on.Broken(error))
@@ -90,8 +93,8 @@ class Watch:
         except AttemptCancelledError:  # the run ends
             return
         except (StateError, BatchTimeoutError) as error:
-            # A store that is away ends nothing here: a group with a batch to commit meets it in its turn, which counts
-            # `commitRetrySecs`, and an idle group has nothing to lose.
+            # A store that is away does not end the run here. A group with a batch to commit meets the error in its
+            # commit turn, which counts `commitRetrySecs`; an idle group has nothing to lose.
             run.turns.waiting_for = error
             logger.warning("state %r does not answer: %s", state, error)
             if error.hopeless:
@@ -100,14 +103,14 @@ class Watch:
         except Exception as error:
             run.post(on.Broken(error))
             return
-        # Also a lease that is missing or older: the store fell back to before this driver acquired it. The heal may be
-        # asked for every second; it looks first, and does nothing to a store that is up again.
+        # A missing or older lease also says that the store was rewound: to before this driver acquired it. A heal may
+        # be asked for every second: it looks first, and does nothing to a store that is up to date.
         if any(group.lease != self._lease or (group.marker or 0) < committed for group in groups):
             logger.warning("state %r was rewound (%s); healing it up to txid %d", state, groups, committed)
             run.heal(state)
 
     def _fenced(self, group: GroupStatus) -> bool:
-        """Return whether a later driver holds the group. An earlier one's lease says that the store was rewound."""
+        """Return whether a later driver holds the group. An earlier driver's lease means that the store was rewound."""
         lease = group.lease
         return lease is not None and lease != self._lease and lease.epoch >= self._lease.epoch
 

@@ -3,19 +3,20 @@
     thread (`trident-<group>...`)   what runs in it
     the loop                        `GroupRun`: events, actions, timers, limits of calls, FROZEN
     -plan, one                      `AttemptRuns.plan`
-    -run, one an attempt            `AttemptRuns.run`, cancels; `GroupRun._succeed`
+    -run, one for each attempt      `AttemptRuns.run`, cancels; `GroupRun._succeed`
     -commit, one                    `CommitTurns.commit` and `heal`
 
-Spouts, and the user's code of a commit turn, have threads of their own, for which these wait (`WatchedCalls`). All of
-them talk to the loop by events, through one queue; so the coordinator needs no lock. What more than one thread touches:
+Spouts, and the user code of a commit turn, have threads of their own (`WatchedCalls`), and the threads above wait for
+these. All threads talk to the loop by events, through one queue, so the coordinator needs no lock. More than one thread
+touches these attributes:
 
     attribute                       written by                  why this is safe
     coordinator                     loop                        others read `finished`, `frozen` and copies only
     turns.committed                 commit                      an int that only grows; late readers do too much work
     turns.at_hand                   loop sets, commit removes   set before the turn is submitted
     turns.waiting_for               commit, watch               only shown
-    _attempts.held                  run sets, loop removes      a key is one attempt's; read after its event Ran
-    _attempts._void                 loop                        replaced as a whole; a run thread asks again
+    _attempts.held                  run sets, loop removes      an entry is one attempt's; read after its Ran
+    _attempts._void                 loop                        replaced as a whole; a run thread looks again
     _attempts._plan_times           plan sets, loop removes     set before the attempt is submitted
     _plans                          loop sets, run removes      set at FROZEN, before the success is submitted
     _trimming                       loop counts, run trims      a count that is lost moves the next trim, no more
@@ -47,7 +48,7 @@ from trident.user_calls.watched_store import STATE_LANE
 logger = logging.getLogger(__name__)
 
 _LAST_PATIENCE = 2.0
-"""Seconds that an end waits at least for what it has just cancelled."""
+"""The least number of seconds that the end of a group waits for work that it has just cancelled."""
 
 
 class GroupRun:
@@ -71,30 +72,32 @@ class GroupRun:
         self._attempts = AttemptRuns(context, lambda: self.turns.committed, self.post)
         self._trimming = Trimming(name, context.log, context.lease, context.committer, settings)
         self._plans: dict[int, BatchPlan] = {}
-        """The plans of the frozen batches whose success the spouts have not heard."""
+        """The plans, by txid, of the frozen batches of whose success the spouts have not been told."""
         self.error: BaseException | None = None
         self.done = threading.Event()
         self.writes_hang = False
         """Whether a write to a store had not come back when the run ended."""
         self._queue: queue.SimpleQueue[on.Event | Callable[[], object]] = queue.SimpleQueue()
         self._timers = sched.scheduler(self._clock.monotonic)
-        self._rests = Rests(lambda: self.done.is_set())  # a fork puts another event there
+        self._rests = Rests(lambda: self.done.is_set())  # asked anew each time: a fork replaces `done`
         self._sleeps = 0
         self._next_tick = self._clock.monotonic()
         self._unsynced_since: float | None = None
-        """Since when a COMMITTED is in the log that no later FROZEN, and no sync, has made durable."""
+        """The time of the first COMMITTED that neither a later FROZEN nor a sync has made durable; None if all are
+        durable."""
         self._give_up_at: float | None = None
-        """When a stop that was asked for waits no longer for what is under way."""
+        """The time at which a requested stop no longer waits for work that is under way; None before a stop is
+        requested."""
         self._plan_thread = threads(f"trident-{name}-plan", 1)
-        self._run_threads = threads(f"trident-{name}-run", None)  # one that hangs must not keep the next waiting
-        # One, because a store has one writer: turns run in txid order, and no heal meets a turn.
+        self._run_threads = threads(f"trident-{name}-run", None)  # no limit: one that hangs must not hold up the next
+        # One thread, because a store has one writer: turns run in txid order, and no heal runs beside a turn.
         self._commit_thread = threads(f"trident-{name}-commit", 1)
         self._loop_thread: threading.Thread | None = None
 
     # --- from other threads ------------------------------------------------------------------------------------
 
     def start(self, ended: Callable[["GroupRun"], None]) -> None:
-        """Start the loop. It calls `ended` as the last thing that it does."""
+        """Start the loop in a thread. The last thing that the loop does is to call `ended`."""
         name = f"trident-{self.group.name}"
         self._loop_thread = threading.Thread(target=self._loop, args=(ended,), name=name, daemon=True)
         self._loop_thread.start()
@@ -104,7 +107,7 @@ class GroupRun:
         self._queue.put(event)
 
     def rest(self, timeout: float | None) -> bool:
-        """Wait until the sources were asked anew and had nothing, and everything is committed. False: not in time."""
+        """Wait until a new plan finds nothing and all is committed, or the group ends. Return False after `timeout`."""
         return self._rests.wait(lambda: self.post(on.Woken()), timeout)
 
     @property
@@ -114,23 +117,23 @@ class GroupRun:
 
     @property
     def hanging(self) -> list[dict[str, Any]]:
-        """The calls of user code that are over their limit and do not come back; see `WatchedCalls.hanging`."""
+        """The calls of user code that are over their limit and have not returned; see `WatchedCalls.hanging`."""
         return self._calls.hanging
 
     @property
     def waits_for(self) -> str | None:
-        """The call, the error or the turn for which the group waits longer than usual, as `status` says it."""
+        """The call, error or commit turn that holds the group up, in the words of `status`; None if nothing does."""
         waiting_for = self.turns.waiting_for
         return self._calls.longest or (str(waiting_for) if waiting_for else self.turns.slow_turn)
 
     def owns_this_thread(self) -> bool:
-        """Return whether the calling thread is one of this group's own: it must not wait for the group."""
+        """Return whether the calling thread belongs to this group. Such a thread must not wait for the group."""
         own = (self._plan_thread, self._run_threads, self._commit_thread, self._calls)
         return threading.current_thread() is self._loop_thread or any(threads.owns_this_thread() for threads in own)
 
     def heal(self, state: str) -> None:
-        """Bring a rewound store up again, in the commit thread."""
-        # Through the loop, which closes the commit thread: a submit after that would raise in the watch.
+        """Have the commit thread heal a rewound store."""
+        # By way of the loop, because the loop closes the commit thread: a submit after that would raise in the watch.
         self._queue.put(partial(self._commit_thread.submit, self.turns.heal, state))
 
     # --- the loop ----------------------------------------------------------------------------------------------
@@ -144,8 +147,8 @@ class GroupRun:
             self.error = self.error or error
             logger.exception("group %r broke", self.group.name)
         finally:
-            # Also after an error of the loop itself: `rest` waits until `done` is set, and `awaitTermination` until the
-            # last group has called `ended`.
+            # Done after an error of the loop itself, too: `rest` waits until `done` is set, and `awaitTermination`
+            # until the last group has called `ended`.
             self._end()
             ended(self)
 
@@ -156,22 +159,22 @@ class GroupRun:
             return None
 
     def _idle_time(self) -> float:
-        """Return the seconds until something is due though nothing happens."""
+        """Return for how many seconds the loop may wait for an event: until the next timer or limit, 0.5 at most."""
         now = self._clock.monotonic()
         timers = [timer.time for timer in self._timers.queue[:1]]
         return max(0.0001, min([now + 0.5, self._calls.next(now + 0.5), *timers]) - now)
 
     def _react(self, event: on.Event | Callable[[], object] | None) -> None:
-        """Do what is due, then what this event asks for."""
+        """Run the timers that are due, give up calls over their limit, then handle the event, if there is one."""
         now = self._clock.monotonic()
         self._timers.run(blocking=False)
-        # Limits are checked here and nowhere else: for that the loop turns twice a second though nothing happens.
+        # The loop checks the limits at every turn. For that it turns twice a second, even if nothing happens.
         self._calls.expire(now)
         if callable(event):
             event()
         elif event is not None:
             # Only the first request sets the time: a second `stop` must not put it off. Without this timer a stop would
-            # wait for code that does not come back (guard "stop, code that hangs").
+            # wait for user code that does not return (guard "stop, code that hangs").
             if isinstance(event, on.StopAsked) and self._give_up_at is None:
                 self._give_up_at = now + PATIENCE_SECONDS
                 self._later(PATIENCE_SECONDS, self._give_up)
@@ -183,16 +186,16 @@ class GroupRun:
             self._ACTIONS[type(action)](self, action)
 
     def _later(self, seconds: float, work: Callable[[], object]) -> None:
-        """Have the loop do something in so many seconds; at once where there are none."""
+        """Have the loop call `work` after this many seconds. Call it at once if the number is 0 or less."""
         if seconds <= 0:
             work()
         else:
             self._timers.enter(seconds, 0, work)
 
     def _give_up(self) -> None:
-        """End a stop that has waited long enough: leave behind the calls that hang, then whatever is left."""
-        # In two steps: a turn whose call is given up here fails, and the group ends with it in good order. `GivenUp`
-        # is for what still hangs then, such as a store or the log.
+        """End a stop that has waited long enough: give up the calls that hang, and soon after everything else."""
+        # In two steps: a turn whose call is given up here fails, and then the group ends in good order. `GivenUp` ends
+        # the group if something else still hangs, such as a store or the log.
         self._calls.abandon()
         self._later(_LAST_PATIENCE, lambda: self.post(on.GivenUp()))
 
@@ -200,7 +203,7 @@ class GroupRun:
 
     def _do_plan(self, action: on.Plan) -> None:
         delay = action.delay
-        # processingTime spaces the first plans of batches. A replay waits for its own delay only.
+        # `processingTime` is the time between the first plans of two batches. A replay waits only for its own delay.
         if self._context.settings.processingTime is not None and action.kept is None and not delay:
             delay = self._next_tick - self._clock.monotonic()
         self._later(delay, lambda: self._begin_plan(action))
@@ -211,8 +214,8 @@ class GroupRun:
             now = self._clock.monotonic()
             while self._next_tick <= now:  # ticks that were missed are left out, and not made up for
                 self._next_tick += interval
-        # Counted behind the delay: this plan asks the sources only now, so it also serves a `rest` that began during
-        # the delay.
+        # Counted after the delay: this plan asks the sources only now, so it also serves a `rest` that began during the
+        # delay.
         self._rests.plan_begins()
         self._plan_thread.submit(self._attempts.plan, action)
 
@@ -224,20 +227,20 @@ class GroupRun:
             self._run_threads.submit(self._attempts.run, action)
 
     def _do_cancel(self, action: on.Cancel) -> None:
-        # Void first, and whatever the cancel can do: work that cannot be stopped ends late, and its result must find
-        # the attempt void (tests/run/test_replays_that_differ.py).
+        # Make the attempt void first, whether or not the cancel succeeds: work that cannot be stopped ends late, and
+        # must then find its attempt void (tests/run/test_replays_that_differ.py).
         self._attempts.discard(action.attempt)
         self._run_threads.submit(self._attempts.cancel, action.attempt)
 
     def _do_fail(self, action: on.Fail) -> None:
-        # From the loop: so the call stands in the spout's lane before the next attempt's emit, which a run thread
-        # submits later (tests/run/test_limits.py::test_fail_reaches_a_spout_before_its_next_emit).
+        # Called in the loop, so that `fail` enters the spout's lane before the next attempt's `emit`, which a run
+        # thread submits later (tests/run/test_limits.py::test_fail_reaches_a_spout_before_its_next_emit).
         self._context.sources.fail(action.attempt)
 
     # --- actions: freezing and committing ------------------------------------------------------------------------
 
     def _do_freeze(self, action: on.Freeze) -> None:
-        """Write FROZEN. In the loop, and not in a thread of its own: nothing can cancel the attempt meanwhile."""
+        """Write FROZEN. This happens in the loop itself, so that nothing can cancel the attempt meanwhile."""
         attempt, held, began = action.attempt, self._attempts.held[action.attempt], self._clock.monotonic()
         context, txid = self._context, action.attempt.txid
         try:
@@ -245,32 +248,33 @@ class GroupRun:
             context.log.freeze(context.lease, context.name, txid, held.batch, held.positions, held.outputs)
             reach("freeze.after")
         except BaseException as error:
-            # No second try: after an error the run cannot know whether FROZEN is on the disk. The next start reads what
-            # is there (docs/faults.md, "The log's disk is full, or an fsync fails").
+            # FROZEN is not tried again: after an error the run cannot know whether it is on the disk. The next start
+            # reads what is there (docs/faults.md, "The log's disk is full, or an fsync fails").
             self._queue.put(on.Broken(error))
             return
         self.turns.at_hand[txid] = held.results
         self._plans[txid] = held.batch.plan
         self._trimming.count(sum(output.size for output in held.outputs.values()))
-        # This write was durable, and with it every COMMITTED before it.
+        # This write was durable, and made every COMMITTED before it durable.
         self._unsynced_since = None
         context.trace.phase(context.name, txid, "freeze", self._clock.monotonic() - began)
-        # By the queue and not at once: the actions behind this one were decided before the batch was frozen.
+        # Put into the queue, and not handled at once: the actions after this one were decided before the batch was
+        # frozen.
         self._queue.put(on.Frozen(attempt, held.positions))
 
     def _do_commit(self, action: on.Commit) -> None:
         self._later(action.delay, partial(self._commit_thread.submit, self.turns.commit, action.txid))
 
     def _do_succeed(self, action: on.Succeed) -> None:
-        # Here and not in `_succeed`: only the loop may replace the set of void attempts.
+        # Called here and not in `_succeed`, because only the loop may replace the set of void attempts.
         self._attempts.forget(action.txid)
-        # The earliest counts: commits without a FROZEN between them must not put the sync off.
+        # The earliest COMMITTED counts: further ones, without a FROZEN between them, must not put the sync off.
         if self._unsynced_since is None:
             self._unsynced_since = self._clock.monotonic()
-        self._run_threads.submit(self._succeed, action.txid)  # beside plans, which may wait for a slow spout
+        self._run_threads.submit(self._succeed, action.txid)  # not in the plan thread, which may wait for a slow spout
 
     def _succeed(self, txid: int) -> None:
-        """Tell the spouts of a commit, then trim the log. In a run thread; the coordinator asks for one at a time."""
+        """Tell the spouts that a batch is committed, then trim the log. Run threads do this for one batch at a time."""
         context = self._context
         try:
             reach("success.before")
@@ -281,8 +285,9 @@ class GroupRun:
             context.sources.success(txid, plan)
             reach("success.after")
             self._trimming.trim_if_due(self.committed)
-            # Behind the trim, because the coordinator begins the next commit only at this event: near `rewindBytes`
-            # that commit waits for the snapshots, and the log cannot outgrow them (tests/run/test_log_retention.py).
+            # Posted after the trim, because the coordinator begins the next commit only after this event: near
+            # `rewindBytes` that commit waits for the snapshots, and the log cannot outgrow them
+            # (tests/run/test_log_retention.py).
             self.post(on.Succeeded(txid))
         except BaseException as error:
             self.post(on.Broken(error))
@@ -295,7 +300,7 @@ class GroupRun:
         self._later(action.seconds, lambda: self._wake(number))
 
     def _wake(self, number: int) -> None:
-        """End a sleep, unless another one began since: else every `rest` would begin one more chain of sleeps."""
+        """End the sleep `number` unless a later one has begun: else each `rest` would start another chain of sleeps."""
         if number == self._sleeps:
             self.post(on.Woken())
 
@@ -306,7 +311,7 @@ class GroupRun:
         self.error = action.error
 
     def _sync_when_idle(self) -> None:
-        """Make a COMMITTED durable that no FROZEN has followed for `checkpointInterval`."""
+        """Sync the log when a COMMITTED has waited for `checkpointInterval` without a FROZEN that makes it durable."""
         since, context = self._unsynced_since, self._context
         if since is not None and self._clock.monotonic() - since >= context.settings.checkpointInterval:
             self._unsynced_since = None
@@ -316,9 +321,9 @@ class GroupRun:
                 self._queue.put(on.Broken(error))
 
     def _end(self) -> None:
-        """Close everything, and leave behind what does not come back.
+        """Close the group's slots, spouts, lanes and threads, and leave behind what does not return.
 
-        That is code of the user's, or a thread of ours to which a store or the log does not answer.
+        That may be user code, or a thread that waits for a store or a log that does not answer.
         """
         now = self._clock.monotonic()
         until = max(self._give_up_at or now + PATIENCE_SECONDS, now + _LAST_PATIENCE)
@@ -326,25 +331,26 @@ class GroupRun:
         def left() -> float:
             return max(0.0, until - self._clock.monotonic())
 
-        # In a run thread: Spark may take long to cancel its jobs, and the commit below is to be waited for meanwhile.
+        # In a run thread: Spark may take long to cancel its jobs, and meanwhile this waits for the commit below.
         closing = self._run_threads.submit(self._context.slots.close)
-        # The commit before the calls: a turn that is under way is finished, if it comes to its end in time.
+        # The commit thread is closed before the lanes: a turn that is under way may still finish, if it does so in
+        # time.
         committed = self._commit_thread.close(left())
         self._plan_thread.close(left())
         until = max(until, self._clock.monotonic() + _LAST_PATIENCE)
         with suppress(TimeoutError):
             closing.exception(left())
-        # Spouts are closed in their lanes, so before the lanes are.
+        # Spouts are closed in their lanes, so before the lanes are closed.
         self._context.sources.close(left())
         behind = self._calls.close(left())
         # Whoever closes the stores must know of a write that still runs: it would write into a closed store.
         self.writes_hang = any(lane.startswith(STATE_LANE) for lane in behind)
-        # Asked once more: a turn that waited for a lane was given up with the calls, and comes to its end now.
+        # Closed once more: the call that a turn waited for has been given up by now, so the turn ends.
         self.writes_hang |= not (committed or self._commit_thread.close(_LAST_PATIENCE))
         self._plan_thread.close(timeout=0)
         self._run_threads.close(timeout=0)
-        # Last: once all groups are done, the run closes the log and the stores. Before `wake`, because the waiters of
-        # `rest` look at it.
+        # Set last: once all groups are done, the run closes the log and the stores. Before `wake`, because those who
+        # wait in `rest` look at `done`.
         self.done.set()
         self._rests.wake()
 

@@ -1,4 +1,4 @@
-"""The trimming of a group's log: what neither a rewound store nor a restart can need any more goes."""
+"""The trimming of a group's log: it drops what neither a rewound store nor a restart can need any more."""
 
 import logging
 
@@ -12,14 +12,14 @@ from trident.run.committer import Committer
 logger = logging.getLogger(__name__)
 
 TRIM_EVERY = 64
-"""Batches, unless they are large."""
+"""The number of batches after which the log is trimmed; earlier if they are large."""
 
 
 class Trimming:
     """Trims a group's log.
 
-    The loop calls `count`, one run thread at a time the rest. The counts have no lock: one that is lost makes a trim
-    come a little earlier or later, and `secured` asks the stores themselves what may go.
+    The loop calls `count`; one run thread at a time calls the other methods. The counts have no lock: a count that
+    is lost makes a trim come a little earlier or later, and `secured` asks the stores themselves what may go.
     """
 
     def __init__(self, group: str, log: TransactionLog, lease: Lease, committer: Committer, settings: Settings) -> None:
@@ -32,7 +32,7 @@ class Trimming:
         self._frozen_bytes = 0
         """Bytes frozen since the last trim."""
         self._unsecured_bytes = 0
-        """Bytes frozen since the stores last needed nothing of the log."""
+        """Bytes frozen since the last time that the stores needed nothing of the log."""
 
     def count(self, size: int) -> None:
         """Count the bytes of a frozen batch."""
@@ -40,7 +40,7 @@ class Trimming:
         self._unsecured_bytes += size
 
     def trim_if_due(self, committed: int) -> None:
-        """Trim the log after a commit, every `TRIM_EVERY` batches or where many bytes were frozen."""
+        """Trim the log if `TRIM_EVERY` batches or many bytes were frozen since the last trim. Called at each commit."""
         self._batches += 1
         if self._batches % TRIM_EVERY and self._frozen_bytes < self._settings.rewindBytes // 8:
             return
@@ -52,7 +52,7 @@ class Trimming:
             raise
         except AttemptCancelledError:  # the run ends
             return
-        except (StateError, OSError) as error:  # a store or its disk is away just now: the log keeps all until then
+        except (StateError, OSError) as error:  # a store or its disk is away: the log keeps all for now
             logger.warning("group %r: the log is not trimmed: %s", self._group, error)
             self._batches = -1  # so that the very next commit tries again
             return
@@ -66,8 +66,8 @@ class Trimming:
     def secured(self, committed: int) -> int:
         """Return the txid up to which no store needs the log.
 
-        Near `rewindBytes` the next commit waits for snapshots, so that the log cannot grow without bound behind a state
-        in memory.
+        From half of `rewindBytes` on, this has the stores write snapshots. The next commit waits for that, so
+        that the log cannot grow without bound behind a memory state.
         """
         stores = self._committer.stores.values()
         if self._unsecured_bytes >= self._settings.rewindBytes // 2:

@@ -23,7 +23,7 @@ _UNITS = {
 
 
 def check_known(start: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Refuse an option that `start` has no keyword parameter for."""
+    """Raise TopologyError for an option that is not a keyword parameter of `start`."""
     parameters = inspect.signature(start).parameters.values()
     known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for option in given:
@@ -48,7 +48,7 @@ def folder(checkpointLocation: str | Path) -> Path:
 
 
 def seconds(interval: str | float | None) -> float | None:
-    """Return the seconds of a trigger's interval, as PySpark writes it ("1 second") or a number of seconds.
+    """Return a trigger's interval in seconds. It is given as PySpark writes it ("1 second"), or as a number of seconds.
 
     >>> seconds("500 milliseconds")
     0.5

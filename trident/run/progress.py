@@ -2,14 +2,12 @@
 
 An event is plain data (it can be written as JSON) with camelCase keys: ``event`` ("committed" or "failed"), ``name``,
 ``id`` and ``runId`` of the run, ``group``, ``txid``, ``attempt``, ``timestamp`` (ISO 8601, UTC). A committed batch adds
-``numInputRows`` (None where the rows were not counted), ``durationMs`` (milliseconds by phase: plan, run, freeze,
-commit, total)
-and ``states`` (by name: ``keys`` that the batch touched, ``written`` of them now). Where the topology has outputs it
-adds ``outputs`` (by name: the ``rows`` that each took). Where steps left out tuples on which they failed it adds
-``deadLetters`` and ``skipped`` (their numbers by step). A failed attempt adds ``phase`` and ``error``; in the phase
-"commit",
-``attempt`` is how often the commit had failed in user code before. A listener that was slow hears ``dropped``, the
-number of events that were left out just before.
+``numInputRows`` (None if the rows were not counted), ``durationMs`` (milliseconds by phase: plan, run, freeze, commit,
+total) and ``states`` (by name: the number of ``keys`` that the batch touched, and how many of them were ``written``
+now). If the topology has outputs, it adds ``outputs`` (by name: the ``rows`` that each took). If steps left out tuples
+on which they failed, it adds ``deadLetters`` and ``skipped`` (by step: the number of tuples). A failed attempt adds
+``phase`` and ``error``; in the phase "commit", ``attempt`` says how often the commit had failed in user code before. A
+listener that was slow finds ``dropped`` in its next event: the number of events that were left out just before.
 """
 
 import copy
@@ -27,11 +25,11 @@ Listener = Callable[[ProgressEvent], None]
 logger = logging.getLogger(__name__)
 
 BEHIND = 1000
-"""The most events that wait for a listener."""
+"""The most events that wait for one listener. When more come, the oldest are left out."""
 
 
 class Progress:
-    """The newest events of a run, and its listeners. Any thread may tell and ask.
+    """The newest events of a run, and its listeners. Thread-safe.
 
     Parameters
     ----------
@@ -73,9 +71,9 @@ class Progress:
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with every event from now on. Return the function that ends this.
 
-        Each listener has a thread of its own, so that a slow one holds nothing up. Where more than a thousand events
-        wait for it, the oldest are left out; the next one that it hears has their number under ``"dropped"``. An error
-        of a listener is logged: it does not fail a batch.
+        Each listener has a thread of its own, so that a slow one holds nothing up. When more than a thousand
+        events wait for a listener, the oldest are left out, and the next event that it gets has their number
+        under ``"dropped"``. An error that a listener raises is logged, and does not fail a batch.
         """
         listening = _Listening(listener)
         with self._lock:
@@ -94,7 +92,7 @@ class Progress:
             return any(listening.owns_this_thread() for listening in self._listening)
 
     def flush(self, timeout: float) -> None:
-        """Wait until the listeners have heard of everything, `timeout` seconds at most."""
+        """Wait until every listener has got all events so far, for `timeout` seconds at most."""
         until = time.monotonic() + timeout
         with self._lock:
             listening = list(self._listening)
@@ -113,7 +111,7 @@ class _Listening:
         self._thread: threading.Thread | None = None
 
     def tell(self, event: ProgressEvent) -> None:
-        """Queue an event for the listener; the oldest one is left out where too many wait."""
+        """Queue an event for the listener. If too many events wait already, leave out the oldest."""
         with self._changed:
             if len(self._waiting) >= BEHIND:
                 self._waiting.popleft()
@@ -141,16 +139,16 @@ class _Listening:
         return threading.current_thread() is self._thread
 
     def wait(self, timeout: float) -> None:
-        """Wait until it has heard everything, `timeout` seconds at most."""
+        """Wait until the listener has got all events, for `timeout` seconds at most."""
         with self._changed:
-            # A listener that asks for the end of its own run must not wait for itself.
+            # A listener that stops its own run must not wait for itself.
             self._changed.wait_for(lambda: self._thread is None or self.owns_this_thread(), timeout)
 
 
 def rows_per_second(events: list[ProgressEvent]) -> float | None:
-    """Return the input rows a second over these events, oldest first; None where there are too few or no counts.
+    """Return the input rows per second over events, given oldest first; None without two commits, or without counts.
 
-    The rows of a batch came in between the commit before it and its own, so the first batch only starts the clock.
+    A batch's rows came in between the commit before it and its own commit, so the first batch only starts the clock.
 
     >>> rows_per_second([
     ...     {"event": "committed", "timestamp": "2024-01-01T00:00:00.000+00:00", "numInputRows": 7},

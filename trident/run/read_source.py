@@ -1,4 +1,4 @@
-"""The view that reads have of a run: the group that writes a state, how far it is, and the state's store."""
+"""The view that reads have of a run: which group writes a state, its last committed txid, and the state's store."""
 
 import os
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class RunReadSource:
         return self._kinds[state]
 
     def check(self) -> None:
-        """Refuse to answer in a forked child, and after another driver took the run over."""
+        """Raise TridentError in a forked child, and FencedError after another driver took the run over."""
         if os.getpid() != self._process:
             raise TridentError(f"topology {self._name!r} runs in the process that forked this one; ask it there")
         for run in self._runs.values():

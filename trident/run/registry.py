@@ -14,7 +14,7 @@ _running: "dict[str, Running | None]" = {}
 _PATIENCE = 20.0
 """Seconds that an ending interpreter waits for all its topologies together."""
 _LAST_PATIENCE = 5.0
-"""Seconds that it then waits for threads whose jobs are being cancelled."""
+"""Seconds that an ending interpreter then still waits for threads whose jobs are being cancelled."""
 
 
 class Running(Protocol):
@@ -31,7 +31,7 @@ class Running(Protocol):
         """Ask the run to stop, and return at once."""
 
     def wait_ended(self, timeout: float | None) -> bool:
-        """Wait until the run has ended, for `timeout` seconds at most; tell whether it did."""
+        """Wait until the run has ended, for `timeout` seconds at most. Return whether it has."""
 
     def leave_to_parent(self) -> None:
         """Forget the run in a forked child: its threads run in the parent only."""
@@ -44,7 +44,10 @@ def running_here() -> "list[Running]":
 
 
 def reserve(name: str, replace: bool) -> None:
-    """Take a name for a start. Raises TopologyActiveError while another topology of this process has it."""
+    """Take a name for a start. With `replace`, first stop the running topology that has the name.
+
+    Raises TopologyActiveError if another topology of this process has the name.
+    """
     with _lock:
         holder = _running.get(name)
         taken = name in _running
@@ -61,13 +64,13 @@ def reserve(name: str, replace: bool) -> None:
 
 
 def enter(name: str, running: "Running") -> None:
-    """Put the running topology behind the name that its start has reserved."""
+    """Register the running topology under the name that its start has reserved."""
     with _lock:
         _running[name] = running
 
 
 def release(name: str, running: "Running | None") -> None:
-    """Free a name, if `running` holds it."""
+    """Free a name, if `running` holds it (None: a start that has only reserved it)."""
     with _lock:
         if name in _running and _running[name] is running:
             del _running[name]
@@ -84,13 +87,13 @@ def _at_exit() -> None:
     until = time.monotonic() + _PATIENCE
     for running in left:
         running.wait_ended(max(0.0, until - time.monotonic()))
-    await_left_behind(_LAST_PATIENCE)  # also where all were stopped before: cancelled work may not have ended yet
+    await_left_behind(_LAST_PATIENCE)  # even if all were stopped before: cancelled work may not have ended yet
 
 
 def _after_fork() -> None:
     """Forget the topologies in a forked child, which has none of their threads."""
     global _lock
-    _lock = threading.Lock()  # a thread of the parent may have held the other one at the fork
+    _lock = threading.Lock()  # at the fork, a thread of the parent may have held the former lock
     for running in _running.values():
         if running is not None:
             running.leave_to_parent()

@@ -51,9 +51,9 @@ def reset(
 
     A driver of another process that still runs on that log is fenced out first: it stops without writing.
 
-    Raises TopologyActiveError while the topology runs in this process. Raises LogError for states without a log at that
-    place, or of another log (unless `force`), and StateOwnedError for a state of another topology in the place of one.
-    After an error nothing was touched.
+    Raises TopologyActiveError while the topology runs in this process. Unless `force`, raises LogError if declared
+    states exist but no log is at that place, or if a state belongs to another log. Raises StateOwnedError if the place
+    of a declared state holds a state of another topology. After any of these errors nothing was touched.
     """
     if any(running.name == name for running in registry.running_here()):
         raise TopologyActiveError(f"topology {name!r} is active in this process; stop it before you reset it")
@@ -84,7 +84,7 @@ def reset(
         stores = _open(program, name, folder, dict.fromkeys(foreign, ""), uuid, opened)
         _drop_states(stores, foreign, ours)
         for old, lease in taken:
-            old.sync(lease)  # refuses if another driver took the log: it may have begun anew in the folder
+            old.sync(lease)  # FencedError if another driver took the log: it may have begun anew in the folder
         if folder is not None and folder.exists():
             _remove(folder)
         if server is not None:
@@ -95,7 +95,7 @@ def reset(
 def _drop_states(
     stores: Mapping[str, Store], foreign: Mapping[str, str], ours: tuple[TransactionLog, Lease] | None
 ) -> None:
-    """Drop all states. `foreign` are those of another log, `ours` is the log of the others."""
+    """Drop all states. `foreign`: those of other logs, by name. `ours`: the log of all other states, and its lease."""
     for state, store in stores.items():
         if ours is None or state in foreign:
             store.drop()
@@ -104,10 +104,10 @@ def _drop_states(
 
 
 def drop_store(store: Store, log: TransactionLog, lease: Lease) -> None:
-    """Drop a state of this log, unless another driver took the log after this lease was given out.
+    """Drop a state of this log. Raises FencedError if another driver took the log after `lease`.
 
-    The state may be held by a later driver although none took this log: that driver had another copy of the log. Then
-    the state is dropped too.
+    If no other driver took this log and the state has a later lease all the same, then a driver took the state that
+    had another copy of the log. In that case the state is dropped, too.
     """
     try:
         store.drop(lease)
@@ -117,7 +117,7 @@ def drop_store(store: Store, log: TransactionLog, lease: Lease) -> None:
 
 
 def _log_in_file(path: Path, name: str, until: contextlib.ExitStack) -> SqliteLog | None:
-    """Return the log in a file; None if there is none, or if it cannot be read. It is deleted all the same."""
+    """Return the log in a file; None if there is no file, or it cannot be read (`reset` deletes it all the same)."""
     if not path.exists():
         return None
     try:
@@ -130,7 +130,10 @@ def _log_in_file(path: Path, name: str, until: contextlib.ExitStack) -> SqliteLo
 
 
 def _uuid_in(folder: Path | None, name: str) -> str:
-    """Return the uuid of the log in a file; empty if there is none. If it cannot be read, the folder's owner has it."""
+    """Return the uuid of the log in a folder; empty if there is no log.
+
+    If the log cannot be read, its uuid is taken from the folder's owner file.
+    """
     if folder is None or not (folder / LOG_FILE).exists():
         return ""
     with contextlib.suppress(LogError), contextlib.closing(SqliteLog(folder / LOG_FILE, name, reading=True)) as log:
@@ -139,7 +142,7 @@ def _uuid_in(folder: Path | None, name: str) -> str:
 
 
 def _present_states(program: Program, name: str, folder: Path | None, uuid: str) -> dict[str, str]:
-    """Return the declared states that exist, each with the uuid of its log; empty if that is not known."""
+    """Return the declared states that exist, each with the uuid of its log (empty if the uuid is not known)."""
     with contextlib.ExitStack() as opened:
         stores = _open(program, name, folder, {}, uuid, opened)
         uuids = {state: _log_of(name, state, store) for state, store in stores.items()}
@@ -156,7 +159,7 @@ def _open(
 ) -> dict[str, Store]:
     """Open the stores of all states that the program declares, as states of the log `uuid` (empty: of any log).
 
-    `uuids` holds the logs of states that belong to another one.
+    `uuids`: for each state that belongs to another log, the uuid to use instead.
     """
     stores = {}
     for group in program.groups:
@@ -170,13 +173,13 @@ def _open(
 
 
 def _log_of(name: str, state: str, store: Store) -> str | None:
-    """Return the uuid of the log to which the state belongs; None if the state does not exist.
+    """Return the uuid of the log that the state belongs to (empty: not known); None if the state does not exist.
 
-    Raises StateOwnedError for another state in its place.
+    Raises StateOwnedError if another state is in its place.
     """
     try:
         identity = store.report().identity
-    except StateShapeError:  # it is ours, and was declared otherwise when it was created
+    except StateShapeError:  # a state of this topology, declared otherwise when it was created
         return ""
     if identity is not None and (identity.topology, identity.name) != (name, state):
         raise StateOwnedError(
@@ -187,7 +190,7 @@ def _log_of(name: str, state: str, store: Store) -> str | None:
 
 
 def _check_no_states(present: Mapping[str, str], name: str, log_at: str) -> None:
-    """Refuse states without a log."""
+    """Raise LogError if states exist although their log does not."""
     if present:
         raise LogError(
             f"no log of topology {name!r} is {log_at}, and states of it stand where the program "
@@ -208,7 +211,8 @@ def _check_this_logs(foreign: Mapping[str, str], log_at: str) -> None:
 def _remove(folder: Path) -> None:
     """Remove a topology's folder.
 
-    It gets another name first, because a start may make the next log in its place before the deletion ends.
+    The folder is renamed first, because a start may create the next log under its old name before the deletion
+    ends.
     """
     renamed = folder.parent / f".{folder.name}.reset-{secrets.token_hex(8)}"
     folder.rename(renamed)
@@ -217,7 +221,7 @@ def _remove(folder: Path) -> None:
 
 
 def _warn_if_unknown(folder: Path) -> None:
-    """Warn of a name without a log beside logs of other names: it may be a typing error."""
+    """Warn if this name has no log here and other names have one: the name may be a typing error."""
     others = sorted(path.parent.name for path in folder.parent.glob(f"*/{LOG_FILE}"))
     if others and folder.name not in others:
         warnings.warn(
@@ -229,7 +233,7 @@ def _warn_if_unknown(folder: Path) -> None:
 
 
 def _states_of(log: TransactionLog) -> set[str]:
-    """Return the states that the log knows, without those in memory, whose files lie in its folder."""
+    """Return the states that the log knows, except states in memory: their files lie in the log's folder."""
     try:
         return {state for state in log.births() if not log.manifest(state)}
     except LogError as error:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 
 class Rests:
-    """The rests of a group, for those who wait for one. Any thread.
+    """Lets threads wait for the next rest of a group. Thread-safe.
 
-    `over` tells whether the group has ended, so that a wait is over too.
+    `over` returns whether the group has ended; then every wait ends.
 
     >>> rests = Rests(over=lambda: False)
     >>> rests.wait(wake=lambda: (rests.plan_begins(), rests.found_nothing()), timeout=0)
@@ -23,23 +23,26 @@ class Rests:
         self._rested_at = -1
 
     def plan_begins(self) -> None:
-        """Count a plan: the sources are about to be asked."""
+        """Count a plan. Called just before the sources are asked."""
         with self._changed:
             self._plans += 1
 
     def found_nothing(self) -> None:
-        """End the waits for the plan that was counted last: it found nothing, and nothing is in flight."""
+        """End the waits that began before the newest plan did: it found nothing, and nothing is in flight."""
         with self._changed:
             self._rested_at = self._plans
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Have those who wait look whether the group has ended."""
+        """Have the waiting threads check whether the group has ended."""
         with self._changed:
             self._changed.notify_all()
 
     def wait(self, wake: Callable[[], object], timeout: float | None) -> bool:
-        """Have the sources asked anew (`wake`), and wait until they had nothing. False: not in time."""
+        """Call `wake`, so that the sources are asked anew, and wait until they have nothing.
+
+        Return False if that takes longer than `timeout` seconds.
+        """
         with self._changed:
             asked = self._plans + 1  # a plan that is under way may have asked before the newest tuples came
             wake()

@@ -32,18 +32,21 @@ _PATIENCE = 2.0
 
 
 class RunningTopology:
-    """A topology at work, as `TridentTopology.start` returns it.
+    """A topology at work: the handle that `TridentTopology.start` returns.
 
-    As a context manager it stops the run when it is left, and raises what the run failed with.
+    As a context manager, it stops the run at the end of the block, and raises the error with which the run failed.
     Meaning: ``pyspark.sql.streaming.StreamingQuery``.
     """
 
     def __init__(self, context: RunContext, runs: Mapping[str, GroupRun], close: Callable[[bool], None]) -> None:
-        """Put the run together, for `start`. `close` closes what was opened; it is given whether no write hangs."""
+        """Put the run together; `start` calls this.
+
+        `close` closes what was opened. Its argument is False if a write to a store hangs.
+        """
         self.name = context.settings.name
         """The topology's name."""
         self.id = context.log.uuid
-        """The UUID of its log: the same over restarts from one checkpoint."""
+        """The UUID of the topology's log: the same over restarts from one checkpoint."""
         self.runId = context.runId
         """The UUID of this run alone."""
         self.progress = context.progress
@@ -60,7 +63,7 @@ class RunningTopology:
         self._ended = threading.Event()
 
     def launch(self) -> None:
-        """Start the watch and the loops of the groups. `start` calls it once, when the run has its name."""
+        """Start the watch and the loops of the groups. `start` calls this once, after it has registered the run."""
         self._watch.start()
         for run in self._runs.values():
             run.start(self._group_ended)
@@ -76,10 +79,11 @@ class RunningTopology:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The work of each batch group: committed txid, batches in flight, and what it waits for.
+        """The status of each batch group: its last committed txid, its batches in flight, and what it waits for.
 
-        ``hanging`` lists the calls of your code that are over their limit and do not come back: which, since when, and
-        at which line. DRPC requests belong to no group; theirs are in ``status["hanging"]``.
+        ``hanging`` lists the calls of your code that are over their limit and have not returned: which call,
+        since when, and at which line. DRPC requests belong to no group; ``status["hanging"]`` lists those that
+        hang.
         """
         groups = {}
         for name, run in self._runs.items():
@@ -95,7 +99,7 @@ class RunningTopology:
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        """The event of the last committed batch, or None."""
+        """The event of the last committed batch; None before the first one."""
         return self.progress.last
 
     @property
@@ -105,19 +109,20 @@ class RunningTopology:
 
     @property
     def debugOutput(self) -> list[str]:
-        """The tuples that the Debug steps of the topology saw lately, a line a tuple."""
+        """The tuples that the Debug steps of the topology saw lately, one line for each tuple."""
         return list(self._context.trace.debug)
 
     def showProgress(self, every: float = 0.5) -> LiveProgress:
-        """Show how the run goes, looking every so many seconds, until it ends (or ``.stop()`` of what this returns).
+        """Show the progress of the run, with a look every `every` seconds, until the run ends.
 
-        In a notebook the output of the cell keeps itself up to date and shows what Debug steps see; elsewhere a line is
-        printed where something has changed.
+        ``.stop()`` of the returned object ends the display earlier. In a notebook the output of the cell keeps
+        itself up to date and also shows what Debug steps see; elsewhere a line is printed whenever something
+        has changed.
         """
         return LiveProgress(self, every)
 
     def exception(self) -> BaseException | None:
-        """Return the error of the first batch group that failed, or None."""
+        """Return the error of the first batch group that failed; None if none failed."""
         return next((run.error for run in self._runs.values() if run.error is not None), None)
 
     def explain(self) -> None:
@@ -129,7 +134,8 @@ class RunningTopology:
     def processAllAvailable(self, timeout: float | None = None) -> None:
         """Wait until everything that the sources have now is committed.
 
-        Raises the topology's failure, and TimeoutError after `timeout` seconds, naming what a commit waits for.
+        Raises the error with which the topology failed, if it did; raises TimeoutError after `timeout` seconds,
+        with a message that names what a commit waits for.
         """
         self._check_other_thread("processAllAvailable")
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -145,7 +151,10 @@ class RunningTopology:
                 ) from run.turns.waiting_for
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
-        """Wait until the topology ends; with `timeout` (seconds) tell whether it did. Raises its failure."""
+        """Wait until the topology ends. With `timeout` (seconds), return whether it ended in time.
+
+        Raises the error with which the topology failed, if it did.
+        """
         self._check_other_thread("awaitTermination")
         in_time = self._ended.wait(timeout)
         self._raise_failure()
@@ -154,15 +163,15 @@ class RunningTopology:
     def stop(self) -> None:
         """Stop the run, and return when it has ended.
 
-        Nothing new starts, running attempts are cancelled, and a commit under way is finished. The next start emits
-        again what was not frozen, and commits what was.
+        Nothing new starts, running attempts are cancelled, and a commit under way is finished. The next start
+        emits again what was not frozen, and commits what was frozen.
 
-        A listener, a spout or a function that calls it in one of the run's own threads only asks for it: there it
-        returns at once.
+        If a listener, a spout or a function calls this in one of the run's own threads, it only asks for the
+        stop, and returns at once.
 
-        It returns within 20 seconds, whatever hangs. It waits 10 seconds for code of yours that is at work, and has
-        Spark cancel its jobs. What has not come back then is left behind and named in the Python log. It cannot write
-        any more: its result is dropped, and the log is no longer its driver's.
+        This returns within 20 seconds, whatever hangs. It waits 10 seconds for code of yours that is running,
+        and has Spark cancel its jobs. A call that has not returned by then is left behind, and named in the
+        Python log. It cannot write any more: its result is dropped, and its driver no longer holds the log.
         """
         self.stop_soon()
         if not self._owns_this_thread() and not self._ended.wait(STOP_SECONDS):
@@ -174,7 +183,7 @@ class RunningTopology:
             run.post(on.StopAsked())
 
     def wait_ended(self, timeout: float | None) -> bool:
-        """Wait until the run has ended, for `timeout` seconds at most; tell whether it did."""
+        """Wait until the run has ended, for `timeout` seconds at most. Return whether it has."""
         return self._ended.wait(timeout)
 
     def leave_to_parent(self) -> None:
@@ -197,10 +206,10 @@ class RunningTopology:
     # --- reading -----------------------------------------------------------------------------------------------
 
     def state(self, name: str, isolation: Isolation = "committed") -> StateView:
-        """Return a state by its name, read at its last committed txid.
+        """Return a view of the state with this name, which reads at the last committed txid.
 
-        With ``isolation="latest"`` it is read as it was written last, committed or not. Raises StateError that lists
-        the states there are.
+        With ``isolation="latest"`` it reads what was written last, committed or not. Raises StateError, which
+        lists the states, if there is none of this name.
         """
         if name not in self._shapes:
             raise StateError(f"no state {name!r}; the states are {', '.join(sorted(self._shapes))}")
@@ -212,24 +221,25 @@ class RunningTopology:
     ) -> int:
         """Put dead letters back into the stream that they fell out of, and return how many.
 
-        Call it once the code was put right. The letters come as tuples of the next batch, where `Stream.replayable`
-        stands, and leave the state in that very batch: each comes back once, whatever fails meanwhile. A tuple that
-        fails again is a new letter. Letters that are in no batch yet when the run ends stay in the state.
+        Call this once the code is put right. The letters' tuples enter the stream in the next batch, where
+        `Stream.replayable` stands, and the letters leave the state in that very batch: each comes back once, whatever
+        fails meanwhile. A tuple that fails again is a new letter. Letters that no batch has taken when the run ends
+        stay in the state.
 
         Parameters
         ----------
         stream : str
             The stream's name.
         where : callable, optional
-            Chooses letters, before this returns: it is given each as a dict of its fields (``id, step, error, message,
-            tuple, ...``).
+            Chooses the letters: it gets each letter as a dict of its fields (``id, step, error, message, tuple, ...``),
+            and is called only before this method returns.
         state : str
             The name that `deadLetterState` was given.
 
         Raises
         ------
         TopologyError
-            Where no letters come back into this stream, or a letter's tuple lacks a field that it has now.
+            No letters come back into this stream, or a letter's tuple lacks a field that the stream has now.
         """
         spout = replay_spout(stream, (node for run in self._runs.values() for node in run.group.spouts))
         view = self.state(state)
@@ -263,14 +273,14 @@ class RunningTopology:
     def _raise_failure(self) -> None:
         error = self.exception()
         if error is not None and all(run.done.is_set() for run in self._runs.values()):
-            self._ended.wait(STOP_SECONDS)  # so that who hears of the failure can start the topology again at once
+            self._ended.wait(STOP_SECONDS)  # so that a caller who gets the error can start the topology again at once
         if isinstance(error, TridentError):
             raise error
         if error is not None:
             raise TridentError(f"topology {self.name!r} failed: {type(error).__name__}: {error}") from error
 
     def _group_ended(self, run: GroupRun) -> None:
-        """Close the run behind its last group. Each group's loop calls it, when the group is done."""
+        """Close the run after its last group has ended. The loop of each group calls this at its end."""
         with self._lock:
             if self._ended.is_set() or not all(r.done.is_set() for r in self._runs.values()):
                 return
@@ -279,7 +289,7 @@ class RunningTopology:
                 idle = self._context.state_threads.close(_PATIENCE)
                 self._close(idle and not any(run.writes_hang for run in self._runs.values()))
                 self.progress.flush(_PATIENCE)
-            except Exception:  # what is committed is committed: the end of a run does not depend on a good close
+            except Exception:  # committed batches stay committed, even if the run does not close well
                 logger.exception("topology %r did not close in good order", self.name)
             finally:
                 registry.release(self.name, self)  # before a caller hears of the end, and starts the next one

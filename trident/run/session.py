@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def session_for(spark: "SparkSession | None") -> "SparkSession":
-    """Return the given session, else the active one, else a local one. A run makes sessions of its own beside it."""
+    """Return the given session, else the active one, else a local one. From it a run makes sessions of its own."""
     from pyspark.sql import SparkSession
 
     from trident.compiler.spark.sessions import local_session
@@ -20,7 +20,7 @@ def session_for(spark: "SparkSession | None") -> "SparkSession":
 
 
 def _alive(spark: "SparkSession") -> "SparkSession":
-    """Return the session; refuse what is none, or was stopped."""
+    """Return the session. Raises TopologyError if it is no Spark session, or was stopped."""
     from trident.compiler.columns.function_errors import short
     from trident.compiler.spark.sessions import is_connect
 

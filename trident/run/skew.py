@@ -1,4 +1,4 @@
-"""The hottest key of a batch, where a state counts tuples: a report of skew that costs nothing more."""
+"""The hottest key of a batch, read from a state that counts tuples anyway: a report of skew at no further cost."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from trident.plan.nodes import PersistentAggregate, StateWriter
 
 @dataclass(frozen=True, slots=True)
 class Hottest:
-    """A key by its fields, with the number of the batch's tuples that it has."""
+    """The key that most tuples of a batch have: its fields' values, and the number of those tuples."""
 
     key: dict[str, Any]
     tuples: int
@@ -23,7 +23,7 @@ class Hottest:
 
 
 def hottest_of(step: StateWriter, table: pa.Table) -> Hottest | None:
-    """Return the hottest key of a batch; None where the state counts no tuples or has one key only."""
+    """Return the hottest key of a batch; None if the state does not count tuples by key, or the batch is empty."""
     if not isinstance(step, PersistentAggregate) or not step.group or step.aggregation.native != "count":
         return None
     if not table.num_rows:

@@ -1,4 +1,4 @@
-"""The slots in which attempts run, each cancelled without touching its neighbours."""
+"""The slots in which attempts run. Each attempt can be cancelled without touching the others."""
 
 import logging
 import shutil
@@ -20,21 +20,24 @@ logger = logging.getLogger(__name__)
 
 
 class _SlotUse:
-    """A slot and the attempt that uses it just now."""
+    """A slot, and the attempt that runs in it now."""
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self.lock = threading.Lock()
-        """Guards `attempt` while a cancel is sent. Not the lock of `Slots`: Spark may take seconds to cancel."""
+        """Guards `attempt` while a cancel is sent. The lock of `Slots` is another one: Spark may take seconds to
+        cancel."""
         self.attempt: TransactionAttempt | None = None
         self.cancelled = False
-        """Whether the slot is closed behind this use: a cancel that arrives late must not stop the next attempt."""
+        """Whether the slot is to be closed after this attempt: a cancel that takes effect late must not stop the
+        next one."""
 
 
 class Slots:
-    """The slots of one group, with a new one where cancelled work does not let go of its own. Any thread.
+    """The slots of one group. Thread-safe.
 
-    A run thread or the commit thread stays in `run` as long as its stage takes; others call `cancel` meanwhile.
+    A stage runs in a free slot. If none is free, a new one is made: cancelled work may never leave its slot. A run
+    thread or the commit thread stays in `run` until its stage ends; other threads call `cancel` meanwhile.
     """
 
     def __init__(self, make: Callable[[], Slot], scratch: Path) -> None:
@@ -43,18 +46,19 @@ class Slots:
         self._lock = threading.Lock()
         self._free: list[_SlotUse] = []
         self._busy: dict[tuple[TransactionAttempt, int], _SlotUse] = {}
-        """By attempt and stage: a commit turn computes later stages while an earlier attempt may still be ending."""
+        """The slots in use, by attempt and stage number. The stage number is needed: a commit turn numbers its tries
+        itself, and stage 1 of an attempt with the same number may still be ending."""
         self._closed = False
 
     def run(self, stage: Stage, inputs: Mapping[Node, Emission | pa.Table], attempt: TransactionAttempt) -> StageResult:
-        """Run a stage of an attempt in a free slot."""
+        """Run a stage of an attempt in a free slot. Raises AttemptCancelledError if the slots are closed."""
         key = attempt, stage.number
         with self._lock:
             use = self._free.pop() if self._free else None
         # Made outside the lock, because a Spark session takes long to make.
         use = use or _SlotUse(self._make())
         with self._lock:
-            if self._closed:  # `close` has not seen this slot, and nothing else would ever close it
+            if self._closed:  # `close` has not seen this slot, so the slot is closed at the end of this call
                 use.cancelled = True
             self._busy[key] = use
         with use.lock:
@@ -65,13 +69,14 @@ class Slots:
                 raise AttemptCancelledError(f"attempt {attempt} was cancelled: the run has ended")
             return use.slot.run(stage, inputs, attempt, scratch)
         finally:
-            # First of all: a cancel that comes from here on finds no attempt. One that is under way is waited for, and
-            # has set `cancelled` when that is read below.
+            # First of all: a cancel that comes from here on finds no attempt. A cancel that is under way holds the
+            # lock, so this waits for it; and it has set `cancelled` before that is read below.
             with use.lock:
                 use.attempt = None
             with self._lock:
                 self._busy.pop(key, None)
-                # A run that ended behind `close` must not put its slot back: the list was emptied for the last time.
+                # A stage that ends after `close` must not put its slot back: `close` has emptied the list for the last
+                # time.
                 use.cancelled |= self._closed
                 if not use.cancelled:
                     self._free.append(use)
@@ -80,7 +85,7 @@ class Slots:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def cancel(self, attempt: TransactionAttempt, stage: int = 1) -> None:
-        """Stop the attempt's work on a stage if it runs; its slot is not used again."""
+        """Stop the attempt's work on a stage, if it is running. The slot of that work is not used again."""
         with self._lock:
             use = self._busy.get((attempt, stage))
         if use is None:
@@ -91,7 +96,8 @@ class Slots:
                 use.slot.cancel()
 
     def close(self) -> None:
-        # Set in the same step as the copies are made: every slot is in one of them, or its run sees `_closed`.
+        # `_closed` is set in the step that copies the lists: every slot is in one of the copies, or its `run` sees
+        # `_closed`.
         with self._lock:
             self._closed = True
             busy, free, self._free = list(self._busy), self._free, []

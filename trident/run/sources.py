@@ -1,4 +1,4 @@
-"""The spouts of one batch group at work, each in a thread of its own, with one call at a time, in order."""
+"""The spouts of one batch group. Each has a thread of its own, which makes its calls one at a time, in order."""
 
 import json
 import logging
@@ -28,8 +28,8 @@ _JSON = json.JSONEncoder(allow_nan=False)
 class Sources:
     """The spout executors of one batch group.
 
-    Each has a lane of `calls` to itself, from `open` to `close`: a spout may keep what belongs to one thread (a SQLite
-    connection), and one that is slow holds none of its neighbours up.
+    Each executor has its own lane of `calls`, from `open` to `close`. So a spout may keep an object that belongs to
+    one thread (a SQLite connection), and a slow spout does not hold up the others.
     """
 
     def __init__(self, spouts: tuple[SpoutSource, ...], calls: WatchedCalls) -> None:
@@ -38,7 +38,7 @@ class Sources:
         self._sites = {node.stream: _sites(node.spout) for node in spouts}
         self._executors: dict[str, SpoutExecutor] = {}
         self._lock = threading.Lock()
-        """Guards `_given_up`, and whether an executor is among those that `close` closes."""
+        """Guards `_given_up` and the dict of opened executors: one that opens late must be closed, too."""
         self._given_up = False
         opened: dict[str, SpoutExecutor] = {}
         opening = {
@@ -61,7 +61,7 @@ class Sources:
     def _open(self, opened: dict[str, SpoutExecutor], stream: str, spout: Spout) -> None:
         """Open a spout in its lane, and close it there if the start was given up meanwhile.
 
-        Nothing else knows of such a spout: it would hold its source for ever.
+        Nothing else knows of an executor that opens so late: it would hold its source for ever.
         """
         executor = spout.open()
         with self._lock:  # so that either `close` finds the executor, or this finds that the start was given up
@@ -73,20 +73,20 @@ class Sources:
 
     @property
     def ahead(self) -> bool:
-        """Whether a batch can be planned before the one before it is frozen."""
+        """Whether a batch can be planned before the batch before it is frozen."""
         return all(executor.plans_ahead for executor in self._executors.values())
 
     @property
     def replans(self) -> bool:
-        """Whether a failed batch may be planned anew."""
+        """Whether a failed batch may be planned anew, because a spout is opaque."""
         return any(self._opaque(stream) for stream in self._nodes)
 
     def plan(
         self, attempt: TransactionAttempt, previous: Positions, kept: BatchPlan | None, time: float
     ) -> BatchPlan | None:
-        """Return the plan of the batch; None where no spout has anything.
+        """Return the plan of the batch; None if no spout has anything.
 
-        Spouts that replay exactly keep their part of `kept`, the plan of an earlier attempt.
+        `kept`: the plan of an earlier attempt. Spouts that replay exactly keep their part of it.
         """
         plan: BatchPlan = {}
         asked: dict[str, Future[Metadata]] = {}
@@ -111,7 +111,7 @@ class Sources:
     def positions_after(
         self, previous: Positions, plan: BatchPlan, emissions: dict[Node, Emission | None]
     ) -> Positions:
-        """Return where the spouts stand after an emitted batch."""
+        """Return where the spouts stand after a batch that was emitted."""
         by_stream = {stream: emissions[node] for stream, node in self._nodes.items()}
         emitted = {stream: self._json(stream, emission.after) for stream, emission in by_stream.items() if emission}
         return positions_after(previous, plan, emitted)
@@ -119,7 +119,8 @@ class Sources:
     def success(self, txid: int, plan: BatchPlan) -> None:
         """Tell the spouts that everything up to `txid` is committed.
 
-        A spout that raises here, or does not come back in its time, is reported, and hears of a later batch.
+        If a spout raises here, or does not return within its limit, that is logged: the spout will hear of a
+        later batch.
         """
         calls = [
             self._tell(stream, executor.success, txid, plan[stream])
@@ -130,22 +131,23 @@ class Sources:
             call.exception()
 
     def fail(self, attempt: TransactionAttempt) -> None:
-        """Tell the spouts that the attempt came to nothing.
+        """Tell the spouts that the attempt failed.
 
-        This waits for no spout. Each hears it before it emits the next attempt, because its lane keeps the order.
+        This does not wait for them. Each spout is told before it emits the next attempt, because its lane keeps
+        the order.
         """
         for stream, executor in self._executors.items():
             self._tell(stream, executor.fail, attempt)
 
     def close(self, timeout: float = PATIENCE_SECONDS) -> None:
-        """Close every spout, each behind what it still does. Wait `timeout` seconds at most for all of them."""
+        """Close every spout, after what its lane still does. Wait `timeout` seconds at most for all of them."""
         until = monotonic() + timeout
         for closed in [self._tell(stream, executor.close) for stream, executor in self._executors.items()]:
             with suppress(TimeoutError):
                 closed.exception(max(0.0, until - monotonic()))
 
     def _tell(self, stream: str, method: Callable[..., None], *args: Any) -> "Future[None]":
-        """Call a method on whose failure nothing depends."""
+        """Call a spout's method in its lane. An error is only logged, because nothing depends on the call."""
         return self._submit(stream, _shown(method, args), partial(self._try, stream, method, *args), 0)
 
     def _try(self, stream: str, method: Callable[..., None], *args: Any) -> None:
@@ -166,7 +168,7 @@ class Sources:
         return self._nodes[stream].spout.kind is SpoutKind.OPAQUE
 
     def _json(self, stream: str, metadata: Metadata) -> Metadata:
-        """Return metadata as the log will give it back."""
+        """Return metadata as the log will give it back. Raises SpoutContractError if it is not JSON."""
         if metadata is None:
             return None
         try:
@@ -179,7 +181,7 @@ class Sources:
 
 
 def _shown(method: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """Return a call as messages name it: ``emit(7:0)``."""
+    """Return a call in the words of messages: ``emit(7:0)``."""
     return f"{method.__name__}({args[0] if args else ''})"
 
 

@@ -134,7 +134,7 @@ def start_on(
 def _start(
     topology: TopologyPlan, program: Program, settings: Settings, engine_of: Callable[[Settings], Engine]
 ) -> RunningTopology:
-    """Open what a run needs, make the run of it, and launch it.
+    """Open everything that a run needs, make the run, and launch it.
 
     Everything that must be closed again if a later step fails is put on `undo`.
     """
@@ -176,8 +176,8 @@ def _start(
 
 
 def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
-    """Close what `_start` has opened. `written`: whether no write to a store is under way any more."""
-    with contextlib.ExitStack() as last:  # each of them, whichever fails
+    """Close what `_start` has opened. `written`: True if no write to a store is under way any more."""
+    with contextlib.ExitStack() as last:  # closes each of them, even after another one failed
         if not context.settings.lasting:
             last.callback(shutil.rmtree, context.settings.folder.parent, ignore_errors=True)
         last.callback(context.log.close)
@@ -188,7 +188,7 @@ def _close(context: RunContext, outlets: list[Outlets], written: bool) -> None:
             last.callback(outlet.close)
         if written:
             close_all(context.begun.stores)
-        else:  # they stay as a killed driver leaves them
+        else:  # the stores stay as a killed driver leaves them
             for store in context.begun.stores.values():
                 getattr(store, "leave", _nothing)()
 
@@ -197,7 +197,7 @@ def _nothing() -> None: ...
 
 
 def _group_run(group: Group, context: RunContext, sources: Sources, outlets: HandOver = raise_no_outputs) -> GroupRun:
-    """Make the run of one group, with its states healed up to the last committed batch."""
+    """Make the run of one group, and heal its states up to the last committed batch."""
     settings, log, begun = context.settings, context.log, context.begun
     slots = Slots(lambda: context.engine.slot(group), settings.scratch)
     stores = {step.state.name: begun.stores[step.state.name] for step in group.states}
@@ -208,7 +208,7 @@ def _group_run(group: Group, context: RunContext, sources: Sources, outlets: Han
     waiting, files = begun.waiting[group.name], settings.files
     committer = Committer(group, log, begun.lease, stores, begun.births, settings.folder, code, waiting, files)
     history = begun.histories[group.name]
-    with explaining(log, begun.lease):  # what a later driver has let go is not lost
+    with explaining(log, begun.lease):  # states may only seem lost, because another driver took the log
         committer.sweep()
         for state in stores:
             committer.heal(state, max(history.committed, begun.births[state].txid))
@@ -225,7 +225,7 @@ def _outlets(group: Group, context: RunContext) -> Outlets:
 
 
 def _query_answers(stores: Mapping[str, Store], statics: Mapping[str, ReadableStore]) -> AnswerQuery:
-    """Return what answers the queries of commit turns. Each query is compiled once, and reads as of the txid given."""
+    """Return the function that answers the queries of commit turns, as of a given txid. It compiles each query once."""
     compiled = functools.cache(compile_query)
     readable: Mapping[str, ReadableStore] = {**stores, **statics}
 
@@ -247,13 +247,13 @@ def _open_log(settings: Settings) -> TransactionLog:
 
 
 def _give_back(log: TransactionLog, lease: Lease) -> None:
-    """End the lease of the log. Where that cannot be written, the log looks like a killed driver's."""
+    """Give the log back. If that cannot be written, the next start takes this driver for one that died."""
     with contextlib.suppress(FencedError, LogError):
         log.give_back(lease)
 
 
 def _warn(begun: Begun, settings: Settings) -> None:
-    """Warn the caller of `start`, once, of what may surprise later."""
+    """Warn the caller of `start`, once for each text, of what may be a surprise later."""
     warned = [*begun.warnings, *(text for store in begun.stores.values() for text in getattr(store, "warnings", ()))]
     if begun.stores and not settings.lasting and settings.log is None:
         warned.append(
@@ -271,7 +271,10 @@ def _warn(begun: Begun, settings: Settings) -> None:
 
 
 def _check_lasting(program: Program, location: str | Path | None, log: "RedisLog | None") -> None:
-    """Refuse a state or an output that outlives the log which says what it holds, or ends before it."""
+    """Raise TopologyError for a state or an output that outlives the log, or ends before it.
+
+    Only the log says which batches it holds.
+    """
     if log is not None and not hasattr(log, "open"):
         raise TopologyError(f"log= takes a RedisLog (from trident.log), not a {type(log).__name__}")
     if location is not None:

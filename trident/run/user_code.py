@@ -1,6 +1,6 @@
 """The calls of a batch group's user code outside its spouts: stages, queries, updaters and outputs.
 
-Each call is watched here, and named with its file and line. For users' own stores see `WatchedStore`.
+Each call has a limit here, and its file and line for messages. For stores of the user's own see `WatchedStore`.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,22 +26,23 @@ from trident_spouts.executor import Emission
 T = TypeVar("T")
 
 AnswerQuery = Callable[[StateQuery, pa.Table, int], pa.Table]
-"""Answers a query over the tuples that enter it, from the state as of a txid."""
+"""A function that answers a query: from its step, the tuples that enter it, and the txid as of which it reads the
+state."""
 
 _COMMIT = "commit turn"
-"""The lane of what a commit turn calls, one after the other."""
+"""The lane in which a commit turn calls user code, one call after the other."""
 
 
 class UserCode:
-    """Calls the user's code of one group. `stores` are the threads in which states are written, or wait for lanes."""
+    """Calls the user code of one group. `stores`: the threads that write to states, or wait for the lanes of stores."""
 
     def __init__(
         self, calls: WatchedCalls, slots: Slots, answer: AnswerQuery, hand_over: HandOver, stores: Threads
     ) -> None:
         self._calls, self._slots, self._answer, self._hand_over, self._stores = calls, slots, answer, hand_over, stores
         self.tries = 0
-        """How often commit turns failed in such code since the last commit: the limits grow with it. The commit thread
-        changes it."""
+        """How often commit turns have failed in user code or in Spark since the last commit; limits grow with it.
+        Only the commit thread changes it."""
 
     def run_first(
         self,
@@ -50,7 +51,7 @@ class UserCode:
         attempt: TransactionAttempt,
         over: Callable[[BaseException], None],
     ) -> StageResult:
-        """Run stage 1 of an attempt in the calling thread. `over` is called when its time is over."""
+        """Run stage 1 of an attempt in the calling thread. `over` gets the error if the attempt overruns its limit."""
         with self._calls.watch(Subject(f"attempt {attempt}", _sites_of(stage)), attempt.attempt, over):
             return self._slots.run(stage, inputs, attempt)
 
@@ -71,11 +72,11 @@ class UserCode:
         self.call(sink, txid, partial(self._hand_over, sink, result, txid), getattr(self._hand_over, "cancel", None))
 
     def write(self, work: Callable[[], T]) -> "Future[T]":
-        """Write a state beside others. A store of the user's own is called in its lane: see `WatchedStore`."""
+        """Write a state in a thread of `stores`, beside other states. The thread waits for the store's lane, if any."""
         return self._stores.submit(work)
 
     def call(self, step: Node, txid: int, work: Callable[[], T], overrun: Callable[[], None] | None = None) -> T:
-        """Call a step's code in the commit turn and wait for it; `overrun` as for `WatchedCalls.submit`."""
+        """Call a step's code for the commit turn, and return its result; `overrun` as for `WatchedCalls.submit`."""
         subject = Subject(f"{step.step}, batch {txid}", sites_in([step]))
         return self._calls.submit(_COMMIT, subject, work, self.tries, overrun).result()
 

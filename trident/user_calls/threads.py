@@ -1,11 +1,11 @@
 """Pools of daemon threads, which a stop need not wait for.
 
-An interpreter that ends joins the threads of a ``concurrent.futures`` pool, even if a call in them hangs, and the pool
-refuses work in the middle of a batch. These threads are daemons: a stop that cannot wait longer leaves a hanging thread
-behind and goes on.
+At its end, an interpreter joins the threads of a ``concurrent.futures`` pool, even if a call in them hangs; and before
+that such a pool refuses work, perhaps in the middle of a batch. The threads here are daemons: a stop that cannot wait
+longer leaves a hanging thread behind and goes on.
 
-When the interpreter ends, it waits for such threads once more, but not for long. A daemon that returns from C++ (an
-Arrow reader on a socket, until its job is cancelled) into an interpreter that is ending would abort the process.
+At its end, the interpreter waits for such threads once more, but not for long. If a daemon thread returns from C++ into
+an interpreter that is ending, the process aborts (an Arrow reader returns from its socket when its job is cancelled).
 """
 
 import threading
@@ -20,13 +20,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MakeThreads = Callable[[str, int | None], "Threads"]
-"""Makes the pool of a name and a size. The simulator has its own, in which a seed decides which work runs next."""
+"""A function that makes a pool with a name and a size. The simulator has its own, in which a seed decides which work
+runs next."""
 
 _left_behind: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
 
 
 def await_left_behind(timeout: float) -> None:
-    """Wait for the threads that a `close` left behind, at most `timeout` seconds for all of them."""
+    """Wait for the threads that `close` left behind, at most `timeout` seconds for all of them together."""
     deadline = time.monotonic() + timeout
     for thread in list(_left_behind):
         thread.join(max(0.0, deadline - time.monotonic()))
@@ -55,7 +56,8 @@ class Threads:
     def submit(self, work: Callable[..., T], *args: Any) -> Future[T]:
         """Queue `work` and return its future. Raises RuntimeError after `close`.
 
-        A caller that does not wait any longer may give the future an outcome. That outcome stays.
+        A caller that waits no longer may set the future's outcome itself. That outcome stays, and the one of
+        `work` is dropped.
         """
         future: Future[T] = Future()
 
@@ -63,7 +65,7 @@ class Threads:
             try:
                 result = work(*args)
             except BaseException as error:
-                # Also for a BaseException: without an outcome the thread that waits for the future would never go on.
+                # For a BaseException, too: without an outcome, the thread that waits for the future would never go on.
                 # A caller that gave the call up has set the outcome already, and this late one is dropped.
                 with suppress(InvalidStateError):
                     future.set_exception(error)
@@ -75,8 +77,8 @@ class Threads:
             if self._closed:
                 raise RuntimeError(f"{self._name}: closed, it takes no more work")
             self._work.append((future, run))
-            # Compared with all work that is queued: a thread that was notified counts as waiting until it has the lock,
-            # and two calls must not rely on the same one (an attempt that hangs would hold the other one up).
+            # `_waiting` is compared with all queued work: a notified thread counts as waiting until it has the lock,
+            # and two calls must not count on the same thread (an attempt that hangs would hold the other one up).
             if self._waiting < len(self._work) and (self._most is None or len(self._threads) < self._most):
                 thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
                 self._threads.add(thread)
@@ -92,7 +94,7 @@ class Threads:
         """Drop the work that has not begun, and wait for the rest. Return False if `timeout` seconds do not suffice."""
         with self._changed:
             self._closed = True
-            # Under the lock, so that no thread takes a call whose future was cancelled.
+            # Cancelled under the lock, so that no thread takes a call whose future was cancelled.
             for future, _ in self._work:
                 future.cancel()
             self._work.clear()
@@ -103,7 +105,7 @@ class Threads:
         for thread in others:
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
         hanging = [thread for thread in others if thread.is_alive()]
-        # The exit of the program waits for these once more (`run/registry.py`).
+        # At the end of the program they are waited for once more (`run/registry.py`).
         _left_behind.update(hanging)
         return not hanging
 
@@ -114,7 +116,7 @@ class Threads:
                 self._changed.wait_for(lambda: self._work or self._closed, self._idle)
                 self._waiting -= 1
                 if not self._work:
-                    # Under the lock: a submit either counts this thread as waiting, or starts another one.
+                    # Discarded under the lock: a submit either counts this thread as waiting, or starts another one.
                     self._threads.discard(threading.current_thread())
                     return
                 future, work = self._work.popleft()

@@ -1,9 +1,9 @@
-"""Calls of users' code, each with a time limit. A run waits for a call up to its limit, names it, and goes on.
+"""Calls of user code, each with a time limit. A run waits for a call up to its limit, names it, and goes on.
 
 The threads of a run never run a user's function that writes something or belongs to a spout. They hand it to a *lane*,
 a thread for one piece of user code (a spout, the functions of a commit turn, a store of the user's own), and wait. So a
-function that does not return holds up its lane and nothing else. A result that comes late is dropped. No second call of
-the function begins meanwhile: it waits in the lane.
+function that does not return holds up its lane and nothing else. If its result comes late, it is dropped. Meanwhile no
+second call of the function begins: that call waits in the lane.
 
 Only `WatchedCalls.expire` checks limits. The group's loop calls it at every turn.
 """
@@ -28,12 +28,13 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 10.0
-"""Seconds that a call waits for a lane whose last call overran its limit, and that a stop waits for user code."""
+"""Seconds that a call waits for its lane after the limit of the call before it, and that a stop waits for user code."""
 
 _TICK = 0.1
 
 _MOST_DOUBLINGS = 10
-"""The most doublings of a limit. Attempt numbers grow over restarts too: a limit would become years, then overflow."""
+"""The most doublings of a limit. Attempt numbers grow over restarts, too: a limit would become years long, then
+overflow."""
 
 SHOWN_AFTER_SECONDS = 1.0
 """Seconds after which a call is shown as the reason why a batch waits."""
@@ -41,7 +42,7 @@ SHOWN_AFTER_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The name of a call in messages, and the sites of the user's functions that it runs.
+    """The words for a call in messages, and the sites of the user's functions that it runs.
 
     >>> str(Subject("output 'lines'", (CallSite("send", "/home/me/app.py", 7),)))
     "output 'lines': send (app.py:7)"
@@ -62,22 +63,23 @@ class _Call:
     lane: str | None
     seconds: float
     since: float
-    """The time at which it began or, before that, at which its wait for the present call of its lane began."""
+    """The time at which the call began. Before that: the time from which it has waited for the present call of its
+    lane."""
     fail: Callable[[BaseException], None]
     thread: int | None = None
-    """The ident of the thread that runs it; None until it begins."""
+    """The ident of the thread that runs the call; None until it begins."""
     abandoned: bool = False
 
 
 class WatchedCalls:
-    """The calls of one batch group. Any thread may call.
+    """The watched calls of one batch group. Thread-safe.
 
     Parameters
     ----------
     group : the group's name, for messages.
     clock : gives the monotonic time for limits.
     seconds : the limit of a first try; it doubles at each further try.
-    threads : makes the pool of one thread for each lane.
+    threads : makes the pool, of one thread, of each lane.
     """
 
     def __init__(self, group: str, clock: Clock, seconds: float, threads: MakeThreads = Threads) -> None:
@@ -97,10 +99,10 @@ class WatchedCalls:
         tries: int = 0,
         overrun: Callable[[], None] | None = None,
     ) -> "Future[T]":
-        """Run a user's code in its lane. `overrun` is called at its limit, to stop what can be stopped.
+        """Run user code in its lane, and return the future. `overrun` is called at the limit, to stop what it can.
 
-        The future raises BatchTimeoutError for a call over its limit, and CallHangsError for a call that cannot begin
-        because the lane's last call has not returned.
+        The future raises BatchTimeoutError if the call is over its limit, and CallHangsError if the call cannot
+        begin because the call before it in the lane has not returned.
         """
         call = _Call(subject, lane, self._limit(tries), self._clock.monotonic(), _nothing)
 
@@ -109,7 +111,7 @@ class WatchedCalls:
                 return work()
 
         def fail(error: BaseException) -> None:
-            # The caller goes on first, however long `overrun` takes: it cancels Spark jobs.
+            # The outcome is set first, so that the caller goes on however long `overrun` takes (it cancels Spark jobs).
             with suppress(InvalidStateError):  # the call has returned just now
                 future.set_exception(error)
             if overrun is not None:
@@ -125,14 +127,14 @@ class WatchedCalls:
                 # One thread a lane, so that code which hangs is not called again beside itself (guard "one call at a
                 # time", decision 19).
                 self._lanes[lane] = self._make(f"trident-{self._group}-{lane}", 1)
-            # Still under the lock, for which `run` waits too: no call is given up before it has its future.
+            # Submitted under the lock, for which `run` waits too: so no call is given up before it has its future.
             future = self._lanes[lane].submit(run)
             call.fail = fail
             self._calls.add(call)
         return future
 
     def wait(self, future: "Future[T]") -> T:
-        """Wait for a call, and check limits meanwhile: the group's loop, which does so later, may not have begun."""
+        """Wait for a call, and check limits meanwhile: the group's loop, which checks them later, may not run yet."""
         while True:
             try:
                 return future.result(_TICK)
@@ -144,9 +146,9 @@ class WatchedCalls:
 
     @contextmanager
     def watch(self, subject: Subject, tries: int, over: Callable[[BaseException], None]) -> Iterator[None]:
-        """Put a limit on what the calling thread does in the body. `over` gets the error when the time is over.
+        """Put a limit on the body, which the calling thread runs. `over` gets an error when the time is over.
 
-        The call goes on in its own thread, so the run must be able to leave that thread behind.
+        The body goes on in its thread even then, so the run must be able to leave that thread behind.
         """
         call = _Call(subject, None, self._limit(tries), self._clock.monotonic(), over)
         with self._running(call):
@@ -155,20 +157,20 @@ class WatchedCalls:
     @contextmanager
     def _running(self, call: _Call) -> Iterator[None]:
         with self._lock:
-            # It waited in its lane behind a call that hung, and its caller has gone on: the batch may be at another
+            # The call waited in its lane after one that hung, and its caller has gone on: the batch may be at another
             # attempt.
             if call.abandoned:
                 raise AttemptCancelledError(f"{call.subject.what} is not called: it was given up before it began")
-            # The time in the lane is not its own: its limit begins here.
+            # The time of waiting in the lane does not count: the call's limit begins here.
             call.since, call.thread = self._clock.monotonic(), threading.get_ident()
-            # A call of `watch` is known from here on; one of a lane has been since it was submitted.
+            # A call of `watch` is added here; a call of a lane was added when it was submitted.
             self._calls.add(call)
         try:
             yield
         finally:
             with self._lock:
                 self._calls.discard(call)
-                for waiting in self._calls:  # the time of each that waits for the lane begins again
+                for waiting in self._calls:  # for each call that waits for the lane, the time begins again
                     if call.lane is not None and waiting.lane == call.lane:
                         waiting.since = self._clock.monotonic()
             if call.abandoned:
@@ -181,14 +183,15 @@ class WatchedCalls:
     # --- limits ----------------------------------------------------------------------------------------------
 
     def next(self, otherwise: float) -> float:
-        """Return the time at which the first limit is reached; `otherwise` without calls."""
+        """Return the time at which the next limit is reached; `otherwise` if there are no calls."""
         with self._lock:
             return min([self._deadline(call) for call in self._calls if not call.abandoned], default=otherwise)
 
     def _deadline(self, call: _Call) -> float:
         """Return the time at which the call is given up.
 
-        A call that waits for its lane gets more time than its limit: the call before it may use up its own limit first.
+        A call that waits for its lane gets more time than its limit, because the call before it may use up its
+        own limit first.
         """
         if call.thread is not None:
             return call.since + call.seconds
@@ -196,7 +199,7 @@ class WatchedCalls:
         return max(call.since + patience, running.since + running.seconds + PATIENCE_SECONDS if running else 0)
 
     def _running_in_lane(self, call: _Call) -> _Call | None:
-        """Return the call that runs in the same lane now."""
+        """Return the call that now runs in the same lane; None if the lane is free."""
         return next((other for other in self._calls if other.lane == call.lane and other.thread is not None), None)
 
     def expire(self, now: float) -> None:
@@ -214,7 +217,8 @@ class WatchedCalls:
     def abandon(self) -> None:
         """Give up all calls, and begin no more: the run ends."""
         with self._lock:
-            # In one step with the copy: a call that is submitted later is refused, and none is left out.
+            # Closed in the same step as the copy is made: a call that is submitted later is refused, and none is left
+            # out.
             self._closed = True
             calls = [call for call in self._calls if not call.abandoned]
             for call in calls:
@@ -223,7 +227,7 @@ class WatchedCalls:
             call.fail(AttemptCancelledError(f"{call.subject}: the run has ended"))
 
     def _give_up(self, call: _Call) -> None:
-        """Mark a call as abandoned. It stays known while it runs; a call that has not begun never will."""
+        """Mark a call as abandoned. It stays listed while it runs; if it has not begun, it never will."""
         call.abandoned = True
         if call.thread is None:
             self._calls.discard(call)
@@ -235,7 +239,8 @@ class WatchedCalls:
             where = ", ".join([*([sites] if sites else []), *([f"now at {line}"] if line else [])])
             limit = f"{call.seconds:g} s (messageTimeoutSecs, doubled at each retry)"
             return BatchTimeoutError(f"{what} ran longer than {limit}{f': {where}' if where else ''}")
-        # Behind `expire`'s own hold: the call in front may have returned since, and the lane be free.
+        # Asked after `expire` has released the lock: the call before it may have returned since, and the lane may be
+        # free.
         with self._lock:
             running = self._running_in_lane(call)
         if running is None:
@@ -251,9 +256,9 @@ class WatchedCalls:
 
     @property
     def hanging(self) -> list[dict[str, Any]]:
-        """The calls over their limits that have not returned.
+        """The calls that are over their limits and have not returned.
 
-        Each has `call`, `since` (ISO 8601, UTC) and `at`, the line of the user's code that runs.
+        Each has `call`, `since` (ISO 8601, UTC) and `at`, the line of user code that it is running.
         """
         with self._lock:
             calls = sorted((call for call in self._calls if call.abandoned), key=lambda call: call.since)
@@ -269,7 +274,7 @@ class WatchedCalls:
 
     @property
     def longest(self) -> str | None:
-        """The call that has run longest, if that is more than a second."""
+        """The call that has run longest, in words, if it has run for more than a second; else None."""
         now = self._clock.monotonic()
         with self._lock:
             calls = [call for call in self._calls if call.thread is not None and now - call.since > SHOWN_AFTER_SECONDS]
@@ -283,18 +288,18 @@ class WatchedCalls:
         return current_line(call.thread, call.subject.sites)
 
     def owns_this_thread(self) -> bool:
-        """Return whether the calling thread is that of a lane."""
+        """Return whether the calling thread is the thread of a lane."""
         with self._lock:
             return any(threads.owns_this_thread() for threads in self._lanes.values())
 
     # --- end ---------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float) -> list[str]:
-        """End the lanes within `timeout` seconds. Return the lanes with a call that does not return.
+        """Close the lanes, within `timeout` seconds. Return the names of the lanes with a call that does not return.
 
         Such a call is left behind, and its result is dropped.
         """
-        # First, so that no call that waits in a lane begins during the end.
+        # Abandon first, so that no call that waits in a lane begins during the end.
         self.abandon()
         deadline = self._clock.monotonic() + timeout
         # Without the lock, which calls need to come to their end. No lane is added any more: `abandon` has closed them.

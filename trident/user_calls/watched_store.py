@@ -1,7 +1,7 @@
-"""A store over a map of the user's own, as a run calls it: every call runs in the state's lane, with a limit.
+"""A store over a user's own map, as a run calls it: every call runs in the state's lane, with a limit.
 
-Every caller waits for the lane: a start, a commit turn, a heal, a trim, the watch. Reads from a user's own threads go
-to the store itself, because they must not wait behind a write.
+Every caller in the run waits for the lane: a start, a commit turn, a heal, a trim, the watch. Reads from a user's own
+threads go to the store directly, because they must not wait until a write has ended.
 """
 
 import logging
@@ -23,24 +23,24 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 STATE_LANE = "state "
-"""The prefix of the names of stores' lanes."""
+"""The prefix of the names of the lanes of stores."""
 
 _CLOSING = 2.0
-"""The seconds that a store has to close."""
+"""How many seconds a store has to close."""
 
 
 class WatchedStore:
-    """The store of one state. `calls` serve the start; `join` replaces them by those of the run."""
+    """The store of one state, watched. At a start its calls run among `calls`; after `join`, among those of the run."""
 
     def __init__(self, store: Store, state: str, make: Callable[..., object], calls: WatchedCalls) -> None:
         self.unwatched = store
-        """The store itself."""
+        """The store itself, to be called without lane and limit."""
         self._state, self._site, self._calls = state, site_of(make), calls
         self._tries: Callable[[], int] = _none
 
     def join(self, calls: WatchedCalls, tries: Callable[[], int]) -> None:
-        """Run all further calls among those of a run. Limits grow with `tries`."""
-        # The lane of the start ends before that of the run begins: a store is called by one thread at a time.
+        """Run all further calls among the watched calls of a run. Their limits grow with `tries`."""
+        # The lane of the start ends before the lane of the run begins: only one thread at a time may call a store.
         self._calls.close(0)
         self._calls, self._tries = calls, tries
 
@@ -75,7 +75,8 @@ class WatchedStore:
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
         # Each page is a call of its own, because a scan of a large state may take longer than the limit of one call.
         pages = iter(self.unwatched.scan(asOf, pageRows))
-        # None at the end: a StopIteration that left a call would be a RuntimeError in this generator (PEP 479).
+        # `next` returns None at the end: a StopIteration raised out of a call would become a RuntimeError in this
+        # generator (PEP 479).
         while (page := self._call("scan", lambda: next(pages, None))) is not None:
             yield page
 
@@ -83,16 +84,16 @@ class WatchedStore:
         self._call("drop", lambda: self.unwatched.drop(lease))
 
     def leave(self) -> None:
-        """Let no further put begin. One that is under way may not return."""
-        # Not in the lane, which hangs. The put under way must be the last one: the next start may write the same map
-        # (tests/run/test_limits.py::test_stop_leaves_a_store_of_the_users_own_behind_that_hangs).
+        """Let no further put begin. A put that is under way may never return."""
+        # Not called in the lane, which hangs. The put under way must be the last one: the next start may write the same
+        # map (tests/run/test_limits.py::test_stop_leaves_a_store_of_the_users_own_behind_that_hangs).
         getattr(self.unwatched, "leave", _nothing)()
         self._calls.close(0)
 
     def close(self) -> None:
-        """Close the store, also after the run's calls have ended. Leave it behind if that does not return."""
+        """Close the store, even after the run's calls have ended. Leave it behind if its `close` does not return."""
         self._calls.close(0)
-        # Not in the lane: a run that has ended takes no more calls, and the lane may hang.
+        # Not called in the lane: a run that has ended takes no more calls, and the lane may hang.
         threads = Threads(f"trident-close-{self._state}", 1)
         closing = threads.submit(self.unwatched.close)
         wait([closing], _CLOSING)
@@ -104,13 +105,13 @@ class WatchedStore:
 
 
 def watched(store: Store, state: str, factory: StateFactory, calls: WatchedCalls) -> Store:
-    """Return a store as a run calls it: watched if it calls code of the user."""
+    """Return a store as a run calls it: as a WatchedStore if it calls user code, else as it is."""
     make = getattr(factory, "makeMap", None)
     return store if make is None else WatchedStore(store, state, make, calls)
 
 
 def unwatched(stores: Mapping[str, Store]) -> dict[str, Store]:
-    """Return the stores as a user's readers call them: without lanes and limits."""
+    """Return the stores as a user's own threads read them: without lanes and limits."""
     return {name: store.unwatched if isinstance(store, WatchedStore) else store for name, store in stores.items()}
 
 
