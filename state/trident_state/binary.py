@@ -19,7 +19,7 @@ MAX_BYTES = 2**31 - 1
 
 
 def buffers_of(array: pa.Array) -> tuple[Bytes, Offsets]:
-    """Return the bytes of all n values of a binary array, and n + 1 offsets: value i is bytes[offsets[i]:offsets[i + 1]].
+    """Return the bytes of a binary array's n values, and n + 1 offsets: value i lies from offsets[i] to offsets[i + 1].
 
     The first offset is 0. A null has no bytes.
     """

@@ -21,7 +21,7 @@ from trident_state.state_shape import StateShape
 
 
 def check_newest(where: str, held: Lease | None, lease: Lease) -> None:
-    """Raise FencedError if the state is held under another lease whose epoch is as high as that of `lease`, or higher."""
+    """Raise FencedError if the state is held under another lease than `lease`, with an epoch as high or higher."""
     if held is not None and held != lease and held.epoch >= lease.epoch:
         raise fenced_error(where, str(held.epoch), lease)
 
@@ -54,7 +54,7 @@ def check_update_types(where: str, shape: StateShape, update: Update) -> None:
 
 
 def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, txid: int) -> None:
-    """Refuse to apply batch `txid` if one of its keys was changed by a later batch; `txids` are the keys' stored txids."""
+    """Refuse to apply batch `txid` if a later batch changed one of its keys; `txids` are the txids stored for them."""
     if (last := int(txids.max(initial=-1))) > txid:
         raise StateCorruptError(
             f"{where}: a key was changed by batch {last}, the state's marker is {marker}: "

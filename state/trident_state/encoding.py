@@ -191,7 +191,7 @@ def _with_count(tag: bytes, counts: pa.Array) -> pa.Array:
     return rows_of(columns_of(np.full(len(numbers), tag[0], np.uint8), numbers))
 
 
-# --- decoding: an offset per row (`at`) moves on from value to value, for all rows at once ----------------------------------------------------------------
+# --- decoding: `at` holds an offset per row, which moves on from value to value ------------------------------------
 
 
 def _decode_alone(encoded: pa.Array, kind: pa.DataType) -> pa.Array | None:
@@ -348,7 +348,7 @@ def _corrupt(what: str) -> StateCorruptError:
     return StateCorruptError(f"stored bytes cannot be {what}")
 
 
-# --- types of fixed width: a test for the type, its tag, and the number of bytes after the tag --------------------------------------
+# --- types of fixed width: a test for the type, its tag, and the number of bytes after the tag ---------------------
 
 _FIXED = (
     (kinds.is_boolean, "b", 1),

@@ -23,7 +23,7 @@ _MANY, _SHORT = 2048, 64
 
 
 def encode_keys(keys: pa.Table) -> pa.Array:
-    r"""Return each row as a binary value, never null; two rows get equal values exactly if Spark puts them in one group.
+    r"""Return each row as a binary value, never null; two values are equal exactly if Spark groups their rows together.
 
     Raises TypeDeclarationError if a type cannot be a key (a map), StateValueError for more than 2 GB of keys.
 

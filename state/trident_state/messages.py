@@ -12,7 +12,7 @@ from trident_state.state_shape import StateIdentity, StateKind
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """The lease, marker and open record (`opened`) of one group of a store; None for each that the group does not have."""
+    """The lease, marker and open record (`opened`) of one group of a store; None for each that the group lacks."""
 
     lease: Lease | None
     marker: int | None
@@ -50,9 +50,9 @@ class Update:
     An update is frozen content: every replay of the batch brings an equal one.
 
     keys: a table of the state's key fields, one row per key (one row and no column for a global value).
-    deltas: one value for each row of `keys`, of the state's value type; a ChunkedArray if one array (2 GB) is too small.
+    deltas: one value per row of `keys`, of the state's value type; a ChunkedArray if one array (2 GB) is too small.
     time: when the batch was planned (seconds since 1970), the same at every replay; None if no value expires.
-    ttl: the time to live (seconds) under which the batch was frozen, infinity for ever; None if the store's own applies.
+    ttl: the time to live (seconds) under which the batch was frozen, infinity for ever; None: the store's own applies.
     """
 
     txid: int
@@ -74,7 +74,7 @@ class Update:
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The result of an `apply`: how many keys were written, and how many skipped because their group held the batch.
+    """The result of an `apply`: how many keys it wrote, and how many it skipped because they were written before.
 
     `values`, if they were asked for, are the values after the update, in the order of its keys; otherwise None.
     """
