@@ -1,9 +1,9 @@
 """The contract between a run and every store, in memory, in Redis or of a user's own.
 
-A store keeps one state, divided into groups (in Redis the slots of the state; in memory there is one group). Each group
-commits by itself, and keeps a fence (the lease of the driver that may write), a marker (the last txid that the group
-committed), an open record and, for each key, the triple (txid, prev, value). ``docs/guide/state.md`` states the rule by
-which values change.
+A store keeps one state, divided into groups (in Redis one for each hash tag, elsewhere only one). Each group commits by
+itself, and keeps a fence (the lease of the driver that may write), a marker (the last txid that the group committed),
+an open record and, for each key, the triple (txid, prev, value). ``docs/guide/state.md`` states the rule by which
+values change.
 """
 
 from collections.abc import Iterator

@@ -22,8 +22,7 @@ from trident_state.memory.key_index import HEAD_BYTES, Hashes, KeyIndex, Slots, 
 from trident_state.state_shape import StateKind
 
 NOTHING = -1
-"""The txid in the triple of a key that has no slot. (A slot that was given and not yet written has txid 0, and nulls.)
-"""
+"""The txid in the triple of a key that has no slot. (A slot that nothing was written to yet has txid 0, and nulls.)"""
 
 _FIRST_CAPACITY = 1024
 _COPY_ENTRIES = 262_144

@@ -193,6 +193,7 @@ class Keys(msgspec.Struct, frozen=True):
 
     def _find_candidates(self, hashes: Hashes, rows: Slots, positions: Slots, candidates: Slots) -> None:
         """Move each row's position on to the next entry that may be the row's key, and put its slot into `candidates`.
+
         For a row whose search ends at a free position, `candidates` stays as it is.
         """
         mask = _slot_bits(self.table)

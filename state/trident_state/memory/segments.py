@@ -68,9 +68,7 @@ def read_manifest(text: bytes, where: str) -> Manifest:
             f"start it with the version that wrote it"
         )
     for segment in manifest.segments:
-        if (
-            _NAME.fullmatch(segment.name) is None
-        ):  # such as a name with a path in it: the files of these names are opened and deleted
+        if _NAME.fullmatch(segment.name) is None:  # such as a path: named files are opened and deleted
             raise StateCorruptError(
                 f"{where}: the manifest of its last snapshot names {segment.name!r}, which is not a segment"
             )

@@ -344,6 +344,7 @@ class MemoryStore:
 
     def _cut(self, again: bool = False) -> Cut | None:
         """Return a copy of the entries that the next segment is to hold, as of the marker; None if no snapshot is due.
+
         With `again`, return a cut even if no batch came after the last snapshot.
         """
         if (
