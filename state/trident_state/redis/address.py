@@ -167,6 +167,6 @@ def redacted(url: str) -> str:
         return url
     url = re.sub(r"([?&][^=&]*password[^=&]*=)[^&]*", r"\1***", url, flags=re.IGNORECASE)
     scheme, slashes, rest = url.partition("://")
-    login, at, host = rest.rpartition("@")  # the last @ of the url, so that a password with an unescaped @ is hidden too
+    login, at, host = rest.rpartition("@")  # the last @, so that a password with an unescaped @ is hidden too
     user, colon, _ = login.partition(":")
     return f"{scheme}{slashes}{user}{':***' if colon else ''}{at}{host}"

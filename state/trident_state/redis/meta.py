@@ -1,4 +1,4 @@
-"""The meta hash of a group: which state it belongs to, the state's layout, the group's fence, marker and open record."""
+"""The meta hash of a group: the state it belongs to, the state's layout, the group's fence, marker and open record."""
 
 import msgspec
 

@@ -101,7 +101,7 @@ class Placement:
         return slice(self._starts[first], self._starts[last])
 
     def filter(self, rows: npt.NDArray[np.bool_]) -> "Placement":
-        """Return a placement of only the given rows. What it calls the batch is this placement."""
+        """Return a placement of only the given rows, whose `restored` gives the order of this placement."""
         placement = object.__new__(Placement)
         placement._arrange(self.layout, self.keys, self._buckets, np.flatnonzero(rows))
         return placement

@@ -205,7 +205,7 @@ class Reader:
         return metas, results
 
     def _check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
-        """Return the txid as of which the groups with these meta hashes were read: `asOf`, or the least marker for None.
+        """Return the txid as of which groups with the given meta hashes were read: `asOf`, or else the least marker.
 
         Raises SnapshotMovedError or StateRecoveringError if they cannot be read as of `asOf`.
         """

@@ -18,7 +18,7 @@ from trident_state.checks import fenced_error
 
 @dataclass(frozen=True, slots=True)
 class ScriptAnswer:
-    """The answer of a script (answer.lua): a status, and the fields of the group's meta hash as the script read them."""
+    """The answer of a script (answer.lua): a status, and fields of the group's meta hash as the script read them."""
 
     status: str
     token: str

@@ -45,7 +45,7 @@ class FoundState:
 
 
 def find_state(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
-    """Return the state with the given name; None if there is none. Raises StateError or a subclass if it is not ours."""
+    """Return the state with the given name; None if there is none. Raises StateError or a subclass on failure."""
     where = f"state {state!r}"
     servers = Servers(address, where)
     failed: StateUnavailableError | None = None
@@ -69,7 +69,7 @@ def find_state(address: Address, prefix: str, topology: str, state: str) -> Foun
 
 
 def find_rest(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
-    """Return the state with the given name if the meta hash of its first group is gone but that of another group is not.
+    """Return the state with the given name by the meta hash of any group, for a state whose first group is gone.
 
     The user of the server needs the right to SCAN. Errors are those of `find_state`.
     """
@@ -83,7 +83,7 @@ def find_rest(address: Address, prefix: str, topology: str, state: str) -> Found
 
 
 def find_states(address: Address, prefix: str, topology: str | None = None) -> Iterator[FoundState]:
-    """Yield all states under a prefix, of one topology if it is given. The user of the server needs the right to SCAN."""
+    """Yield all states under a prefix, of one topology if it is given. The server's user needs the right to SCAN."""
     where = f"the states under {prefix!r}"
     Layout(prefix, StateIdentity(topology or "any", "any", ""), 1, 1)  # refuses an invalid prefix
     with closing(Links(Servers(address, where), address.socket_timeout)) as links:

@@ -74,7 +74,7 @@ class RedisStore:
         self._ttl, self._expired = ttl, None if ttl is None else ExpiredValues(self._link, form, ttl)
         self._removed = RemovedKeys(self._link, records, form, kind is StateKind.NON_TRANSACTIONAL)
         self._expiries: dict[int, Expiry] | None = None
-        """For each txid at which a group's marker stands, the expiry as of that txid, as it was last read or written."""
+        """For the marker of each group the state's expiry as of that txid, as it was last read or written."""
         self.warnings: tuple[str, ...] = ()
         self._checked = False
 
@@ -342,7 +342,7 @@ class RedisStore:
         return layout
 
     def _with_layout(self, attempt: Callable[[Layout], Result]) -> Result:
-        """Call `attempt` with the layout; if the state was created anew meanwhile, call it again with the new layout."""
+        """Call `attempt` with the layout; if the state was created anew meanwhile, once more with the new layout."""
         try:
             return attempt(self._layout())
         except LayoutChanged:

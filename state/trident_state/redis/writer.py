@@ -112,7 +112,7 @@ class Writer:
         raise StateUnavailableError(f"{self._where}: another client keeps changing the keys of txid {task.txid}")
 
     def _merges(self) -> bool:
-        """Return whether a script combines: for sums of longs and doubles, and minima and maxima of all 8-byte types."""
+        """Return whether a script combines: for sums of longs and doubles, minima and maxima of all 8-byte types."""
         native = self._shape.combine.native
         if self._records.number is None or native in (None, "put"):
             return False
@@ -273,14 +273,14 @@ class Writer:
         return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % keys, *expiry)
 
     def _opened(self, task: Task, reply: Reply) -> bool:
-        """Return whether the txid is open in a group now, by the reply of the script; False if the marker is past it."""
+        """Return whether the txid is open in a group now, by a script's reply; False if the marker is at or past it."""
         if isinstance(reply, list) and reply[0] == b"DONE":
             return False
         self._accepted(task, reply)
         return True
 
     def _commit_groups(self, task: Task, groups: list[int], replies: Iterator[Reply]) -> None:
-        """Commit the groups that were written. A single group has committed already: its reply is left in `replies`."""
+        """Commit the groups that were written. A single group has committed already: `replies` still has its reply."""
         if groups and task.part is None:
             self._check_committed(task, list(replies) or self._commits(task, groups, task.counts))
 
@@ -289,7 +289,7 @@ class Writer:
 
     def _check_committed(self, task: Task, replies: list[Reply]) -> None:
         for reply in replies:
-            if not (isinstance(reply, list) and reply[0] == b"DONE"):  # an earlier try, whose reply was lost, has committed the group
+            if not (isinstance(reply, list) and reply[0] == b"DONE"):  # else an earlier try committed it
                 self._accepted(task, reply)
 
     def _accepted(self, task: Task, reply: Reply) -> list[bytes]:
