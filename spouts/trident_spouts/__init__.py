@@ -1,1 +1,1 @@
-"""Sources of batches. Import them from ``trident.spouts``."""
+"""Spouts: the sources of batches. Import spouts from ``trident.spouts``."""

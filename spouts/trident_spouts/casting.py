@@ -1,4 +1,4 @@
-"""Casts of Arrow columns to declared types of the same family (another width, unit or encoding)."""
+"""Casts of Arrow columns to a declared type of the same family, which differs only in width, unit or encoding."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -6,13 +6,13 @@ from pyarrow import types as kinds
 
 
 class CastError(ValueError):
-    """A column whose type or values the declared type cannot hold unchanged."""
+    """The error of a column that the declared type cannot hold unchanged, for its type or for a value."""
 
 
 def cast_column(
     column: pa.Array | pa.ChunkedArray, kind: pa.DataType, *, floats_to_integers: bool = False
 ) -> pa.Array | pa.ChunkedArray:
-    """Return the column as `kind`. Raise CastError where a value would change.
+    """Return the column as type `kind`. Raises CastError if a value would change.
 
     >>> cast_column(pa.array([1, 2], pa.int32()), pa.int64()).type
     DataType(int64)
@@ -71,7 +71,7 @@ _FAMILIES = [
 
 
 def _castable(actual: pa.DataType, declared: pa.DataType) -> bool:
-    """Return whether the types, and all types inside them, are of one family. Values are left to the cast."""
+    """Return whether two types, and the types inside them, are of one family, so that only values can fail a cast."""
     family, actual_family = _family(declared), _family(actual)
     if actual_family == "null" or (family, actual_family) == ("float", "integer"):
         return True

@@ -1,4 +1,4 @@
-"""Digests of Arrow tables: equal tables have equal digests, whatever their chunks and their place in memory."""
+"""Digests of Arrow tables: equal tables have equal digests, however they are cut into chunks and lie in memory."""
 
 import zlib
 
@@ -8,7 +8,7 @@ from pyarrow import types as kinds
 
 
 def digest_of(table: pa.Table) -> str:
-    """Return the number of rows and a checksum of the table's types and values.
+    """Return the digest of a table: its number of rows, and a checksum of its types and values.
 
     >>> digest_of(pa.table({"n": pa.chunked_array([[1, 2], [3]])})) == digest_of(pa.table({"n": [0, 1, 2, 3]}).slice(1))
     True
@@ -21,7 +21,10 @@ def digest_of(table: pa.Table) -> str:
 
 
 def _add_array(checksum: int, array: pa.Array) -> int:
-    """Add an array's values to a checksum: which are null, then the others. The bytes under a null are arbitrary."""
+    """Return the checksum with an array added: which rows are null, then all other values.
+
+    Values that are null are left out, because Arrow keeps arbitrary bytes in their place.
+    """
     if kinds.is_string_view(array.type) or kinds.is_binary_view(array.type):  # drop_null takes no views
         array = array.cast(pa.large_binary())
     if array.null_count:
@@ -31,7 +34,7 @@ def _add_array(checksum: int, array: pa.Array) -> int:
 
 
 def _add_values(checksum: int, array: pa.Array) -> int:
-    """Add the values of an array that holds no null, and is not empty."""
+    """Return the checksum with the values of an array added, which is not empty and holds no null."""
     kind = array.type
     if kinds.is_dictionary(kind):
         return _add_array(checksum, array.dictionary_decode())
@@ -50,7 +53,10 @@ def _add_values(checksum: int, array: pa.Array) -> int:
 
 
 def _add_nested(checksum: int, array: pa.Array) -> int:
-    """Add the lengths of lists and maps, then the arrays inside: without lengths [[1], [2]] would equal [[1, 2]]."""
+    """Return the checksum with a nested array added: the lengths of its lists or maps, then the arrays inside.
+
+    Without the lengths, [[1], [2]] would have the same checksum as [[1, 2]].
+    """
     kind = array.type
     if kinds.is_struct(kind):
         children = array.flatten()

@@ -1,4 +1,4 @@
-"""Emissions, the tuples that a spout gives the engine for one attempt: a table in memory, or several as one."""
+"""Two emissions (the tuples that a spout gives for one attempt): a table in memory, and several emissions as one."""
 
 import functools
 import re
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 INLINE_BYTES = 512 << 10
-"""The largest table that travels inside the plan. A larger one goes as a Parquet file: 1M short strings take 0.03 s so
-instead of 1 s."""
+"""The largest table that is sent inside Spark's plan. A larger table is written as Parquet files: for 1M short strings
+that takes 0.03 s instead of 1 s."""
 
 PART_BYTES = 1 << 20
-"""The least that is worth a partition, and so a Python task, of its own."""
+"""The least number of bytes that is worth a Spark partition of its own, and so a Python task of its own."""
 
 _GLOB_SIGNS = re.compile(r"([\\{}\[\]*?])")
 
 
 def spark_path(path: str) -> str:
-    r"""Return a local path as Spark reads it literally, whatever Spark's default file system is.
+    r"""Return a local path in the form that Spark takes literally: no globs, and not in Spark's default file system.
 
     >>> spark_path("/data/a[1].txt")
     'file:///data/a\\[1\\].txt'
@@ -41,7 +41,7 @@ def spark_path(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ArrowEmission:
-    """A table in the driver's memory.
+    """An emission that is a table in the driver's memory.
 
     >>> ArrowEmission(pa.table({"n": [1, 2]})).rows
     2
@@ -57,7 +57,7 @@ class ArrowEmission:
 
     @property
     def digest(self) -> str:
-        """Return the number of rows and a checksum."""
+        """Return the digest of the table: its number of rows and a checksum."""
         return digest_of(self.table)
 
     def arrow(self) -> pa.Table:
@@ -67,8 +67,9 @@ class ArrowEmission:
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
         """Return a DataFrame of the table.
 
-        A small table goes inside the plan. So does any table when the workers run elsewhere and do not see `scratch`.
-        Otherwise the table is written to `scratch`, and the workers read it from there.
+        A small table is sent inside Spark's plan. So is any table if the workers run on other machines and do not see
+        the folder `scratch`, or if Parquet cannot hold a type of it. Otherwise the table is written to `scratch`, and
+        the workers read it from there.
         """
         schema = spark_schema(self.table.schema)
         small = self.table.nbytes <= INLINE_BYTES
@@ -77,7 +78,10 @@ class ArrowEmission:
         return spark.read.schema(schema).parquet(*self._write(scratch.absolute(), parallelism(spark)))
 
     def _write(self, folder: Path, most: int) -> list[str]:
-        """Write the table as at most `most` files, because Spark never cuts a small file. Return their paths."""
+        """Write the table as up to `most` Parquet files, and return their paths.
+
+        Several files, because Spark reads a small file in one partition.
+        """
         name = uuid.uuid4().hex
         rows = -(-self.table.num_rows // max(1, min(most, self.table.nbytes // PART_BYTES)))
         paths = []
@@ -89,14 +93,14 @@ class ArrowEmission:
 
 
 def _fits_parquet(kind: pa.DataType) -> bool:
-    """Return whether a Parquet file can hold this type: it has no null and no duration in it."""
+    """Return whether Parquet files can hold a type: it is not, and does not contain, the null type or a duration."""
     children = (kind.field(at).type for at in range(kind.num_fields))
     return not (pa.types.is_null(kind) or pa.types.is_duration(kind)) and all(map(_fits_parquet, children))
 
 
 @dataclass(frozen=True, slots=True)
 class UnionEmission:
-    """Several emissions of equal fields, one after the other."""
+    """An emission that consists of several emissions with the same fields, one after the other."""
 
     parts: tuple[Emission, ...]
     after: Metadata = None
@@ -104,13 +108,13 @@ class UnionEmission:
 
     @property
     def rows(self) -> int | None:
-        """Return the number of tuples, if every part knows its own."""
+        """Return the number of tuples; None if it is not known for every part."""
         counts = [part.rows for part in self.parts]
         known = [rows for rows in counts if rows is not None]
         return sum(known) if len(known) == len(counts) else None
 
     def arrow(self) -> pa.Table:
-        """Return the parts' tuples, in their order."""
+        """Return the tuples of all parts as one table, in the order of the parts."""
         return pa.concat_tables([part.arrow() for part in self.parts])
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
@@ -121,7 +125,7 @@ class UnionEmission:
 
 
 def one_emission(parts: Sequence[Emission], schema: StructType, after: Metadata = None) -> Emission:
-    """Return the parts as one emission. Tables in memory become one table; parts by reference stay references.
+    """Return one emission with the tuples of all parts. Tables in memory become one; other parts stay as they are.
 
     >>> one_emission([], spark_schema(pa.schema([("n", pa.int64())]))).rows
     0

@@ -1,7 +1,7 @@
-"""The protocol of every spout, of whatever kind, towards the engine.
+"""The protocol of a spout: how a run calls every spout, of whatever kind.
 
-For each batch the engine calls ``plan``, which gives the metadata that names the batch, then ``emit``, which turns the
-metadata into tuples. It calls ``emit`` again when an attempt failed, and ``success`` when the batch is committed.
+For each batch the run calls ``plan``, which returns the metadata that names the batch, and then ``emit``, which turns
+the metadata into tuples. It calls ``emit`` again if an attempt has failed, and ``success`` when the batch is committed.
 """
 
 import enum
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Metadata = None | bool | int | float | str | list[Any] | dict[str, Any]
-"""The name of a batch, as JSON. The log keeps it."""
+"""What a spout says a batch holds, as JSON: it names the batch. The log keeps it."""
 
 
 class SpoutKind(enum.Enum):
-    """The promise that a spout makes of a replay (Trident's three kinds)."""
+    """What a spout promises for a replay of a batch (Trident's three kinds)."""
 
     TRANSACTIONAL = "transactional"
     OPAQUE = "opaque"
@@ -29,10 +29,10 @@ class SpoutKind(enum.Enum):
 
 
 class Emission(Protocol):
-    """The tuples of one attempt, not yet read: by reference where they are large."""
+    """The tuples that a spout gives for one attempt: in memory, or as a reference to what Spark's workers will read."""
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a new DataFrame of exactly these tuples. `scratch` is a folder that is deleted after this attempt."""
+        """Return a new DataFrame of exactly these tuples. The folder `scratch` is deleted after the attempt."""
         ...
 
     def arrow(self) -> pa.Table:
@@ -41,20 +41,20 @@ class Emission(Protocol):
 
     @property
     def rows(self) -> int | None:
-        """Return the number of tuples, if it is known without reading them."""
+        """Return the number of tuples; None if it is not known before they are read."""
         ...
 
     @property
     def digest(self) -> str | None:
-        """Return a checksum of these tuples, the same in every process; None where they are read by reference."""
+        """Return a checksum of the tuples that is the same in every process; None if the emission is a reference."""
         ...
 
     @property
     def after(self) -> Metadata:
-        """Return the source's position after this batch, where only the emission knows it; else None.
+        """Return the position after the batch, if it is known only once the batch is emitted; otherwise None.
 
-        `plans_ahead` is False for such a source. The position is frozen with the batch, and is the `previous` of the
-        next plan.
+        A spout that gives such a position has `plans_ahead` False. The position is frozen with the batch, and the next
+        `plan` gets it as `previous`.
         """
         ...
 
@@ -62,19 +62,20 @@ class Emission(Protocol):
 class SpoutExecutor(Protocol):
     """A spout at work in one run. One thread at a time calls it.
 
-    A class that extends it may leave out `success`, `fail` and `close` where they would do nothing.
+    A class that extends SpoutExecutor may leave out `success`, `fail` and `close` if they would do nothing.
     """
 
     @property
     def plans_ahead(self) -> bool:
-        """Return whether the next batch can be planned from this batch's metadata, before it was emitted."""
+        """Return whether a batch can be planned from the metadata of the batch before it, before that is emitted."""
         ...
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
-        """Return the metadata that names the batch of this attempt; None for no batch (an idle source).
+        """Return the metadata that names the batch of `attempt`; None if the source has nothing, and there is no batch.
 
-        `previous` is the metadata of the batch before (its `after` where that is not None), None for the first batch.
-        A second call for the same batch may name other tuples: only the plan that is frozen counts.
+        `previous` is None for the first batch. Otherwise it is the `after` of the previous batch's emission, or, if
+        that is None, the previous batch's metadata. `time` is the present time (seconds since 1970). If `plan` is
+        called again for the same batch, it may name other tuples: only the plan that is frozen counts.
         """
         ...
 
@@ -83,14 +84,14 @@ class SpoutExecutor(Protocol):
         ...
 
     def success(self, txid: int, metadata: Metadata) -> None:
-        """Release what only a replay would need: every batch up to and including `txid` is committed.
+        """Release what only a replay would need, because every batch up to and including `txid` is committed.
 
-        The call is repeated after a restart, so it must be idempotent.
+        The call may come again after a restart, and must then do no harm.
         """
-        return  # without it mypy takes the method for abstract; the same below
+        return  # without this line mypy takes the method for abstract; the same holds below
 
     def fail(self, attempt: TransactionAttempt) -> None:
-        """Drop what belongs to this failed attempt. The batch will be emitted again."""
+        """Drop what belongs to `attempt`, which failed. The batch will be emitted again."""
         return
 
     def close(self) -> None:
@@ -99,14 +100,14 @@ class SpoutExecutor(Protocol):
 
 
 class Spout(Protocol):
-    """A frozen, picklable description of a source, as users write it. Nothing is opened before the topology starts."""
+    """A frozen, picklable description of a source, as users write it. It opens nothing before the topology starts."""
 
     @property
     def kind(self) -> SpoutKind: ...
 
     @property
     def schema(self) -> StructType:
-        """Return the fields of its tuples. This may look at the source (a Parquet footer)."""
+        """Return the fields of the spout's tuples. This may read something of the source, such as a Parquet footer."""
         ...
 
     def open(self) -> SpoutExecutor:

@@ -1,4 +1,4 @@
-"""A source that the program itself feeds, from any thread."""
+"""A spout of batches that the program itself feeds, from any thread."""
 
 import threading
 import uuid
@@ -18,14 +18,14 @@ from trident_spouts.user_calls import foreign_metadata_error
 
 
 class FeederBatchSpout:
-    """A spout of batches that the program feeds: each ``feed`` is a batch. Without one the topology is idle.
+    """A spout of batches that the program feeds: each ``feed`` is a batch. While nothing is fed, the topology is idle.
 
-    Within the process it behaves as a transactional spout: it keeps a batch until it is committed, and every replay
-    emits the same tuples. **Nothing of it survives the process**: batches that were fed and not yet committed when the
-    process died are gone unless the program feeds them again, and a batch whose ``feed(wait=True)`` had not returned
-    may have been committed. So its kind is non-transactional: every batch that it emits is committed once, but
-    over a restart the source may lose or repeat batches. Where that matters, put the input into files or a log and read
-    those. It has one reader at a time.
+    Within the process the spout behaves as a transactional one: it keeps a batch until it is committed, and every
+    replay emits the same tuples. **Nothing of it survives the process**: batches that were fed and not yet committed
+    when the process died are gone unless the program feeds them again, and a batch whose ``feed(wait=True)`` had not
+    returned may have been committed. So its kind is non-transactional: every batch that it emits is committed once, but
+    over a restart batches may be lost or repeated. If that matters, put the input into files or a log, and read those.
+    The spout has one reader at a time.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class FeederBatchSpout:
     def feed(self, rows: RowsLike, wait: bool = False, timeout: float | None = None) -> None:
         """Feed one batch: a list of tuples, scalars, dicts or Rows, an Arrow table or pandas. An empty batch counts.
 
-        With ``wait=True`` this returns when the batch is committed, after at most `timeout` seconds (None: no limit).
+        With ``wait=True``, wait until the batch is committed, for at most `timeout` seconds (None: no limit).
 
         Raises
         ------
@@ -63,7 +63,7 @@ class FeederBatchSpout:
         FeedTimeoutError
             The batch was not committed in time; it stays fed.
         SpoutError
-            ``finish`` was called before, or the topology closed the spout while this waited.
+            ``finish`` was called before, or the topology closed the spout while the call waited.
         """
         batches = self._batches
         table = table_of(rows, self.schema, f"FeederBatchSpout, batch {batches.fed}")
@@ -77,7 +77,7 @@ class FeederBatchSpout:
                 batches.await_commit(index, closed, timeout)
 
     def finish(self) -> None:
-        """Declare that no more batches come. Those that were fed are still emitted."""
+        """Declare that no more batches come. Batches that were fed before are still emitted."""
         with self._batches.changed:
             self._finished = True
 
@@ -96,7 +96,7 @@ class FeederBatchSpout:
 
 
 class _FedBatches:
-    """The batches of one spout, shared by the threads that feed and the thread that reads. `changed` guards all."""
+    """The batches of one spout, shared by the threads that feed and the one that reads. `changed` guards all fields."""
 
     def __init__(self) -> None:
         self.id = uuid.uuid4().hex
@@ -105,10 +105,13 @@ class _FedBatches:
         self.fed = 0
         self.committed = 0
         self.closed = 0
-        """The number of runs that were closed: a feed that waits must notice the end of the run it waits for."""
+        """The number of runs that have closed the spout, by which a waiting feed notices that its run has ended."""
 
     def await_commit(self, index: int, closed: int, timeout: float | None) -> None:
-        """Wait until batch `index` is committed. Raise SpoutError if a run ends before, or the time is over."""
+        """Wait until batch `index` is committed, for at most `timeout` seconds; `closed` runs had ended before.
+
+        Raises FeedTimeoutError if the time is over, SpoutError if the run ends before.
+        """
         done = self.changed.wait_for(lambda: self.committed > index or self.closed > closed, timeout)
         if self.committed > index:
             return
@@ -161,7 +164,10 @@ class _FeederExecutor(SpoutExecutor):
             self._batches.changed.notify_all()
 
     def _index(self, metadata: Metadata) -> int | None:
-        """Return the index that metadata names; None if another process fed that batch."""
+        """Return the index of the batch that `metadata` names; None if it is None, or another process fed the batch.
+
+        Raises SpoutContractError if another spout wrote the metadata.
+        """
         if metadata is None:
             return None
         if not isinstance(metadata, dict) or not {"feeder", "index"} <= metadata.keys():

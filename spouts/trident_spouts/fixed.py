@@ -1,4 +1,4 @@
-"""A spout of given batches, for tests, notebooks and examples."""
+"""A spout of batches that are given in the program, for tests, notebooks and examples."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,9 +17,10 @@ from trident_spouts.user_calls import foreign_metadata_error
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class FixedBatchSpout:
-    """A spout that emits given batches in order; with ``cycle=True`` it begins again at the end, for ever.
+    """A spout that emits given batches in order; with ``cycle=True`` the first one follows the last, for ever.
 
-    Transactional: a batch's metadata is its index. So a replay emits the same tuples, also after a restart.
+    The spout is transactional: the metadata of a batch is its index, so a replay emits the same tuples, also after a
+    restart.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A spout over any Python iterable, without promises for a restart."""
+"""A spout over any Python iterable, which promises nothing for a restart."""
 
 import itertools
 import threading
@@ -22,11 +22,13 @@ from trident_spouts.user_calls import call_function
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class IterableSpout:
-    """The rows of an iterable, `batchSize` at a time: a generator, a queue's ``iter``, a file object, a list.
+    """A spout of the rows of an iterable, such as a generator, a queue's ``iter``, a file or a list.
 
-    Non-transactional. Within the process a replay has the same tuples. A restart loses the rows that were taken and not
-    yet committed; a list, or a function that makes the iterator, begins at the first row again. An iterator has one
-    reader at a time.
+    A batch has at most `batchSize` rows.
+
+    The spout is non-transactional. Within the process a replay has the same tuples. A restart begins at the first row
+    of a list again, and calls a function again. Rows that were taken from an iterator and not yet committed are lost.
+    An iterator has one reader at a time.
 
     Parameters
     ----------
@@ -38,7 +40,8 @@ class IterableSpout:
     batchSize : int
         The most rows in a batch.
     maxDelaySecs : float
-        How long a batch waits to become full. Then the rows that are there go; without any, the topology stays idle.
+        How long a batch waits to become full (seconds). Then the rows that are there make a batch; if there are none,
+        the topology stays idle.
 
     Examples
     --------
@@ -47,7 +50,8 @@ class IterableSpout:
 
     Notes
     -----
-    It stands for Trident's ``IRichSpout``, which Trident wraps as a non-transactional spout: Python has iterators.
+    IterableSpout takes the place of Storm's ``IRichSpout``, which Trident wraps as a non-transactional spout: in Python
+    one writes an iterator instead.
     """
 
     schema: StructType
@@ -82,7 +86,7 @@ class IterableSpout:
 
 
 class _Batches(BatchSpout):
-    """The iterable as a BatchSpout."""
+    """The iterable of an IterableSpout as a BatchSpout."""
 
     def __init__(self, spout: IterableSpout) -> None:
         self._spout = spout
@@ -106,7 +110,7 @@ class _Batches(BatchSpout):
 
 
 class _SequenceReader:
-    """Reads rows that are all in memory."""
+    """A reader of rows that are all in memory."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
         self._rows = iter(rows)
@@ -115,11 +119,11 @@ class _SequenceReader:
         return list(itertools.islice(self._rows, count))
 
     def close(self) -> None:
-        """Do nothing: there is no thread to end."""
+        """Do nothing, because there is no thread to end."""
 
 
 class _ThreadedReader:
-    """Reads an iterator, which may wait for its input, in a thread of its own: the run goes on meanwhile."""
+    """A reader of an iterator in a thread of its own, so that the run goes on while the iterator waits for input."""
 
     def __init__(self, rows: Iterator[Any], ahead: int, name: str) -> None:
         self._rows = rows
@@ -136,7 +140,7 @@ class _ThreadedReader:
             self._changed.wait_for(lambda: len(self._read) >= count or self._ended, seconds)
             rows, self._read = self._read[:count], self._read[count:]
             self._changed.notify_all()
-            if not rows and self._error is not None:  # the rows before the error come first
+            if not rows and self._error is not None:  # rows that were read before the error are returned first
                 raise self._failure(self._error)
             return rows
 

@@ -1,4 +1,4 @@
-"""An opaque spout made of plain functions that read from a position on, or of growing lists."""
+"""An opaque spout made of plain functions that read rows from a position on, or of growing lists."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,23 +27,23 @@ Partitions: TypeAlias = Mapping[str, Partition] | Callable[[], Mapping[str, Part
 class PollingSpout:
     """A spout whose partitions are functions ``fetch(position, limit) -> (rows, newPosition)``, or growing lists.
 
-    A function reads a page of a web API, the rows of a table beyond an id, or the lines of a log beyond an offset. A
-    list is one that the program appends to.
+    Such a function may read a page of a web API, the rows of a table beyond an id, or the lines of a log beyond an
+    offset. To a list the program may append while the topology runs.
 
-    Opaque: a replay fetches again from where the previous batch ended and may get more, fewer or other rows. Each row
-    is committed in one batch. The position is any JSON, and None at first. The log keeps it, so that a restart goes on
-    there. A function that has nothing returns no rows. If it returns a new position without rows, it is called again at
-    once from there.
+    The spout is opaque: a replay fetches again from where the previous batch ended, and may get more, fewer or other
+    rows. Each row is committed in one batch. The position is any JSON, and None at first. The log keeps it, so that
+    a restart goes on from there. A function that has nothing returns no rows. If it returns no rows and a new
+    position, it is called again at once with that position.
 
     Parameters
     ----------
     fields : str or StructType
         The fields with their types, ``"id long, name string"``.
-    partitions : mapping of names to functions or lists, or a function that returns one
-        Such a function is called for every attempt: partitions may come, go and return to where they were. All
-        functions are called in the driver, one after the other.
+    partitions : mapping of names to functions or lists, or a function that returns such a mapping
+        A function that returns the mapping is called for every attempt: partitions may come, go, and return at the
+        position where they were. All functions are called in the driver, one after the other.
     maxRows : int
-        The `limit` that a partition's function gets.
+        The `limit` that each partition's function gets: the most rows that it should return.
 
     Examples
     --------
@@ -55,7 +55,8 @@ class PollingSpout:
 
     Notes
     -----
-    It stands for Trident's ``IOpaquePartitionedTridentSpout``, for users who prefer a function to a class.
+    PollingSpout takes the place of Trident's ``IOpaquePartitionedTridentSpout``, for users who prefer a function to a
+    class.
     """
 
     schema: StructType
@@ -83,7 +84,7 @@ class PollingSpout:
 
 
 class _PolledPartitions(OpaquePartitionedSpout):
-    """The partitions as an OpaquePartitionedSpout."""
+    """The partitions of a PollingSpout as an OpaquePartitionedSpout."""
 
     def __init__(self, spout: PollingSpout) -> None:
         self.outputFields = spout.schema

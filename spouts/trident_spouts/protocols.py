@@ -1,4 +1,4 @@
-"""Trident's four contracts of spouts that users write. Each is a base class with defaults for the optional methods."""
+"""Trident's four contracts for spouts that users write: base classes with defaults for the methods that are optional."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,21 +11,21 @@ from trident_spouts.executor import Emission, Metadata, SpoutKind
 from trident_spouts.rows import RowsLike
 
 Emitted: TypeAlias = RowsLike | Emission | None
-"""The result of an emit method: rows in any form, an Emission for large rows that lie elsewhere, or None."""
+"""The result of an emit method: rows in any form, an Emission that refers to rows elsewhere, or None for no rows."""
 
 
 class BatchSpout(ABC):
     """The simplest spout: one method that returns the rows of a batch.
 
     The library keeps the rows until their batch is committed, so that a replay within the process has the same tuples.
-    After a restart it calls ``emitBatch`` again for a batch that was under way. A spout that returns the same rows then
-    may declare it: ``kind = SpoutKind.TRANSACTIONAL``. Any other spout has one reader at a time.
+    After a restart the library calls ``emitBatch`` again for a batch that was under way. A spout that then returns the
+    same rows may declare ``kind = SpoutKind.TRANSACTIONAL``. Any other spout has one reader at a time.
 
-    `batchId` is the stream's own count of its batches: 1, 2, 3 and so on without a gap. Restarts do not change it, nor
-    do the streams that it is merged with.
+    The stream counts its own batches: their `batchId` is 1, 2, 3 and so on without a gap. Restarts do not change the
+    count, nor do other streams with which the stream is merged.
 
     Meaning: ``org.apache.storm.trident.spout.IBatchSpout``, where `batchId` is the txid. Here ``emitBatch`` is called
-    once per process for a batch, and a call that returns no rows makes no batch.
+    once in each process for a batch, and a call that returns no rows makes no batch.
 
     >>> class Dice(BatchSpout):
     ...     outputFields = "eyes int"
@@ -37,20 +37,20 @@ class BatchSpout(ABC):
     """The fields with their types, ``"word string, n long"``."""
 
     kind: SpoutKind = SpoutKind.NON_TRANSACTIONAL
-    """The promise for a replay after a restart."""
+    """What the spout promises for a replay after a restart."""
 
     def open(self) -> None:  # noqa: B027  may be left out
-        """Prepare for a run; called once before it."""
+        """Prepare for a run. Called once at the beginning of each run."""
 
     @abstractmethod
     def emitBatch(self, batchId: int) -> Emitted:
-        """Return the rows of the batch with this number. None or no rows: there is nothing now, call again later."""
+        """Return the rows of the batch with number `batchId`; None or no rows if there is nothing to emit now."""
 
     def ack(self, batchId: int) -> None:  # noqa: B027
-        """Release the batch: it is committed. After a restart this may come a second time for the last batch."""
+        """Release what belongs to the batch, because it is committed. May come again for it after a restart."""
 
     def close(self) -> None:  # noqa: B027
-        """Release connections and files; called once after a run."""
+        """Release connections and files. Called once at the end of each run."""
 
 
 class BatchCoordinator(ABC):
@@ -60,40 +60,43 @@ class BatchCoordinator(ABC):
     def initializeTransaction(self, txid: int, prevMetadata: Metadata, currMetadata: Metadata) -> Metadata:
         """Return the metadata that names the batch, as JSON.
 
-        `prevMetadata` is the metadata of txid - 1 (None for the first batch). `currMetadata` is what this method
-        returned for this txid before, in this process.
+        `prevMetadata` is the metadata of the previous batch, None for the first batch. `currMetadata` is what this
+        method returned before for the same txid in this process, None if it was not called.
         """
 
     def isReady(self, txid: int) -> bool:
-        """Return whether there is a batch now."""
+        """Return whether there is something for a batch now; otherwise the topology stays idle."""
         return True
 
     def success(self, txid: int) -> None:  # noqa: B027
-        """Release every batch up to this one: they are committed. Repeated after a restart."""
+        """Release what belongs to batches up to `txid`, because they are committed. May come again after a restart."""
 
     def close(self) -> None:  # noqa: B027
-        """Release connections and files; called once after a run."""
+        """Release connections and files. Called once at the end of each run."""
 
 
 class Emitter(ABC):
-    """The half of a TridentSpout that emits. Meaning: ``ITridentSpout.Emitter``."""
+    """The half of a TridentSpout that emits the rows of batches. Meaning: ``ITridentSpout.Emitter``."""
 
     @abstractmethod
     def emitBatch(self, attempt: TransactionAttempt, metadata: Metadata) -> Emitted:
-        """Return the rows that the metadata names. No rows make an empty batch."""
+        """Return the rows that `metadata` names. If there are none, the batch is empty."""
 
     def success(self, attempt: TransactionAttempt) -> None:  # noqa: B027
-        """Release every batch up to this attempt's: they are committed. Repeated after a restart."""
+        """Release what belongs to batches up to that of `attempt`, because they are committed.
+
+        The call may come again after a restart.
+        """
 
     def close(self) -> None:  # noqa: B027
-        """Release connections and files; called once after a run."""
+        """Release connections and files. Called once at the end of each run."""
 
 
 class TridentSpout(ABC):
-    """A spout that names its batches itself, and declares in `kind` what it promises for a replay.
+    """A spout that chooses the metadata of its batches itself, and declares in `kind` what it promises for a replay.
 
-    Meaning: ``org.apache.storm.trident.spout.ITridentSpout``. The metadata is fixed before a tuple is emitted, and an
-    attempt after a failure gets the same metadata.
+    Meaning: ``org.apache.storm.trident.spout.ITridentSpout``. The metadata of a batch is fixed before any of its tuples
+    is emitted, and an attempt after a failure gets the same metadata.
     """
 
     outputFields: str | StructType
@@ -101,32 +104,32 @@ class TridentSpout(ABC):
 
     @abstractmethod
     def getCoordinator(self) -> BatchCoordinator:
-        """Return the object that names batches, for one run."""
+        """Return a new coordinator, the object that names batches, for one run."""
 
     @abstractmethod
     def getEmitter(self) -> Emitter:
-        """Return the object that emits, for one run."""
+        """Return a new emitter, the object that emits rows, for one run."""
 
 
 class PartitionedSpout(ABC):
-    """A transactional spout over partitions, each with a position of its own.
+    """A transactional spout over partitions, each of which has a position of its own.
 
-    Meaning: ``org.apache.storm.trident.spout.IPartitionedTridentSpout``. A partition that reports no metadata, or is
-    not listed for a while, keeps its position.
+    Meaning: ``org.apache.storm.trident.spout.IPartitionedTridentSpout``. A partition keeps its position if a call
+    returns no metadata for it, and while ``getPartitions`` does not list it.
     """
 
     outputFields: str | StructType
 
     def open(self) -> None:  # noqa: B027
-        """Prepare for a run; called once before it."""
+        """Prepare for a run. Called once at the beginning of each run."""
 
     def isReady(self, txid: int) -> bool:
-        """Return whether the partitions may have something now."""
+        """Return whether the partitions may have rows now; otherwise the topology stays idle."""
         return True
 
     @abstractmethod
     def getPartitions(self) -> Sequence[str]:
-        """Return the names of the present partitions. Called for every new batch."""
+        """Return the names of the partitions that are there now. Called for every new batch."""
 
     @abstractmethod
     def emitPartitionBatchNew(
@@ -134,50 +137,50 @@ class PartitionedSpout(ABC):
     ) -> tuple[Emitted, Metadata]:
         """Return the next rows of a partition, and the metadata (JSON) that names exactly these rows.
 
-        `lastMetadata` names the partition's previous rows, None if there were none. Called while the batch is planned.
-        When it returns other metadata without rows, it is called again at once, with that metadata.
+        `lastMetadata` names the partition's previous rows; it is None if there were none. The call comes while the
+        batch is planned. If it returns no rows and other metadata, it is made again at once with that metadata.
         """
 
     @abstractmethod
     def emitPartitionBatch(self, attempt: TransactionAttempt, partition: str, metadata: Metadata) -> Emitted:
-        """Return the same rows again. Raise if the source no longer has them."""
+        """Return the rows that `metadata` names, the same as before. Raise an error if the source has lost them."""
 
     def close(self) -> None:  # noqa: B027
-        """Release connections and files; called once after a run."""
+        """Release connections and files. Called once at the end of each run."""
 
 
 class OpaquePartitionedSpout(ABC):
-    """An opaque spout over partitions: a replay begins where the previous batch ended, and may read more or less.
+    """An opaque spout over partitions: a replay begins where the previous batch ended, and may read more or fewer rows.
 
     Meaning: ``org.apache.storm.trident.spout.IOpaquePartitionedTridentSpout``. Partitions may come, go and return. A
-    partition that is away, or has nothing, keeps its position.
+    partition keeps its position while it is not listed, and while it has no rows.
     """
 
     outputFields: str | StructType
 
     def open(self) -> None:  # noqa: B027
-        """Prepare for a run; called once before it."""
+        """Prepare for a run. Called once at the beginning of each run."""
 
     def isReady(self, txid: int) -> bool:
-        """Return whether the partitions may have something now."""
+        """Return whether the partitions may have rows now; otherwise the topology stays idle."""
         return True
 
     @abstractmethod
     def getPartitions(self) -> Sequence[str]:
-        """Return the names of the present partitions. Called for every attempt."""
+        """Return the names of the partitions that are there now. Called for every attempt."""
 
     @abstractmethod
     def emitPartitionBatch(
         self, attempt: TransactionAttempt, partition: str, lastMetadata: Metadata
     ) -> tuple[Emitted, Metadata]:
-        """Return rows of a partition from its position `lastMetadata` on (None: the beginning), and its new position.
+        """Return a partition's rows from position `lastMetadata` on (None: the beginning), and the position after them.
 
-        When it returns another position without rows, it is called again at once, with that position.
+        If a call returns no rows and another position, it is made again at once with that position.
         """
 
     def close(self) -> None:  # noqa: B027
-        """Release connections and files; called once after a run."""
+        """Release connections and files. Called once at the end of each run."""
 
 
 UserContract: TypeAlias = BatchSpout | TridentSpout | PartitionedSpout | OpaquePartitionedSpout
-"""The objects that a user may give as a spout, besides a Spout."""
+"""The objects that a user may give as a spout in place of a Spout of the library."""

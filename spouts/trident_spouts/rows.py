@@ -1,4 +1,4 @@
-"""Conversion of rows as users give them (tuples, scalars, dicts, Rows, Arrow, pandas) to Arrow tables."""
+"""Conversion of rows, in the forms that users write (tuples, scalars, dicts, Rows, Arrow, pandas), to Arrow tables."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ RowsLike: TypeAlias = Union[pa.Table, pa.RecordBatch, "pandas.DataFrame", Iterab
 
 
 def read_schema(fields: str | StructType) -> StructType:
-    """Return the declared fields, from DDL text or a schema.
+    """Return the fields that a user declared, as DDL text or as a schema.
 
     >>> read_schema("line string").names
     ['line']
@@ -33,8 +33,9 @@ def read_schema(fields: str | StructType) -> StructType:
 def table_of(rows: RowsLike, schema: StructType, where: str) -> pa.Table:
     """Return the rows as an Arrow table of exactly `schema`. `where` begins each error ("FixedBatchSpout, batch 3").
 
-    Columns of Arrow tables and pandas match by field name, in any order. Their types may have another width or unit, as
-    long as no value changes. Python values are neither rounded nor parsed.
+    Columns of an Arrow table or a pandas DataFrame are matched with the fields by name, in any order. Their types may
+    have another width or unit than declared, as long as no value changes. Python values are neither rounded nor parsed.
+    Raises SpoutContractError if the rows do not fit `schema`.
 
     >>> table_of([("a", 1), {"word": "b", "n": None}], read_schema("word string, n long"), "here").to_pylist()
     [{'word': 'a', 'n': 1}, {'word': 'b', 'n': None}]
@@ -96,7 +97,7 @@ def _from_pandas(frame: "pandas.DataFrame", schema: StructType, where: str) -> p
 
 
 def _is_pandas(rows: object) -> "TypeGuard[pandas.DataFrame]":
-    """Return whether the rows are a pandas DataFrame. pandas is not imported for that: it takes a second."""
+    """Return whether the rows are a pandas DataFrame, without an import of pandas, which takes a second."""
     loaded = sys.modules.get("pandas")
     return loaded is not None and isinstance(rows, loaded.DataFrame)
 
@@ -132,7 +133,7 @@ def _column(values: Sequence[Any], field: pa.Field, schema: StructType, where: s
 
 
 def _split_rows(rows: list[Any], schema: StructType, target: pa.Schema, where: str) -> list[Sequence[Any]]:
-    """Return the rows as columns of Python values."""
+    """Return one sequence of Python values for each field, from rows of Python values."""
     width = len(schema.names)
     if {*map(type, rows)} <= {tuple} and {*map(len, rows)} <= {width}:
         return list(zip(*rows, strict=True)) if rows else [()] * width
@@ -160,7 +161,7 @@ def _cells(row: Any, schema: StructType, target: pa.Schema, where: str) -> Seque
 
 
 def _is_value(row: dict[Any, Any], target: pa.Schema) -> bool:
-    """Return whether a dict is the one field's map or struct, and not a row by field name."""
+    """Return whether a dict is the value of the only field (a map or struct), and not a row by field name."""
     field = target.field(0)
     holds_dicts = pa.types.is_map(field.type) or pa.types.is_struct(field.type)
     return len(target) == 1 and holds_dicts and [*row] != [field.name]

@@ -6,11 +6,14 @@ from trident.base.errors import TopologyError
 
 _lock = threading.Lock()
 _claimed: dict[int, object] = {}
-"""The sources that have a reader now, by id. The reference keeps the id from being used again."""
+"""The sources that have a reader now, by id. While a source is kept here, no other object can get its id."""
 
 
 def claim(source: object, name: str) -> None:
-    """Become the reader of a source. Raise TopologyError if it has a reader: each would get only a part of the rows."""
+    """Claim a source for a reader; `name` begins the error's message.
+
+    Raises TopologyError if the source has a reader already, because each of the two would get only a part of the rows.
+    """
     with _lock:
         if id(source) in _claimed:
             raise TopologyError(

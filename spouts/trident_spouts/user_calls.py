@@ -1,4 +1,4 @@
-"""Calls of a user's spout. Its errors are wrapped with their place, and its results are checked."""
+"""Calls of a user's spout: errors that it raises get the file and line of its function, and results are checked."""
 
 import math
 from collections.abc import Callable
@@ -15,14 +15,15 @@ from trident_spouts.rows import table_of
 
 
 def call(spout: object, method: str, *arguments: object) -> Any:
-    """Call a method of a user's spout, as `call_function` calls a function."""
+    """Call a method of a user's spout and return its result; errors are raised as in `call_function`."""
     return call_function(f"spout {type(spout).__name__}", getattr(spout, method), *arguments)
 
 
 def call_function(caller: str, function: Callable[..., Any], *arguments: object) -> Any:
-    """Call a user's function and return its result. Raise its error as a UserFunctionError with the function's place.
+    """Call a user's function and return its result.
 
-    `caller` begins the error's message.
+    Raises UserFunctionError, with the function's file and line, if the function raises an error other than a
+    TridentError. `caller` begins the message.
     """
     try:
         return function(*arguments)
@@ -36,7 +37,10 @@ def call_function(caller: str, function: Callable[..., Any], *arguments: object)
 
 
 def emission_of(emitted: Any, schema: StructType, where: str) -> Emission | None:
-    """Return the result of a user's emit method as an Emission; None if it emitted nothing."""
+    """Return the result of a user's emit method as an Emission; None if the result is None.
+
+    Raises SpoutContractError if the rows do not fit `schema`.
+    """
     if emitted is None:
         return None
     if isinstance(emitted, ArrowEmission):
@@ -48,20 +52,23 @@ def emission_of(emitted: Any, schema: StructType, where: str) -> Emission | None
 
 
 def pair_of(result: Any, where: str) -> tuple[Any, Metadata]:
-    """Return the rows and the metadata of the pair that a partitioned spout returned."""
+    """Return the rows and the metadata that a user's function returned as a pair.
+
+    Raises SpoutContractError if `result` is not a pair, or its metadata is not JSON.
+    """
     if not isinstance(result, tuple) or len(result) != 2:
         raise SpoutContractError(f"{where} returned {typed_brief(result)}; expected a pair (rows, metadata)")
     return result[0], json_of(result[1], f"{where}, metadata")
 
 
 def foreign_metadata_error(name: str, metadata: object) -> SpoutContractError:
-    """Return the error for metadata in the log that this spout cannot have written."""
+    """Return the error for metadata in the log that the spout `name` cannot have written."""
     shown = shorten(repr(metadata))
     return SpoutContractError(f"{name}: {shown} names none of its batches; the log belongs to another spout")
 
 
 def json_of(value: Any, where: str) -> Metadata:
-    """Return the value as the log will give it back: JSON, with lists for tuples.
+    """Return a value as the log will give it back: JSON, with lists for tuples. Raises SpoutContractError if it is not.
 
     >>> json_of({"offset": (1, 2)}, "here")
     {'offset': [1, 2]}

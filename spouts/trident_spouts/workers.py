@@ -1,4 +1,4 @@
-"""Facts about the workers and their sessions, found alike in classic and in Connect mode."""
+"""Facts about Spark's workers and a session's settings, found in the same way on classic Spark and on Spark Connect."""
 
 import functools
 import gc
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 _DEFAULT_PARALLELISM = 8
 
 KEEP_GC = "TRIDENT_WORKER_GC"
-"""The environment variable that, set to 1, leaves the workers' garbage collectors as they are."""
+"""The name of an environment variable: if it is 1, `settle` leaves the garbage collector of a worker as it is."""
 
 
 @functools.cache
 def settle() -> None:
-    """Hide all loaded modules from the garbage collector, once in each worker.
+    """Hide all modules that are loaded from Python's garbage collector, once in each worker.
 
-    Spark collects after every task. To walk pyarrow's and pandas' modules each time costs more than a small task.
+    Spark runs the garbage collector after every task. If it walks the modules of pyarrow and pandas each time, that
+    costs more than a small task.
     """
     if os.environ.get(KEEP_GC) != "1":
         gc.collect()
@@ -29,7 +30,7 @@ def settle() -> None:
 
 
 def parallelism(spark: "SparkSession") -> int:
-    """Return the number of partitions to cut a source into: Spark's setting, else its cores, else 8."""
+    """Return the number of partitions into which to cut a source: Spark's setting, else the number of cores, else 8."""
     for key in ("spark.sql.leafNodeDefaultParallelism", "spark.default.parallelism"):
         setting = conf(spark, key)
         if setting.isdigit() and int(setting) > 0:
@@ -45,21 +46,21 @@ def parallelism(spark: "SparkSession") -> int:
 
 
 def on_this_machine(spark: "SparkSession") -> bool:
-    """Return whether all workers run on the driver's machine, and so see its disk."""
+    """Return whether all workers run on the driver's machine, and so see the same disk."""
     return conf(spark, "spark.master").startswith("local")
 
 
 def conf(spark: "SparkSession", key: str) -> str:
     """Return a setting of the session; "" if it has none."""
-    return str(spark.conf.get(key, None) or "")  # "" as default is refused for keys that Spark knows to be numbers
+    return str(spark.conf.get(key, None) or "")  # Spark refuses "" as default for a setting that is a number
 
 
 def numbers_frame(spark: "SparkSession", count: int) -> "DataFrame":
-    """Return a DataFrame of `count` partitions, each with one row: its number."""
+    """Return a DataFrame of `count` partitions, each of which has one row that holds the partition's number."""
     return spark.range(0, count, 1, count)
 
 
 def numbers_of(batches: "Iterable[pa.RecordBatch]") -> Iterator[int]:
-    """Yield the numbers of a task's shares: the rows of `numbers_frame` that are the task's input."""
+    """Yield the numbers of the shares that a task is to read: its input `batches` are rows of `numbers_frame`."""
     for batch in batches:
         yield from batch.column(0).to_pylist()

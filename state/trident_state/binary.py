@@ -1,4 +1,4 @@
-"""Binary Arrow arrays as bytes and offsets: the small tools from which encodings are built."""
+"""Small functions on binary Arrow arrays, which are taken apart into bytes and offsets; the encodings use them."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -19,7 +19,10 @@ MAX_BYTES = 2**31 - 1
 
 
 def buffers_of(array: pa.Array) -> tuple[Bytes, Offsets]:
-    """Return the bytes of a binary array and its n + 1 offsets into them; the first is 0, and a null has no bytes."""
+    """Return the bytes of a binary array's n values, and n + 1 offsets: value i lies from offsets[i] to offsets[i + 1].
+
+    The first offset is 0. A null has no bytes.
+    """
     if len(array) == 0:
         return np.zeros(0, np.uint8), np.zeros(1, np.int64)
     _, offset_buffer, data_buffer = array.buffers()
@@ -29,7 +32,7 @@ def buffers_of(array: pa.Array) -> tuple[Bytes, Offsets]:
 
 
 def binary_of(data: Bytes, offsets: Offsets) -> pa.Array:
-    """Return a binary array of these bytes, cut at these n + 1 offsets."""
+    """Return a binary array of n values: `data`, cut at the n + 1 `offsets`. Raises TooLong if `data` is too long."""
     if len(data) > MAX_BYTES:
         raise TooLong(len(data))
     cuts = pa.py_buffer(np.ascontiguousarray(offsets, np.int32))
@@ -37,23 +40,26 @@ def binary_of(data: Bytes, offsets: Offsets) -> pa.Array:
 
 
 def rows_of(rows: Bytes) -> pa.Array:
-    """Return the rows of a matrix as a binary array."""
+    """Return a binary array with one value for each row of a matrix of bytes."""
     return binary_of(rows.reshape(-1), np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1])
 
 
 def columns_of(*numbers: npt.NDArray[Any]) -> Bytes:
-    """Return a matrix with the bytes of several columns of numbers side by side, one row per number."""
+    """Return a matrix of bytes: row i holds the bytes of the i-th number of each column, one column after the other."""
     parts = [np.ascontiguousarray(n).view(np.uint8).reshape(len(n), n.itemsize) for n in numbers]
     return parts[0] if len(parts) == 1 else np.hstack(parts)
 
 
 def repeat_value(value: bytes, count: int) -> pa.Array:
-    """Return a binary array that holds `value` `count` times."""
+    """Return a binary array of `count` rows, each of which is `value`."""
     return pa.repeat(pa.scalar(value, pa.binary()), count)
 
 
 def join_columns(*parts: pa.Array | bytes) -> pa.Array:
-    """Concatenate the parts of each row; a part that is given as bytes stands in every row."""
+    """Return a binary array whose row i is the i-th value of every part, joined; a part of type bytes joins every row.
+
+    Raises TooLong if one array cannot hold the result.
+    """
     as_arrow = [pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts]
     if (size := sum(part.nbytes for part in parts if isinstance(part, pa.Array))) > MAX_BYTES:
         raise TooLong(size)
@@ -61,7 +67,7 @@ def join_columns(*parts: pa.Array | bytes) -> pa.Array:
 
 
 def with_lengths(values: pa.Array) -> pa.Array:
-    """Put its length before each value, as 4 bytes, little endian."""
+    """Return the values, each behind its length in bytes (4 bytes, little endian)."""
     return join_columns(rows_of(columns_of(lengths_of(values).astype(np.uint32))), values)
 
 
@@ -72,18 +78,18 @@ def lengths_of(values: pa.Array) -> Offsets:
 
 
 def gather_slices(data: Bytes, at: Offsets, lengths: Offsets) -> pa.Array:
-    """Return the `lengths` bytes that begin at each `at`, as a binary array."""
+    """Return a binary array whose value i is the `lengths[i]` bytes of `data` that begin at `at[i]`."""
     cuts = np.concatenate([[0], np.cumsum(lengths)])
     return binary_of(data[np.arange(cuts[-1]) + np.repeat(at - cuts[:-1], lengths)], cuts)
 
 
 def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array; raises TooLong where one array cannot hold it."""
+    """Return a column as one array. Raises TooLong if one array cannot hold the column."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     try:
         whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    except pa.ArrowInvalid as error:  # offsets of 32 bits
+    except pa.ArrowInvalid as error:  # Arrow's offsets are 32 bits wide
         raise TooLong(column.nbytes) from error
     if isinstance(whole, pa.ChunkedArray):
         raise TooLong(column.nbytes)
@@ -91,16 +97,17 @@ def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 class TooLong(StateValueError):
-    """A column has more bytes than one array can hold."""
+    """The error of a column that has more bytes than one array can hold."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"a column of {size} bytes: at most {MAX_BYTES} can be encoded at once")
 
 
 def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
-    """Do `work` for all of these rows, or for half of them at a time where one array cannot hold the result.
+    """Yield the result of `work` for the rows `start` to `stop`; for each half of them if one array cannot hold it.
 
-    The size of a result is known only after the work: what is stored for a row counts too.
+    Whether a result is too large is known only when `work` has failed: a result also holds what the store keeps for
+    the rows. A half that is too large is halved again.
 
     >>> def work(rows):
     ...     if rows.stop - rows.start > 2:
@@ -123,21 +130,21 @@ def in_halves(work: Callable[[slice], T], start: int, stop: int) -> Iterator[T]:
 
 
 def valid_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Return which rows are not null."""
+    """Return True for each row of a column that is not null, False for each null."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def spread_rows(rows: npt.NDArray[np.bool_], values: pa.Array) -> pa.Array:
-    """Return the values at the marked rows, with nulls in between."""
+    """Return one row for each entry of `rows`: the next of the `values` where the entry is True, null elsewhere."""
     return values if rows.all() else values.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
 
 
 def replace_rows(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
-    """Return the values, with others in these rows.
+    """Return the values with row ``rows[i]`` replaced by ``others[i]``.
 
-    Arrow's `replace_with_mask` takes no lists, maps and structs.
+    Arrow's `replace_with_mask` would do it, but takes no lists, maps and structs.
 
     >>> replace_rows(pa.array(["a", "b", "c"]), np.array([2, 0]), pa.array(["z", "x"])).to_pylist()
     ['x', 'b', 'z']
@@ -148,5 +155,5 @@ def replace_rows(values: pa.Array, rows: Offsets, others: pa.Array) -> pa.Array:
 
 
 def concatenate(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
-    """Return arrays of one type one after the other; nothing is copied."""
+    """Return one column that holds the given arrays, which have one type, in their order. Nothing is copied."""
     return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays)

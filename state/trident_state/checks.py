@@ -1,6 +1,6 @@
-"""The checks that every store makes before it writes, with the same messages.
+"""The checks that every store makes before a write, so that all stores refuse alike, with the same messages.
 
-`where` names the state; each message begins with it.
+`where` names the state; each message begins with `where`.
 """
 
 import numpy as np
@@ -21,19 +21,22 @@ from trident_state.state_shape import StateShape
 
 
 def check_newest(where: str, held: Lease | None, lease: Lease) -> None:
-    """Refuse a driver that is not newer than the one whose lease is held, unless it is the same driver."""
+    """Raise FencedError if the state is held under another lease than `lease`, with an epoch as high or higher."""
     if held is not None and held != lease and held.epoch >= lease.epoch:
         raise fenced_error(where, str(held.epoch), lease)
 
 
 def fenced_error(where: str, epoch: str, lease: Lease) -> FencedError:
-    """Return the error of a driver whose state another driver holds."""
+    """Return the error for the driver with `lease`, whose state the driver of epoch `epoch` holds."""
     also = " too" if epoch == str(lease.epoch) else ""
     return FencedError(f"{where} belongs to the driver of epoch {epoch}, this one has epoch {lease.epoch}{also}")
 
 
 def check_next_batch(where: str, held: Lease | None, marker: int, lease: Lease, txid: int) -> None:
-    """Refuse a batch of a driver that does not hold the state, and one that is not the next."""
+    """Refuse to write batch `txid` if the state is not held under `lease`, or does not hold batch `txid` - 1 yet.
+
+    Raises FencedError if a driver of an epoch as high or higher holds the state, StateBehindError in all other cases.
+    """
     check_newest(where, held, lease)
     if held != lease:
         raise StateBehindError(f"{where} was not acquired by the driver of epoch {lease.epoch}", marker)
@@ -42,7 +45,7 @@ def check_next_batch(where: str, held: Lease | None, marker: int, lease: Lease, 
 
 
 def check_update_types(where: str, shape: StateShape, update: Update) -> None:
-    """Refuse an update whose values are not of the state's type, or not one per key."""
+    """Refuse an update whose values have another type than the state's, or another number than its keys."""
     if update.keys.num_rows != len(update.deltas) or update.deltas.type != shape.value:
         raise StateValueError(
             f"{where}: batch {update.txid} brings {len(update.deltas)} values of type {update.deltas.type} "
@@ -51,7 +54,7 @@ def check_update_types(where: str, shape: StateShape, update: Update) -> None:
 
 
 def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, txid: int) -> None:
-    """Refuse to change keys if a later batch has changed one of them."""
+    """Refuse to apply batch `txid` if a later batch changed one of its keys; `txids` are the txids stored for them."""
     if (last := int(txids.max(initial=-1))) > txid:
         raise StateCorruptError(
             f"{where}: a key was changed by batch {last}, the state's marker is {marker}: "
@@ -60,7 +63,7 @@ def check_none_later(where: str, txids: npt.NDArray[np.int64], marker: object, t
 
 
 def check_unchanged_option(where: str, option: str, stored: str | None, declared: str) -> None:
-    """Refuse an option that differs from the one that the state was created with."""
+    """Refuse a declared option whose value differs from the one with which the state was created."""
     if stored != declared:
         raise StateShapeError(
             f"{where} was created with {option}={stored}, and is declared with {option}={declared}; declare it as it "
@@ -70,12 +73,12 @@ def check_unchanged_option(where: str, option: str, stored: str | None, declared
 
 
 def check_distinct_keys(where: str, encoded: pa.Array, hashes: npt.NDArray[np.uint64], txid: int) -> None:
-    """Refuse a batch with two values for one key; `hashes` are those of the encoded keys."""
+    """Refuse a batch that has two values for one key; `hashes` are the hashes of the `encoded` keys."""
     ordered = np.sort(hashes)
     if (ordered[1:] == ordered[:-1]).any() and pc.count_distinct(encoded).as_py() < len(encoded):
         raise duplicate_key_error(where, txid)
 
 
 def duplicate_key_error(where: str, txid: int) -> StateValueError:
-    """Return the error of a batch with two values for one key."""
+    """Return the error for a batch that has two values for one key."""
     return StateValueError(f"{where}: batch {txid} names a key twice; nothing of it was applied")

@@ -1,4 +1,4 @@
-"""Encoding of columns of any type as bytes: typed, self-delimiting, vectorised, and checked when it is read.
+"""Columns of any type as bytes, and back: a value's bytes say its type and where it ends, and are checked when read.
 
 Each value begins with a tag, so that 1, 1.0, "1", True and null differ (numbers are little endian):
 
@@ -23,7 +23,7 @@ array                     ``[`` 4 bytes count, its elements' encodings
 map                       ``<`` 4 bytes count, then the encodings of key, value, key, value ...
 ========================= ===== ======================================================================
 
-Stored states hold these bytes: a change here is a new store format.
+A value is alone if nothing follows it. Stored states hold these bytes: a change here is a new store format.
 """
 
 from typing import Any
@@ -52,10 +52,10 @@ _NULL = b"N"
 
 
 def encode_column(column: pa.Array, alone: bool = False, grouped: bool = False) -> pa.Array:
-    """Return one binary value per row, never null.
+    """Return a column's values as bytes: one binary value per row, never null.
 
-    `alone`: nothing follows the value, so that strings need no length. `grouped`: -0.0 becomes 0.0 and every NaN one
-    NaN, because Spark's ``groupBy`` holds them equal.
+    `alone`: nothing will follow a value, so that a string needs no length. `grouped`: -0.0 is written as 0.0, and every
+    NaN as the same NaN, because Spark's ``groupBy`` puts them into one group.
     """
     kind = column.type
     if kinds.is_dictionary(kind):
@@ -75,7 +75,7 @@ def encode_column(column: pa.Array, alone: bool = False, grouped: bool = False) 
 
 
 def decode_column(encoded: pa.Array, kind: pa.DataType, alone: bool = False) -> pa.Array:
-    """Return the column that `encode_column` encoded; raises StateCorruptError where the bytes are of another type."""
+    """Return the column that `encode_column` encoded. Raises StateCorruptError if the bytes are of another type."""
     if alone and (plain := _decode_alone(encoded, kind)) is not None:
         return plain
     (column,) = decode_row(encoded, [kind], alone)
@@ -83,7 +83,10 @@ def decode_column(encoded: pa.Array, kind: pa.DataType, alone: bool = False) -> 
 
 
 def decode_row(encoded: pa.Array, types: list[pa.DataType], alone: bool = False) -> list[pa.Array]:
-    """Return the columns of values that hold several encodings one after the other."""
+    """Return one column per type, from rows that each hold a value of every type, one after the other.
+
+    Raises StateCorruptError if the bytes of a row are not values of the types, or go on behind the last value.
+    """
     data, offsets = buffers_of(encoded)
     columns, at = _decode_each(types, data, offsets[:-1].copy(), offsets[1:], alone)
     if not np.array_equal(at, offsets[1:]):
@@ -92,7 +95,10 @@ def decode_row(encoded: pa.Array, types: list[pa.DataType], alone: bool = False)
 
 
 def unencodable(kind: pa.DataType, maps: bool = True) -> pa.DataType | None:
-    """Return the part of a type that has no encoding; None if all of it has one."""
+    """Return the first type inside `kind`, or `kind` itself, that cannot be encoded; None if all of `kind` can.
+
+    With `maps` False, a map counts as a type that cannot be encoded.
+    """
     if kinds.is_dictionary(kind) or is_list(kind):
         return unencodable(kind.value_type, maps)
     if kinds.is_struct(kind):
@@ -149,7 +155,7 @@ def _encode_list(column: pa.Array, grouped: bool) -> pa.Array:
 
 
 def _encode_fixed(column: pa.Array, grouped: bool) -> Bytes:
-    """Return one row of bytes per value, tag first; the row of a null is arbitrary."""
+    """Return a matrix with a row for each value: its tag, then its bytes. The row of a null holds arbitrary bytes."""
     kind = column.type
     tag = np.full(len(column), _tag_of(kind, alone=False), np.uint8)
     if kinds.is_decimal(kind):
@@ -185,11 +191,11 @@ def _with_count(tag: bytes, counts: pa.Array) -> pa.Array:
     return rows_of(columns_of(np.full(len(numbers), tag[0], np.uint8), numbers))
 
 
-# --- decoding: one cursor per row, all rows at once ----------------------------------------------------------------
+# --- decoding: `at` holds an offset per row, which moves on from value to value ------------------------------------
 
 
 def _decode_alone(encoded: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Return the column in the common case, strings or binaries without a null; None in any other."""
+    """Return the decoded column in the common case: strings or binaries without a null. Otherwise return None."""
     if not (is_text(kind) or is_bytes(kind)):
         return None
     if not pc.all(pc.starts_with(encoded, b"s" if is_text(kind) else b"x"), min_count=0).as_py():
@@ -200,7 +206,7 @@ def _decode_alone(encoded: pa.Array, kind: pa.DataType) -> pa.Array | None:
 def _decode(
     kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets, alone: bool = False
 ) -> tuple[pa.Array, Offsets]:
-    """Return the values that begin at `at`, and where they end."""
+    """Return the values that begin at the offsets `at`, one per row, and the offsets at which they end."""
     tags = _read_bytes(data, at, ends, 1)[:, 0]
     full = tags != _NULL[0]
     at = at + 1
@@ -252,7 +258,7 @@ def _decode_struct(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets) -
 
 def _decode_list(kind: pa.DataType, data: Bytes, at: Offsets, ends: Offsets) -> tuple[pa.Array, Offsets]:
     counts, at = _read_count(data, at, ends)
-    if np.any(counts > ends - at):  # an element takes a byte at least
+    if np.any(counts > ends - at):  # an element takes at least one byte
         raise _corrupt(str(kind))
     parts_of = [kind.key_type, kind.item_type] if kinds.is_map(kind) else [kind.value_type]
     rows, parts = [np.zeros(0, np.int64)], [[pa.nulls(0, part)] for part in parts_of]
@@ -291,9 +297,9 @@ def _decode_fixed(kind: pa.DataType, raw: Bytes) -> pa.Array:
 def from_integers(
     numbers: npt.NDArray[np.signedinteger[Any]], kind: pa.DataType, null: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Return the column that `to_integers` turned into numbers, null where `null` says so.
+    """Return the column of type `kind` that `to_integers` turned into `numbers`; a row is null where `null` is True.
 
-    Raises StateCorruptError where a number does not fit the type.
+    Raises StateCorruptError if a number does not fit the type.
     """
     if kinds.is_boolean(kind):
         return pa.array(numbers != 0, mask=null)
@@ -304,18 +310,21 @@ def from_integers(
 
 
 def _in_microseconds(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return timestamps or intervals (or numbers that stand for them) in microseconds; any other column unchanged."""
+    """Return a column in microseconds if `kind` is a timestamp or an interval; otherwise return it unchanged.
+
+    The column may hold timestamps, intervals, or the numbers that `to_integers` makes of them.
+    """
     if kinds.is_timestamp(kind):
         return column.cast(pa.timestamp("us", kind.tz))
     return column.cast(pa.duration("us")) if kinds.is_duration(kind) else column
 
 
 def cast_or_corrupt(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return stored values as their type; raises StateCorruptError where one is not UTF-8 or out of range."""
+    """Return stored values as type `kind`. Raises StateCorruptError if a value is not UTF-8 or is out of range."""
     try:
         if values.type != kind:
             return values.cast(kind)
-        values.validate(full=True)  # 16 bytes hold more than 38 digits
+        values.validate(full=True)  # a decimal's 16 bytes can hold more than 38 digits
     except pa.ArrowInvalid as error:
         raise _corrupt(str(kind)) from error
     return values
@@ -326,7 +335,10 @@ def _read_count(data: Bytes, at: Offsets, ends: Offsets) -> tuple[Offsets, Offse
 
 
 def _read_bytes(data: Bytes, at: Offsets, ends: Offsets, width: int) -> Bytes:
-    """Return the `width` bytes that begin at each `at`, as rows."""
+    """Return a matrix whose row i is the `width` bytes that begin at `at[i]`.
+
+    Raises StateCorruptError if they would go beyond `ends[i]`.
+    """
     if np.any(at + width > ends):
         raise _corrupt("a value")
     return np.ascontiguousarray(data[at[:, None] + np.arange(width)])
@@ -336,7 +348,7 @@ def _corrupt(what: str) -> StateCorruptError:
     return StateCorruptError(f"stored bytes cannot be {what}")
 
 
-# --- types of fixed width: their test, tag, and number of bytes after the tag --------------------------------------
+# --- types of fixed width: a test for the type, its tag, and the number of bytes after the tag ---------------------
 
 _FIXED = (
     (kinds.is_boolean, "b", 1),

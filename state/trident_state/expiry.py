@@ -1,8 +1,9 @@
 """Expiry of values by txid alone: a value that was last changed at or before a cutoff has expired.
 
-No time is stored beside a value. The time of a batch (part of its plan, so the same at every replay) moves the cutoff
-in the commit of that batch, and the txid that every value carries says on which side of the cutoff it is. Marks
-translate times into txids: the times of at most `_MARKS` batches that are younger than the time to live.
+No time is stored beside a value, only the txid of the batch that changed the value last: the value has expired if that
+txid is at or before the cutoff. The commit of a batch moves the cutoff by the time of the batch, which is part of the
+batch's plan and so the same at every replay. Marks translate times into txids: a state keeps the times and txids of at
+most `_MARKS` batches that are younger than the time to live.
 Why, and what it costs: ``docs/decisions/0011-values-pass-away-by-txid.md``.
 """
 
@@ -16,7 +17,7 @@ from trident.base.errors import StateValueError
 from trident_state.state_shape import StateKind
 
 _MARKS = 64
-"""Marks per time to live: a value stays for at most 1/64 of it longer than the user asked for."""
+"""Marks per time to live, so that a value stays at most 1/64 of the time to live longer than the user asked for."""
 
 Mark = tuple[int, int]
 """A batch's time in milliseconds since 1970, and its txid."""
@@ -27,10 +28,11 @@ Cutoff = int | npt.NDArray[np.int64]
 
 
 class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The cutoffs of a state as of its marker (`cutoff`) and as of the batch before it (`before`).
+    """The cutoffs of a state: `cutoff` as of the state's marker, `before` as of the txid before the marker.
 
-    `last` is the last batch, `marks` are some before it, all with their times. `shift` (milliseconds) is added to the
-    time of each batch since a clock was set back far. Stores keep this as JSON: the field names are their format.
+    `last` is the mark of the last batch; `marks` are those of some batches before the last. `shift` (milliseconds) is
+    added to the time of each batch after a clock was set back far. Stores keep an Expiry as JSON, so its field names
+    are part of their format.
     """
 
     cutoff: int = 0
@@ -42,9 +44,10 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def after(self, txid: int, time: float | None, ttl: float | None, where: str) -> "Expiry":
         """Return the expiry after batch `txid`, which was planned at `time` (seconds since 1970).
 
-        Without a time to live nothing more expires. A time before that of an earlier batch counts as the earlier one's,
-        so that a clock that goes back brings no value back. A clock that goes back by more than a time to live was
-        wrong before, or is wrong now: time goes on from where it was, by the steps of that clock.
+        Without a time to live (`ttl` in seconds is None) nothing more expires. Raises StateValueError if there is a
+        time to live and no `time`. If the clock went back since an earlier batch, the time of that earlier batch
+        counts, so that no expired value comes back. If the clock went back by more than a time to live, it was wrong
+        before or is wrong now: from then on its steps are added to the latest time that was known (`shift`).
 
         >>> expiry = Expiry()
         >>> for txid, time in enumerate([100.0, 101.0, 109.0, 110.5], start=1):
@@ -69,12 +72,12 @@ class Expiry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return Expiry(cutoff, self.cutoff, (now, txid), marks[len(expired) :], shift)
 
     def as_of(self, asOf: int | None, marker: int | None) -> int:
-        """Return the cutoff for a read as of the marker or the txid before it; None: as of the marker."""
+        """Return the cutoff for a read as of txid `asOf`: the marker (or None), or the txid before the marker."""
         return self.cutoff if asOf is None or marker is None or asOf >= marker else self.before
 
 
 def without_expired(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cutoff) -> pa.Array:
-    """Return the values, null where one has expired: its txid is at or before the cutoff.
+    """Return the values, with null for each value that has expired: its txid is at or before the cutoff.
 
     >>> without_expired(pa.array([10, 20, 30]), np.array([4, 5, 6]), 4).to_pylist()
     [None, 20, 30]
@@ -86,7 +89,7 @@ def without_expired(values: pa.Array, txids: npt.NDArray[np.int64], cutoff: Cuto
 
 
 def check_ttl(ttl: float | None, kind: StateKind) -> None:
-    """Refuse a time to live that is not a number of seconds, or that this kind of state cannot keep."""
+    """Refuse a time to live that is not a number of seconds, and any time to live for a non-transactional state."""
     if ttl is None:
         return
     if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0.001 <= ttl < 1e10:

@@ -1,9 +1,10 @@
-"""Fingerprints: key fields, value type and aggregator of a state as one line of text that can be read back.
+"""Fingerprints: one line of text that gives a state's key fields, value type and aggregator, and can be read back.
 
     (word string, day date32[day]) -> int64 by Count
 
-Types are written as Arrow names them; a name that is not a plain word stands in backticks. Stored states carry this
-line: a program that opens one by its name, without the topology, learns from it how to read the keys and values.
+Types have Arrow's names; a field's name that is not a plain word stands in backticks. A store keeps the fingerprint
+beside the state: from it, a program that opens the state by its name, without the topology, learns how to read the keys
+and values.
 """
 
 import re
@@ -40,7 +41,7 @@ class Fingerprint:
 
 
 def write_fingerprint(keys: pa.Schema, value: pa.DataType, aggregator: str) -> str:
-    """Return the line for a state of these key fields, this value type and this aggregator.
+    """Return the fingerprint of a state with the given key fields, value type and aggregator.
 
     >>> write_fingerprint(pa.schema({"word": pa.string()}), pa.int64(), "Count")
     '(word string) -> int64 by Count'
@@ -50,7 +51,7 @@ def write_fingerprint(keys: pa.Schema, value: pa.DataType, aggregator: str) -> s
 
 
 def read_fingerprint(text: str) -> Fingerprint:
-    """Return what `write_fingerprint` was given; raises StateShapeError for any other text.
+    """Return the parts of a fingerprint. Raises StateShapeError if `write_fingerprint` cannot have written `text`.
 
     >>> read_fingerprint("(word string) -> int64 by Count").keys.names
     ['word']
@@ -64,7 +65,7 @@ def read_fingerprint(text: str) -> Fingerprint:
 
 
 def type_text(kind: pa.DataType) -> str:
-    """Return Arrow's name of a type, with field names that are not plain words in backticks."""
+    """Return Arrow's name of a type; a field name inside it that is not a plain word stands in backticks."""
     if kinds.is_struct(kind):
         return f"struct<{', '.join(_field_text(kind.field(at)) for at in range(kind.num_fields))}>"
     if kinds.is_list(kind) or kinds.is_large_list(kind):
@@ -107,7 +108,7 @@ class _Reader:
         return _PLAIN[match[0]]
 
     def fields(self, begin: str, between: str, end: str) -> list[pa.Field]:
-        """Read fields up to `end`."""
+        """Read `begin`, then names and types separated by `between`, up to and including `end`."""
         self.take(begin)
         fields: list[pa.Field] = []
         while not self._has(end):

@@ -1,4 +1,4 @@
-"""The header of every state that is stored as a document: whose it is, and which driver had it last."""
+"""The header of a state that is stored as a document: who owns the state, its types, and which driver held it last."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from trident_state.state_shape import StateIdentity, StateKind
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first fields of a state's document, which is JSON."""
+    """The fields with which the JSON document of a state begins."""
 
     format: int
     topology: str
@@ -24,7 +24,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def lease(self) -> Lease:
-        """The lease of the driver that wrote the document."""
+        """The lease of the driver that wrote the document last."""
         return Lease(self.epoch, self.token)
 
     def encoded(self) -> bytes:

@@ -1,8 +1,8 @@
-"""Keys as bytes: injective by type, equal exactly where Spark's ``groupBy`` calls two keys equal.
+"""Keys as bytes: two keys of the same types have equal bytes exactly if Spark's ``groupBy`` puts them in one group.
 
-A key is the sequence of its fields' encodings (`trident_state.encoding`), with -0.0 as 0.0 and every NaN as one NaN.
-A key without fields (of one global value) is ``*``. Stored states hold these bytes and rely on their hash: a change
-here is a new store format.
+The bytes of a key are the encodings of its fields (`trident_state.encoding`) one after the other, with -0.0 written as
+0.0 and every NaN as the same NaN. A key without fields (that of one global value) is ``*``. Stored states hold these
+bytes and rely on the hash of them: a change here is a new store format.
 """
 
 import functools
@@ -19,13 +19,13 @@ from trident_state.encoding import decode_column, decode_row, encode_column, une
 GLOBAL = b"*"
 
 _MANY, _SHORT = 2048, 64
-"""At least `_MANY` keys of at most `_SHORT` bytes are hashed side by side, in one step per byte of the longest."""
+"""If at least `_MANY` keys are hashed, those of at most `_SHORT` bytes are hashed by `_sums_side_by_side`."""
 
 
 def encode_keys(keys: pa.Table) -> pa.Array:
-    r"""Return one binary value per row, never null, equal for two rows exactly where Spark groups them together.
+    r"""Return each row as a binary value, never null; two values are equal exactly if Spark groups their rows together.
 
-    Raises TypeDeclarationError for a type that cannot be a key (map), StateValueError for more than 2 GB of keys.
+    Raises TypeDeclarationError if a type cannot be a key (a map), StateValueError for more than 2 GB of keys.
 
     >>> encode_keys(pa.table({"word": ["dog", None]})).to_pylist()
     [b'sdog', b'N']
@@ -37,9 +37,10 @@ def encode_keys(keys: pa.Table) -> pa.Array:
 
 
 def encode_checked_keys(where: str, schema: pa.Schema, keys: pa.Table) -> pa.Array:
-    """Return the keys of a state as bytes; its key types, those of `schema`, have passed `check_key_types`.
+    """Return keys of a state as bytes, like `encode_keys`; `schema` holds the state's key fields.
 
-    Raises StateValueError where the keys are not of these types. Names do not matter.
+    Raises StateValueError if the keys have other types than `schema`; their names do not matter. The types in `schema`
+    are not checked: they passed `check_key_types` before.
     """
     if not keys.schema.equals(schema) and keys.schema.types != schema.types:
         raise StateValueError(
@@ -49,7 +50,7 @@ def encode_checked_keys(where: str, schema: pa.Schema, keys: pa.Table) -> pa.Arr
 
 
 def encode_and_hash(where: str, schema: pa.Schema, keys: pa.Table) -> tuple[pa.Array, npt.NDArray[np.uint64]]:
-    """Return the keys of a state as `encode_checked_keys` does, and their hashes."""
+    """Return keys of a state as bytes, like `encode_checked_keys`, and the hash of each key's bytes."""
     encoded = encode_checked_keys(where, schema, keys)
     return encoded, hash_keys(encoded)
 
@@ -67,9 +68,9 @@ def _shown(schema: pa.Schema) -> str:
 
 
 def decode_keys(encoded: pa.Array, schema: pa.Schema) -> pa.Table:
-    """Return the rows that `encode_keys` encoded, with the types of `schema`.
+    """Return the rows that `encode_keys` encoded, with the fields of `schema`.
 
-    The bytes are not trusted: StateCorruptError where they are not keys of this schema.
+    The bytes are not trusted. Raises StateCorruptError if they are not keys with the types of `schema`.
 
     >>> decode_keys(pa.array([b"sdog", b"N"], pa.binary()), pa.schema({"word": pa.string()})).to_pylist()
     [{'word': 'dog'}, {'word': None}]
@@ -89,10 +90,10 @@ def decode_keys(encoded: pa.Array, schema: pa.Schema) -> pa.Table:
 
 
 def hash_keys(encoded: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return a stable 64-bit hash of each binary value; stored states rely on it (the bucket of a key).
+    """Return a 64-bit hash of each binary value; it must never change, because it tells the bucket of a stored key.
 
-    h = sum of byte[j] * P**(j+1) mod 2**64 with P = 0x9E3779B97F4A7C15, plus the length times
-    0xD6E8FEB86659FD93, then MurmurHash3's finaliser fmix64.
+    The hash is the sum of byte[j] * P**(j+1) mod 2**64 with P = 0x9E3779B97F4A7C15, plus the length times
+    0xD6E8FEB86659FD93, put through MurmurHash3's finaliser fmix64.
 
     >>> hash_keys(pa.array([b"sdog", b""], pa.binary())).tolist()
     [18268296219862475452, 0]
@@ -118,9 +119,9 @@ def hash_keys(encoded: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _sums_side_by_side(data: Bytes, starts: Offsets, lengths: Offsets) -> npt.NDArray[np.uint64]:
-    """Return the sums of short keys: add the first byte of each, then the second, and so on.
+    """Return the sum of byte[j] * P**(j+1) for each of many short keys, in one step over all keys for each j.
 
-    The arrays stay so small that the processor's cache holds them.
+    The arrays of a step are so small that the processor's cache holds them.
     """
     most, least = int(lengths.max()), int(lengths.min())
     data, powers = np.concatenate([data, np.zeros(most, np.uint8)]), _powers(most.bit_length())
@@ -134,7 +135,7 @@ def _sums_side_by_side(data: Bytes, starts: Offsets, lengths: Offsets) -> npt.ND
 
 
 def _sums_of_runs(data: Bytes, starts: Offsets, lengths: Offsets) -> npt.NDArray[np.uint64]:
-    """Return the sums of keys of any length, as differences of the running sum over all bytes."""
+    """Return the sum of byte[j] * P**(j+1) for each key, of any length: differences of a running sum over all bytes."""
     position = np.arange(len(data)) - np.repeat(starts, lengths)
     sums = np.zeros(len(data) + 1, np.uint64)
     np.cumsum(data * _powers(int(lengths.max()).bit_length())[position], out=sums[1:])
@@ -142,7 +143,7 @@ def _sums_of_runs(data: Bytes, starts: Offsets, lengths: Offsets) -> npt.NDArray
 
 
 def check_key_types(schema: pa.Schema) -> None:
-    """Refuse fields that cannot be keys; the TypeDeclarationError names the first of them."""
+    """Raise TypeDeclarationError if a field cannot be a key; the error names the first such field."""
     for field in schema:
         if (wrong := unencodable(field.type, maps=False)) is not None:
             raise TypeDeclarationError(
@@ -160,5 +161,5 @@ def _rows_without_fields(encoded: pa.Array) -> pa.Table:
 
 @functools.lru_cache(maxsize=8)
 def _powers(bits: int) -> npt.NDArray[np.uint64]:
-    """Return P**1, P**2, ... for values of up to 2**bits - 1 bytes."""
+    """Return the powers P**1, P**2, ... that `hash_keys` needs for keys of up to 2**bits - 1 bytes."""
     return np.cumprod(np.full(2**bits, 0x9E3779B97F4A7C15, np.uint64), dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""The messages between the runtime and a store: updates, and the results of its methods."""
+"""What a run and a store hand to each other: the update of a batch, and the results of the store's methods."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from trident_state.state_shape import StateIdentity, StateKind
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """The fence, marker and open record of one group of a store; None where there is none (yet, or any more)."""
+    """The lease, marker and open record (`opened`) of one group of a store; None for each that the group lacks."""
 
     lease: Lease | None
     marker: int | None
@@ -20,7 +20,7 @@ class GroupStatus(msgspec.Struct, frozen=True):
 
 
 class StoreReport(msgspec.Struct, frozen=True):
-    """What a store found where its state is kept, before it touched anything."""
+    """What a store found at the place of its state, before it changed anything there."""
 
     identity: StateIdentity | None
     fingerprint: str | None
@@ -29,27 +29,29 @@ class StoreReport(msgspec.Struct, frozen=True):
 
     @property
     def absent(self) -> bool:
-        """Whether nothing of ours is there."""
+        """Whether nothing that a store of this library wrote is there."""
         return self.identity is None and all(g.marker is None and g.lease is None for g in self.groups)
 
     @property
     def leases(self) -> tuple[Lease, ...]:
-        """The leases under which its groups are held."""
+        """The leases under which the store's groups are held."""
         return tuple(group.lease for group in self.groups if group.lease is not None)
 
     @property
     def reached(self) -> int:
-        """The last batch that the state holds or has begun; 0 for none."""
+        """The last txid that a group of the store holds or has begun to write; 0 if there is none."""
         return max((txid for g in self.groups for txid in (g.marker, g.opened) if txid is not None), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The update of one state by one batch: each key once, with the batch's own combined value. Frozen content.
+    """What one batch changes in one state: each key once, with the value that the batch's own tuples combine to.
+
+    An update is frozen content: every replay of the batch brings an equal one.
 
     keys: a table of the state's key fields, one row per key (one row and no column for a global value).
-    deltas: one value per row, of the state's value type; a ChunkedArray where one array cannot hold them (2 GB).
-    time: when the batch was planned (seconds since 1970), the same at every replay; None where no value expires.
+    deltas: one value per row of `keys`, of the state's value type; a ChunkedArray if one array (2 GB) is too small.
+    time: when the batch was planned (seconds since 1970), the same at every replay; None if no value expires.
     ttl: the time to live (seconds) under which the batch was frozen, infinity for ever; None: the store's own applies.
     """
 
@@ -60,19 +62,22 @@ class Update:
     ttl: float | None = None
 
     def part(self, rows: slice) -> tuple[pa.Table, pa.Array]:
-        """Return the keys and deltas of some rows; raises TooLong where one array cannot hold these deltas."""
+        """Return the keys and deltas of the given rows. Raises TooLong if one array cannot hold the deltas."""
         start, count = rows.start, rows.stop - rows.start
         if count == len(self.deltas):
             return self.keys, one_chunk(self.deltas)
         return self.keys.slice(start, count), one_chunk(self.deltas.slice(start, count))
 
     def life(self, own: float | None) -> float | None:
-        """Return the time to live in force for this batch, None for ever; `own` is that of the store."""
+        """Return the time to live (seconds) that counts for this batch, None for ever; `own` is the store's."""
         return own if self.ttl is None else None if math.isinf(self.ttl) else self.ttl
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The result of an `apply`; `values` are those after the update, in the order of the keys, if asked for."""
+    """The result of an `apply`: how many keys it wrote, and how many it skipped because they were written before.
+
+    `values`, if they were asked for, are the values after the update, in the order of its keys; otherwise None.
+    """
 
     values: pa.Array | pa.ChunkedArray | None
     written: int
@@ -80,7 +85,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The result of a read: one value per key (null where nothing is stored), and the txid that it is as of."""
+    """The result of a read: one value per key (null where nothing is stored), as they stood after batch `asOf`."""
 
     values: pa.Array
     asOf: int

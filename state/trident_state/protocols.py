@@ -1,7 +1,7 @@
 """Trident's own state protocols: the interfaces through which user code reads and updates a state.
 
-A key is a tuple or list of the key fields' values, or the value itself where there is one key field. None stands for
-a value that is not there, and putting None removes the key.
+A key is a tuple or list with a value for each key field, or the value itself if the state has one key field. The value
+None means that nothing is stored under a key; to put None removes the key.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ Value: TypeAlias = Any
 class State(Protocol):
     """A state that changes once per batch (``org.apache.storm.trident.state.State``).
 
-    The runtime calls both methods.
+    The library calls both methods.
     """
 
     def beginCommit(self, txid: int) -> None:
@@ -24,7 +24,7 @@ class State(Protocol):
         ...
 
     def commit(self, txid: int) -> None:
-        """End the changes of the batch; the object is not used afterwards."""
+        """End the changes of batch `txid`; the object is not used afterwards."""
         ...
 
 
@@ -41,20 +41,20 @@ class ReadOnlyMapState(Protocol):
 class MapState(State, ReadOnlyMapState, Protocol):
     """A map that can be read and changed (``org.apache.storm.trident.state.map.MapState``).
 
-    Reads see what this batch wrote before.
+    A read sees what the same batch has written before it.
     """
 
     def multiUpdate(
         self, keys: Sequence[Key], updaters: "Sequence[ValueUpdater | Callable[[Value], Value]]"
     ) -> list[Value]:
-        """Replace the value of each key by what its updater makes of it; return the new values.
+        """Replace the value of each key by what the key's updater makes of the value; return the new values.
 
         A key may come twice: its second updater gets the result of the first.
         """
         ...
 
     def multiPut(self, keys: Sequence[Key], values: Sequence[Value]) -> None:
-        """Store each value under its key, over whatever is there."""
+        """Store each value under its key, and overwrite what was stored there."""
         ...
 
 
@@ -63,7 +63,7 @@ class RemovableMapState(MapState, Protocol):
     """A map whose keys can be removed (``org.apache.storm.trident.state.map.RemovableMapState``)."""
 
     def multiRemove(self, keys: Sequence[Key]) -> None:
-        """Remove these keys and their values."""
+        """Remove the given keys and their values."""
         ...
 
 
@@ -72,7 +72,7 @@ class ReadOnlySnapshottable(Protocol):
     """One value that can be read (``org.apache.storm.trident.state.snapshot.ReadOnlySnapshottable``)."""
 
     def get(self) -> Value:
-        """Return the value; None where there is none yet."""
+        """Return the value; None if there is none yet."""
         ...
 
 
@@ -81,11 +81,11 @@ class Snapshottable(State, ReadOnlySnapshottable, Protocol):
     """One value that can be read and changed (``org.apache.storm.trident.state.snapshot.Snapshottable``)."""
 
     def update(self, updater: "ValueUpdater | Callable[[Value], Value]") -> Value:
-        """Replace the value by what the updater makes of it; return the new value."""
+        """Replace the stored value by what the updater makes of it; return the new value."""
         ...
 
     def set(self, value: Value) -> None:
-        """Store this value, over whatever is there."""
+        """Store this value, and overwrite what was stored."""
         ...
 
 
@@ -94,13 +94,13 @@ class TupleCollection(Protocol):
     """A state that can list its entries (``org.apache.storm.trident.state.ITupleCollection``)."""
 
     def getTuples(self) -> Iterator[tuple[Any, ...]]:
-        """Return every entry, the key fields and then the value, in no order."""
+        """Return every entry as a tuple of its key fields and then its value, in no particular order."""
         ...
 
 
 @runtime_checkable
 class ValueUpdater(Protocol):
-    """Makes a new value of a stored one (``org.apache.storm.trident.state.ValueUpdater``)."""
+    """An object that makes a new value from a stored value (``org.apache.storm.trident.state.ValueUpdater``)."""
 
     def update(self, stored: Value) -> Value:
         """Return the new value; `stored` is None where nothing is stored."""
@@ -108,13 +108,13 @@ class ValueUpdater(Protocol):
 
 
 class Combines(Protocol):
-    """The part of a CombinerAggregator that an updater needs."""
+    """The method of a CombinerAggregator that a CombinerValueUpdater calls."""
 
     def combine(self, a: Any, b: Any) -> Any: ...
 
 
 class Reduces(Protocol):
-    """The part of a ReducerAggregator that an updater needs."""
+    """The methods of a ReducerAggregator that a ReducerValueUpdater calls."""
 
     def init(self) -> Any: ...
 
@@ -123,7 +123,7 @@ class Reduces(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CombinerValueUpdater:
-    """Combines `value` into what is stored (``org.apache.storm.trident.state.CombinerValueUpdater``).
+    """An updater that combines `value` into the stored value (``org.apache.storm.trident.state.CombinerValueUpdater``).
 
     >>> from trident import Sum
     >>> CombinerValueUpdater(Sum(), 2).update(3), CombinerValueUpdater(Sum(), 2).update(None)
@@ -140,7 +140,7 @@ class CombinerValueUpdater:
 
 @dataclass(frozen=True, slots=True)
 class ReducerValueUpdater:
-    """Folds `tuples` onto what is stored (``org.apache.storm.trident.state.ReducerValueUpdater``).
+    """An updater that reduces `tuples` onto the stored value (``org.apache.storm.trident.state.ReducerValueUpdater``).
 
     >>> class Longest:
     ...     def init(self):
@@ -155,7 +155,7 @@ class ReducerValueUpdater:
     tuples: Sequence[Any]
 
     def update(self, stored: Value) -> Value:
-        """Return the stored value, or ``init()`` where there is none, with every tuple folded onto it."""
+        """Return the stored value, or ``init()`` where nothing is stored, with every tuple reduced onto it in order."""
         value = self.aggregator.init() if stored is None else stored
         for row in self.tuples:
             value = self.aggregator.reduce(value, row)

@@ -1,7 +1,8 @@
-"""The rules of stored values: how a batch combines with them, and what a read as of a txid sees.
+"""The rules of stored values: how a batch's values combine with them, and which values a read as of a txid sees.
 
-They are plain functions over whole columns. A stored null means that nothing is stored, here and in reads and scans.
-The rule itself, and why "unchanged" is right for both kinds, stands in ``docs/guide/state.md``.
+The rules are plain functions over whole columns. A null among stored values means that nothing is stored, here and in
+reads and scans. ``docs/guide/state.md`` states the rules, and why a value that a batch has written already may stay
+unchanged when the batch is applied again, in an opaque state as in a transactional one.
 """
 
 from collections.abc import Callable
@@ -29,13 +30,13 @@ OVERFLOW_HINT = (
     "It stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
     "(topology.reset); and declare a wider type for the aggregator's output, or keep such values out"
 )
-"""The way out for a batch that can never be applied because a value does not fit its type."""
+"""What an error tells users to do with a batch that can never be applied because a value does not fit its type."""
 
 TOO_LONG_HINT = (
     "The batch stays frozen: let this one state begin anew after it (dropState), or give up log and all states "
     "(topology.reset); and keep such values out, or cut them into several keys"
 )
-"""The way out where a value is too long for its store."""
+"""What an error tells users to do with a batch that can never be applied because a value is too long for its store."""
 
 Merge = Callable[[pa.Array, pa.Array], pa.Array]
 
@@ -43,8 +44,9 @@ Merge = Callable[[pa.Array, pa.Array], pa.Array]
 def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = "a state") -> pa.Array:
     """Return the values after a batch, row by row: ``combine(stored, delta)``, or the delta where nothing is stored.
 
-    The native form does it where there is one for the type (a null delta then changes nothing, as in SQL), else the
-    Python function, which gets values as every function of a topology sees them, fresh for each call.
+    If `combine` has a native form for the type of the values, Arrow computes it, and a null delta changes nothing, as
+    in SQL. Otherwise the Python function is called; the values that it gets are Python objects as every function of a
+    topology sees them, made anew for each call.
 
     Raises
     ------
@@ -72,15 +74,16 @@ def combined(combine: Combine, stored: pa.Array, deltas: pa.Array, where: str = 
 
 
 def check_reached(where: str, marker: int | None, asOf: int) -> None:
-    """Refuse a read as of a txid that the state has not reached."""
+    """Refuse a read as of a txid that the state has not reached yet, with StateRecoveringError."""
     if marker is None or marker < asOf:
         raise StateRecoveringError(f"{where} stands at txid {marker}, a read as of {asOf} has to wait")
 
 
 def check_not_beyond(where: str, marker: int | None, asOf: int) -> None:
-    """Refuse a read as of a txid that the state has passed by more than one batch.
+    """Refuse a read as of a txid that the state has passed by more than one batch, with SnapshotMovedError.
 
-    A key keeps two values: its own and the one before. So only the marker and the txid before it can be read.
+    For each key a state keeps the value and the value before it, so it can be read only as of its marker and as of the
+    txid before the marker.
     """
     if marker is not None and marker > asOf + 1:
         raise SnapshotMovedError(f"{where} cannot be read as of txid {asOf}: it stands at {marker} already")
@@ -91,8 +94,8 @@ def as_of(
 ) -> pa.Array:
     """Return the values as they stood after batch `asOf`.
 
-    That is the value of a key that was last changed by then, and prev of a key that the next batch changed. A key
-    without an entry has a txid below that of every batch, and null.
+    A key that batch `asOf` or an earlier one changed last has its value; a key that the next batch changed, its prev.
+    A key for which nothing is stored comes with a null, and with a txid below that of every batch.
 
     Raises
     ------
@@ -139,7 +142,7 @@ def _decimal_sum(stored: pa.Array, deltas: pa.Array) -> pa.Array:
 
 
 def _exceeds(a: pa.Array, b: pa.Array) -> pa.Array:
-    """Return whether a is greater than b in Spark's order, in which NaN is greater than every number."""
+    """Return whether `a` is greater than `b`, row by row, in Spark's order: NaN is greater than every number."""
     greater = pc.greater(a, b)
     if kinds.is_floating(a.type):
         greater = pc.or_(greater, pc.and_(pc.is_nan(a), pc.invert(pc.is_nan(b))))
@@ -151,7 +154,7 @@ def _chosen(deltas_win: pa.Array, stored: pa.Array, deltas: pa.Array) -> pa.Arra
 
 
 def _first_failing(merge: Merge, stored: pa.Array, deltas: pa.Array) -> int:
-    """Return the first row on which `merge` fails, by bisection."""
+    """Return the number of the first row on which `merge` fails, found by bisection."""
     low, high = 0, len(deltas)
     while high - low > 1:
         middle = (low + high) // 2
@@ -169,7 +172,7 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
     try:
         for a, b in zip(before, after, strict=True):
             results.append(b if a is None else function(a, b))
-    except TridentError:  # the code that wrapped the function has named the step and place already
+    except TridentError:  # the code that wraps the user's function has named its step, file and line already
         raise
     except Exception as error:
         a, b = before[len(results)], after[len(results)]
@@ -189,6 +192,6 @@ def _by_function(combine: Combine, stored: pa.Array, deltas: pa.Array, where: st
 
 
 def _describe(value: object) -> str:
-    """Return a value's type, and the value where it is short: errors must not carry user data of any size."""
+    """Return the type of a value as text, and the value if it is short: an error must not carry large user data."""
     shown = repr(value)
     return f"{type(value).__name__} {shown}" if len(shown) <= 80 else type(value).__name__

@@ -1,4 +1,4 @@
-"""SnapshottableMap: one value of a map, under a key of its own."""
+"""SnapshottableMap: the value under one key of a map, used as a state of one value."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -11,16 +11,16 @@ M = TypeVar("M", bound=ReadOnlyMapState)
 class SnapshottableMap(Generic[M]):
     """A `Snapshottable` over one key of a `MapState`.
 
-    It serves an updater or a query that is written for one value, where the state is a map. A stream without
-    ``groupBy`` does not need it: its state is one value already.
+    Use it to run an updater or a query that is written for one value on a state that is a map. A stream without
+    ``groupBy`` does not need it, because its state is one value already.
     Meaning: ``org.apache.storm.trident.state.map.SnapshottableMap``.
 
     Parameters
     ----------
     state
-        The map. Over a map that can only be read, `get` works.
+        The map. If it can only be read, only `get` works.
     key
-        The value's key: that of the key field, or a tuple of several.
+        The key of the value: the value of the map's key field, or a tuple if the map has several key fields.
 
     >>> class Words(dict):
     ...     def beginCommit(self, txid): pass
@@ -39,23 +39,23 @@ class SnapshottableMap(Generic[M]):
         self._state, self._key = state, key
 
     def get(self) -> Value:
-        """Return the value; None where there is none yet."""
+        """Return the value; None if there is none yet."""
         return self._state.multiGet([self._key])[0]
 
     def update(self: "SnapshottableMap[MapState]", updater: ValueUpdater | Callable[[Value], Value]) -> Value:
-        """Replace the value by what the updater makes of it; return the new value."""
+        """Replace the stored value by what the updater makes of it; return the new value."""
         return self._state.multiUpdate([self._key], [updater])[0]
 
     def set(self: "SnapshottableMap[MapState]", value: Value) -> None:
-        """Store this value, over whatever is there."""
+        """Store this value, and overwrite what was stored."""
         self._state.multiPut([self._key], [value])
 
     def beginCommit(self: "SnapshottableMap[MapState]", txid: int) -> None:
-        """Begin the commit of the map."""
+        """Call ``beginCommit`` of the map."""
         self._state.beginCommit(txid)
 
     def commit(self: "SnapshottableMap[MapState]", txid: int) -> None:
-        """Commit the map."""
+        """Call ``commit`` of the map."""
         self._state.commit(txid)
 
     def __repr__(self) -> str:

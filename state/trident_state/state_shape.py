@@ -1,4 +1,4 @@
-"""The description of a state: its kind, its owner, its types, and how its values combine."""
+"""The description of a state: its kind, its owner, its types, and how a batch's values combine with stored ones."""
 
 import enum
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from trident_state.fingerprint import write_fingerprint
 
 
 class StateKind(enum.Enum):
-    """Trident's three kinds of states, by what they keep beside the value."""
+    """Trident's three kinds of states, which differ in what they keep beside each value."""
 
     NON_TRANSACTIONAL = "nonTransactional"
     TRANSACTIONAL = "transactional"
@@ -21,10 +21,10 @@ class StateKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateIdentity:
-    """The owner of a state: a name inside a topology, and the UUID of the log that records it.
+    """What tells a state from all others: its topology, its name there, and the UUID of the log that records it.
 
-    `batchGroup` names the batch group whose txids the state counts in ("" where that is not known). It is stored for
-    readers from outside and identifies nothing.
+    `batchGroup` names the batch group whose txids the state counts in ("" if that is not known). It is stored for
+    readers from outside a run, and two identities that differ only in it are equal.
     """
 
     topology: str
@@ -35,11 +35,12 @@ class StateIdentity:
 
 @dataclass(frozen=True)
 class Combine:
-    """The function that combines a batch's value (the delta) with the stored one.
+    """How a batch's value for a key (the delta) is combined with the stored value.
 
-    `native` names an operation that a store can do by itself on numbers ("put": on any type). `function` does the same
-    in Python: it is associative and called as ``function(stored, delta)``, but only where something is stored; else
-    the delta becomes the value. "put" replaces the stored value, and a null delta under it removes the key.
+    `function` does it in Python: it is associative, and is called as ``function(stored, delta)`` only where something
+    is stored; elsewhere the delta becomes the value. `native`, if not None, names the same operation in a form that a
+    store can do by itself on numbers ("put": on any type). "put" replaces the stored value by the delta, and a null
+    delta removes the key.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Combine:
 
 
 def replacing(name: str = "put") -> Combine:
-    """Return a Combine under which a batch's value replaces the stored one.
+    """Return the Combine by which a batch's value replaces the stored value.
 
     >>> replacing().function(3, None) is None
     True
@@ -62,7 +63,7 @@ def _second(stored: Any, delta: Any) -> Any:
 
 @dataclass(frozen=True)
 class StateShape:
-    """The key fields of a state (none for one global value), the type of its values, and how they combine."""
+    """The key fields of a state (none for one global value), the type of its values, and its Combine."""
 
     keys: pa.Schema
     value: pa.DataType
@@ -70,5 +71,5 @@ class StateShape:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Key types, value type and aggregator as text: what must not change between restarts."""
+        """The key fields, value type and aggregator of the state as text, which must not change between restarts."""
         return write_fingerprint(self.keys, self.value, self.combine.name)

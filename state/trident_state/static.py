@@ -1,4 +1,4 @@
-"""Static states, which no batch writes: entries in memory, or an object of the user's that answers reads."""
+"""Static states, which no batch writes: a dict's entries in memory, or an object of the user's that answers reads."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from trident_state.store import Home
 class StaticMapState:
     """A read-only state: a dict from key to value, or an object with ``multiGet(keys)`` or ``get()``.
 
-    A key is the value of the one key field, or a tuple of several fields' values.
+    A key is the value of the key field, or a tuple of values if the state has several key fields.
     Meaning: ``org.apache.storm.trident.state.map.ReadOnlyMapState`` behind ``newStaticState``.
 
     >>> StaticMapState({"dog": 1})
@@ -30,15 +30,16 @@ class StaticMapState:
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """What the state outlives by its own means: nothing, it is part of the program."""
+        """What has to stay for the state to stay: the "process", because the state is part of the program."""
         return "process"
 
     def open(
         self, identity: StateIdentity, shape: StateShape, home: Home | None = None
     ) -> "StaticEntries | UserObject":
-        """Return the reader of the state.
+        """Return the object that answers reads of the state.
 
-        Raises StateKeyError or StateValueError where an entry is not of the declared types.
+        Raises StateKeyError or StateValueError if an entry is not of the declared types, StateKeyError also if Spark
+        holds two keys equal, and StateError if the user's object lacks the method that reads it.
         """
         where = f"static state {identity.name!r}"
         return (
@@ -54,7 +55,7 @@ class StaticMapState:
 
 
 class StaticEntries:
-    """Entries in memory, with the keys that Spark holds equal as one."""
+    """The entries of a dict, in memory; two keys that Spark holds equal are refused."""
 
     def __init__(self, where: str, shape: StateShape, entries: Mapping[Any, Any]) -> None:
         rows = [_row(key, shape, where) for key in entries]
@@ -66,21 +67,21 @@ class StaticEntries:
             raise StateKeyError(f"{where}: two of the keys are equal to Spark (such as 0.0 and -0.0)")
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
-        """Return one value per key, null where there is none."""
+        """Return one value per key, null where nothing is stored."""
         rows = [self._rows.get(key) for key in encode_keys(keys).to_pylist()]
         return Found(self._values.take(pa.array(rows, pa.int64())), 0)
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        """Return all entries: the key fields, then ``value``."""
+        """Yield one table of all entries: the key fields, then ``value``; yield nothing if there are none."""
         if len(self._values):
             yield self._keys.append_column("value", self._values)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: the entries hold no connection and no file."""
 
 
 class UserObject:
-    """An object of the user's that is called anew for each batch or request."""
+    """A user's object that answers reads; its methods are called anew for each read."""
 
     def __init__(self, where: str, shape: StateShape, target: Any) -> None:
         self._where, self._shape, self._target = where, shape, target
@@ -91,7 +92,10 @@ class UserObject:
             raise StateError(f"{where} {keyed}{names}, and {type(target).__name__} has no {method}")
 
     def read(self, keys: pa.Table, asOf: int | None = None) -> Found:
-        """Return what the object answers for these keys: bare values of the one key field, or tuples of several."""
+        """Return the object's answers for the given keys, which it gets as tuples if there are several key fields.
+
+        Raises StateValueError if it answers with another number of values, or with a value not of the declared type.
+        """
         if not len(self._shape.keys):
             return Found(_values([self._target.get()] * keys.num_rows, self._shape, self._where), 0)
         columns = [to_python(column) for column in keys.columns]
@@ -102,7 +106,7 @@ class UserObject:
         return Found(_values(values, self._shape, self._where), 0)
 
     def scan(self, asOf: int | None = None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        """Return the entries that the object's ``getTuples`` lists. Raises StateError if it has no such method."""
+        """Yield one table of the entries that the object's ``getTuples`` lists. Raises StateError if it has none."""
         if not callable(getattr(self._target, "getTuples", None)):
             raise StateError(f"{self._where}: {type(self._target).__name__} has no getTuples(), so it cannot be listed")
         rows = list(self._target.getTuples())
@@ -112,7 +116,7 @@ class UserObject:
         yield _table(columns, self._shape.keys, len(rows)).append_column("value", values)
 
     def close(self) -> None:
-        """Do nothing: the object is the user's."""
+        """Do nothing: the user made the object, and may still use it."""
 
 
 def _row(key: Any, shape: StateShape, where: str) -> tuple[Any, ...]:

@@ -1,8 +1,9 @@
-"""The contract between the runtime and every store, in memory, in Redis or of a user's own.
+"""The contract between a run and every store, in memory, in Redis or of a user's own.
 
-A store keeps one state. It is divided into groups (Redis: hash tags; memory: one) that commit by themselves; each
-group keeps a fence (the lease of the driver that may write), a marker (the last txid it committed), an open record
-and, per key, the triple (txid, prev, value). The rule of values stands in ``docs/guide/state.md``.
+A store keeps one state, divided into groups (in Redis one for each hash tag, elsewhere only one). Each group commits by
+itself, and keeps a fence (the lease of the driver that may write), a marker (the last txid that the group committed),
+an open record and, for each key, the triple (txid, prev, value). ``docs/guide/state.md`` states the rule by which
+values change.
 """
 
 from collections.abc import Iterator
@@ -18,15 +19,15 @@ from trident_state.state_shape import StateIdentity, StateKind, StateShape
 
 
 class Home(Protocol):
-    """What a run lends to a state in the driver's memory: a folder, and an entry of the log for its manifest."""
+    """What a run gives a memory state for its snapshots: a folder, and an entry of the log for the state's manifest."""
 
     @property
     def folder(self) -> Path | None:
-        """A folder of this state's own under the checkpoint; None without a checkpoint: nothing survives the run."""
+        """The state's own folder under the checkpoint; None without a checkpoint, where nothing survives the run."""
         ...
 
     def manifest(self) -> bytes | None:
-        """Return the last manifest that was published for this state."""
+        """Return the last manifest that was published for this state; None if there was none."""
         ...
 
     def publish(self, manifest: bytes, lease: Lease) -> None:
@@ -35,75 +36,89 @@ class Home(Protocol):
 
 
 class Store(Protocol):
-    """The keeper of one state, as the driver sees it. One thread writes, in txid order; any thread reads."""
+    """A store: the object that keeps one state. One thread writes, in txid order; any thread may read."""
 
     def report(self) -> StoreReport:
-        """Return what is there now; touch nothing. Raises StateOwnedError where something is not ours."""
+        """Return what is stored now, and change nothing. Raises StateOwnedError if something is there that is not ours.
+
+        Not ours is what this library did not write, or wrote for another state.
+        """
         ...
 
     def create(self, lease: Lease, birth: int) -> None:
-        """Create an empty state whose groups all stand at marker `birth`.
+        """Create an empty state in which the marker of every group is `birth`.
 
-        Called after a `report`. Idempotent under one lease.
+        A run calls `report` before. With the same lease, `create` may be called again and changes nothing then.
         """
         ...
 
     def acquire(self, lease: Lease) -> None:
-        """Set the fence of every group and erase its open record.
+        """Set the fence of every group to `lease`, and erase the group's open record.
 
-        Called after a `report`. Raises FencedError where a group has a higher epoch, or an equal one with another
-        token. From here on no driver with an older lease can write.
+        From then on no driver with an older lease can write. A run calls `report` before. Raises FencedError if the
+        fence of a group has a higher epoch than `lease`, or the same epoch with another token.
         """
         ...
 
     def apply(self, lease: Lease, update: Update, values: bool = False) -> Applied:
-        """Open `update.txid`, put every key and commit, group by group.
+        """Apply a batch group by group: record `update.txid` as open, write every key, move the marker.
 
-        The marker of a group makes all that was put into it visible in one step.
-        A group already at or past the txid is not written (its values are read back if asked for). A batch without
-        keys moves the markers all the same. May be repeated after any failure: nothing is applied twice.
-        Raises StateBehindError (marker below txid - 1; also where the fence is missing or of a lower epoch, which means
-        that the store was rewound: the `marker` of the error is then the least one, -1 where there is none),
-        FencedError (a higher epoch, or an equal one with another token), StateUnavailableError (unknown outcome:
-        repeat), StateFullError, StateValueError, StateCorruptError.
+        When the marker of a group moves, everything that was written into the group becomes visible in one step. A
+        group whose marker is at or past the txid is not written; its values are read if `values` asks for them. A batch
+        without keys moves the markers too. An `apply` may be repeated after any failure: nothing is applied twice.
+
+        Raises
+        ------
+        StateBehindError
+            A marker is below txid - 1. Or a fence is missing or of a lower epoch, which means that the store was
+            rewound; then the `marker` of the error is the least marker of all groups, -1 if a group has none.
+        FencedError
+            The fence of a group has a higher epoch, or the same epoch with another token.
+        StateUnavailableError
+            Whether anything was written is not known; call `apply` again.
+        StateFullError, StateValueError, StateCorruptError
+            The batch cannot be applied, for the reason that the message gives.
         """
         ...
 
     def groups_of(self) -> tuple[GroupStatus, ...]:
-        """Return fence, marker and open record of every group: one cheap round trip, made once a second."""
+        """Return the fence, marker and open record of every group. A run asks once a second: one cheap round trip."""
         ...
 
     def durable(self) -> int:
-        """Return the txid up to which this store survives a restart by itself; the log keeps everything newer."""
+        """Return the txid up to which this store keeps the state over a restart; the log keeps all newer batches."""
         ...
 
     def snapshot(self) -> int:
-        """Make durable what is committed, now, if this store takes snapshots of its own; return `durable()`."""
+        """Make all that is committed durable now, if this store takes snapshots of its own; return `durable()`."""
         ...
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
-        """Return the values as of txid `asOf` (None: the latest written, committed or not).
+        """Return the values of the keys as they stood after batch `asOf` (None: as last written, committed or not).
 
-        The value where its txid is at most asOf, else prev where its txid is asOf + 1, else SnapshotMovedError;
-        that too where marker or fence, read after the values, are beyond asOf + 1 or another driver's.
-        StateRecoveringError where a marker is below asOf.
+        A key whose txid is at most `asOf` has its value; a key whose txid is `asOf` + 1 has its prev. Raises
+        SnapshotMovedError if a key has a later txid, or if the markers and fences, which are read after the values,
+        show a marker beyond `asOf` + 1 or another driver. Raises StateRecoveringError if a marker is below `asOf`.
         """
         ...
 
     def scan(self, asOf: int | None, pageRows: int = 10_000) -> Iterator[pa.Table]:
-        """Return all entries, page by page: the key fields, then ``value``. Each page is as of asOf like a `read`."""
+        """Yield all entries in tables of about `pageRows` rows: the key fields, then ``value``.
+
+        Each table shows its entries as of `asOf`, and raises the same errors, like a `read` of its keys.
+        """
         ...
 
     def drop(self, lease: Lease | None = None) -> None:
         """Delete everything of this state, and nothing else.
 
-        With a lease: only what this driver or an earlier one of the same log holds. Raises FencedError or
-        LogMismatchError for anything newer.
+        With a lease, delete only what the driver with `lease` or an earlier driver of the same log holds. Raises
+        FencedError if a later driver holds the state, LogMismatchError if a driver of another log does.
         """
         ...
 
     def close(self) -> None:
-        """Let go of connections and files; the state stays."""
+        """Close connections and files; the state stays stored."""
         ...
 
 
@@ -111,25 +126,25 @@ class Store(Protocol):
 class Forgetful(Protocol):
     """A store whose values may expire.
 
-    An update that reads before it writes must not see values that expire with its own batch.
+    User code that reads the state to update it must not see the values that expire with the batch being applied.
     """
 
     def read_for(self, keys: pa.Table, txid: int, time: float) -> pa.Array:
-        """Return the values that batch `txid`, planned at `time`, sees of these keys.
+        """Return the values that batch `txid`, planned at `time` (seconds since 1970), sees under the given keys.
 
-        They are those as of the batch before it, without the values that expire with it.
+        These are the values as of txid - 1, with null for each value that expires with batch `txid`.
         """
         ...
 
     def scan_for(self, txid: int, time: float) -> Iterator[pa.Table]:
-        """Return all entries that batch `txid`, planned at `time`, sees, page by page like `Store.scan`."""
+        """Yield all entries that batch `txid`, planned at `time`, sees, table by table like `Store.scan`."""
         ...
 
 
 class StateFactory(Protocol):
-    """A frozen, picklable description of where a state is kept, as users write it. Nothing connects before `start`.
+    """A frozen, picklable description of where a state is kept, as users write it.
 
-    Its repr shows no password.
+    It connects to nothing before the topology starts, and its repr shows no password.
     """
 
     @property
@@ -139,16 +154,16 @@ class StateFactory(Protocol):
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """What the state outlives by its own means."""
+        """What has to stay for the state to stay: the "process", the "checkpoint" or the "server"."""
         ...
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> Store:
-        """Return the store of this state; creates nothing."""
+        """Return the store of the state, and create nothing."""
         ...
 
 
 def read_again(store: "Store", update: Update) -> pa.Array | pa.ChunkedArray:
-    """Return the values after an update that the store has applied already."""
+    """Return the values after an update that the store has applied already, read from the store in the keys' order."""
 
     def read(rows: slice) -> pa.Array:
         return store.read(update.part(rows)[0], update.txid).values

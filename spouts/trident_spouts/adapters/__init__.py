@@ -1,1 +1,1 @@
-"""Adapters from the contracts that users implement to the executors that the engine calls."""
+"""Adapters: executors that a run calls, over the contracts that users implement."""

@@ -1,4 +1,4 @@
-"""The choice of the adapter that makes a user's spout a Spout of the engine."""
+"""The choice of the adapter through which a run calls a user's spout."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _Opener = Callable[[Any, StructType], SpoutExecutor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UserSpout:
-    """A user's spout behind the engine's protocol. It is picklable if the user's spout is."""
+    """A user's spout, wrapped as a Spout. It is picklable if the user's spout is."""
 
     spout: Any
     kind: SpoutKind
@@ -27,7 +27,7 @@ class UserSpout:
     opener: _Opener
 
     def open(self) -> SpoutExecutor:
-        """Return the executor of one run, which calls the user's own object."""
+        """Return the executor of one run, which calls the methods of the user's object."""
         return self.opener(self.spout, self.schema)
 
     def __repr__(self) -> str:
@@ -46,14 +46,14 @@ _CONTRACTS: list[tuple[tuple[str, ...], SpoutKind | None, _Opener]] = [
     (("getCoordinator", "getEmitter"), None, CoordinatedExecutor),
     (("emitBatch",), None, _batch_executor),
 ]
-"""For each contract: its methods, the kind that it implies (None: the spout declares one), and its executor. The first
-contract whose methods an object has is its contract."""
+"""The contracts: the methods of each, the kind that it implies (None: the spout declares its kind), and what makes its
+executor. A user's object has the first contract of which it has all methods."""
 
 
 def as_spout(candidate: Any) -> Spout:
-    """Return a spout of this library as it is, and an object of one of the four contracts in a wrapper.
+    """Return the Spout for what a user gave: a Spout as it is, an object of one of the four contracts in a wrapper.
 
-    Raises TopologyError for an object that is not a spout, and for a class in place of an instance.
+    Raises TopologyError if `candidate` is not a spout, or is a class and not an instance.
     """
     if isinstance(candidate, type):
         raise TopologyError(f"{brief(candidate)} is not a spout; give an instance: {candidate.__name__}(...)")

@@ -1,8 +1,9 @@
 """The executor of a BatchSpout.
 
-Its batches have numbers of their own, 1, 2, 3 and so on, and the last number is its stream's position. Txids would not
-do: those of a batch group count the batches of other streams too, and a stream may move to a group with other txids.
-(In version 0.1 the position was the last txid with a batch of the stream; the numbers go on from there.)
+The batches of the spout have numbers of their own, 1, 2, 3 and so on, and the number of the last batch is the stream's
+position. Txids would not do: the txids of a batch group count the batches of other streams too, and a stream may move
+to a group with other txids. (In version 0.1 the position was the last txid for which the stream had a batch; for a
+stream of that time the numbers go on from there.)
 """
 
 from typing import Any
@@ -16,10 +17,10 @@ from trident_spouts.user_calls import call, emission_of, foreign_metadata_error
 
 
 class BatchExecutor(SpoutExecutor):
-    """Executor that calls ``emitBatch`` while it plans, so that an idle source makes no batch.
+    """An executor that calls ``emitBatch`` while it plans, so that an idle source makes no batch.
 
-    It keeps the rows until their batch is committed. `source` is the object that hands out each row only once, and is
-    claimed while this is open; None if several readers each get all rows.
+    The executor keeps rows until their batch is committed. `source` is the object that hands out each row only once; it
+    is claimed while the executor is open. `source` is None if each of several readers gets all rows.
     """
 
     plans_ahead = True
@@ -40,7 +41,7 @@ class BatchExecutor(SpoutExecutor):
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         number = _number(previous) + 1
-        if number not in self._kept:  # a batch that is planned anew keeps its rows
+        if number not in self._kept:  # a batch that is planned again keeps its rows
             emitted = call(self._spout, "emitBatch", number)
             emission = emission_of(emitted, self._schema, f"{self._name}, batch {number}")
             if emission is None or emission.rows == 0:
@@ -64,7 +65,7 @@ class BatchExecutor(SpoutExecutor):
 
 
 def _number(metadata: Metadata) -> int:
-    """Return the number of the batch that metadata names; 0 before the first batch."""
+    """Return the number of the batch that `metadata` names; 0 if it is None, which means before the first batch."""
     if metadata is None:
         return 0
     if not isinstance(metadata, int):

@@ -12,7 +12,7 @@ from trident_spouts.user_calls import call, emission_of, foreign_metadata_error,
 
 
 class CoordinatedExecutor(SpoutExecutor):
-    """Executor that lets the user's coordinator name a batch and the user's emitter emit it."""
+    """An executor that lets the user's coordinator name batches and the user's emitter emit them."""
 
     plans_ahead = True
 
@@ -51,7 +51,10 @@ class CoordinatedExecutor(SpoutExecutor):
         call(self._coordinator, "close")
 
     def _users_metadata(self, metadata: Metadata) -> Metadata:
-        """Return the coordinator's own metadata. It is wrapped because None, which it may return, means no batch."""
+        """Return the metadata that the user's coordinator returned, out of the metadata that the log keeps.
+
+        `plan` wraps the coordinator's metadata, because it may be None, and a plan that is None means no batch.
+        """
         if not isinstance(metadata, dict) or "metadata" not in metadata:
             raise foreign_metadata_error(self._name, metadata)
         inner: Metadata = metadata["metadata"]

@@ -1,4 +1,4 @@
-"""The executors of PartitionedSpout and OpaquePartitionedSpout, whose partitions have positions of their own."""
+"""The executors of PartitionedSpout and OpaquePartitionedSpout, in which each partition has a position of its own."""
 
 from time import monotonic
 from typing import Any, ClassVar
@@ -12,20 +12,21 @@ from trident_spouts.executor import Emission, Metadata
 from trident_spouts.user_calls import call, emission_of, foreign_metadata_error, pair_of
 
 Positions = dict[str, Metadata]
-"""The position of every partition ever seen: one that is away or emits nothing keeps its position."""
+"""The position of every partition ever seen, also of partitions that are not listed now or have no rows."""
 
 _PAGING_SECONDS = 1.0
-"""Seconds for which a plan follows pages without rows before it makes an empty batch of them."""
+"""The seconds for which a plan reads on over pages without rows; after that it makes an empty batch."""
 
 
 class _Batch:
-    """The rows of the partitions from their positions `start` on, and their positions `after` these rows."""
+    """The rows of a batch by partition (`parts`), and the positions of the partitions before (`start`) and `after` them.
+    """
 
     def __init__(self, start: Positions) -> None:
         self.start, self.after = dict(start), dict(start)
         self.parts: list[Emission] = []
         self.partitions: list[str] = []
-        """The partition of each part."""
+        """For each of the `parts` the partition that it comes from."""
 
     def add(self, partition: str, start: Metadata, after: Metadata, emission: Emission | None) -> None:
         if after is not None:
@@ -38,14 +39,14 @@ class _Batch:
 
 
 class _PartitionsExecutor:
-    """Executor that reads while it plans a batch, so that an idle source makes no batch.
+    """An executor that reads rows while it plans a batch, so that an idle source makes no batch.
 
-    The first attempt emits the rows that the plan read.
+    The first attempt emits the rows that the plan has read.
 
     A partition's position may move over a page without rows (a compacted stretch, an hour without orders). The plan
     then reads on, for at most `_PAGING_SECONDS`. After that it makes an empty batch, so that the source does not count
-    as idle between two pages. When the positions moved and the pages came to their end without rows, there is no batch:
-    the positions stay in memory until the next batch freezes them.
+    as idle between two pages. If the plan came to the end of the pages and found no rows, there is no batch, even if
+    positions have moved: they stay in memory until the next batch freezes them.
     """
 
     method: ClassVar[str]
@@ -56,7 +57,7 @@ class _PartitionsExecutor:
         self._schema = schema
         self._read: dict[int, tuple[Metadata, Emission]] = {}
         self._moved: tuple[Positions, Positions] = ({}, {})
-        """The positions in the log, and those up to which the partitions had no rows since."""
+        """The positions in the log, and the positions up to which a plan has since read on without finding rows."""
         call(spout, "open")
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
@@ -78,12 +79,13 @@ class _PartitionsExecutor:
     def _next_rows(
         self, attempt: TransactionAttempt, partition: str, start: Metadata, end: float
     ) -> tuple[Metadata, Metadata, Emission | None]:
-        """Read on to the partition's next rows; return the positions before and after them, and the rows.
+        """Read on to a partition's next rows; return the position before them, the position after them, and the rows.
 
-        Without rows, equal positions mean that there is nothing now, and different ones that more may follow.
+        If the rows are None, equal positions mean that there is nothing now, different ones that more may follow.
 
-        The position of some sources moves at every call: it follows a clock, or the end of a log that they filter. Two
-        calls from one position tell such a source from one with pages: the second call returns another position.
+        In some sources the position moves at every call, because it follows a clock, or the end of a log that the
+        source filters. So a first page without rows is read twice: if the second call returns another position than the
+        first, the source is of that sort, and there is nothing now. If both positions are equal, the source has pages.
         """
         after, emission = self._read_page(attempt, partition, start)
         if emission is None and after != start:
@@ -99,7 +101,10 @@ class _PartitionsExecutor:
     def _read_page(
         self, attempt: TransactionAttempt, partition: str, start: Metadata
     ) -> tuple[Metadata, Emission | None]:
-        """Read one page; return the position after it, and its rows if it has any."""
+        """Read one page of a partition from `start` on; return the position after the page, and its rows or None.
+
+        Raises SpoutContractError if the spout returns rows without metadata.
+        """
         where = f"{self._name}, partition {partition!r}"
         emitted, after = pair_of(call(self._spout, self.method, attempt, partition, start), where)
         emission = emission_of(emitted, self._schema, where)
@@ -110,7 +115,7 @@ class _PartitionsExecutor:
         return after, emission
 
     def _metadata(self, batch: _Batch) -> tuple[Metadata, Metadata]:
-        """Return the metadata that names a batch, and its `after`."""
+        """Return the metadata that names a batch, and the `after` of the batch's emission."""
         raise NotImplementedError
 
     def emit(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
@@ -118,7 +123,7 @@ class _PartitionsExecutor:
         return emission if emission is not None and planned == metadata else self._read_again(attempt, metadata)
 
     def _read_again(self, attempt: TransactionAttempt, metadata: Metadata) -> Emission:
-        """Read the batch once more, for another attempt."""
+        """Read a batch once more, for another attempt than the one that was planned, and return its emission."""
         raise NotImplementedError
 
     def success(self, txid: int, metadata: Metadata) -> None:
@@ -132,7 +137,7 @@ class _PartitionsExecutor:
         call(self._spout, "close")
 
     def _partitions(self) -> list[str]:
-        """Return the present partitions. Raise SpoutContractError for a name that is not a str or comes twice."""
+        """Return the partitions that are there now. Raises SpoutContractError if a name is no str or comes twice."""
         partitions = list(call(self._spout, "getPartitions"))
         for at, partition in enumerate(partitions):
             if not isinstance(partition, str):
@@ -144,7 +149,7 @@ class _PartitionsExecutor:
         return partitions
 
     def _positions(self, metadata: Metadata) -> Positions:
-        """Return the positions in a batch's metadata."""
+        """Return the positions that the metadata of a batch holds; none for None, before the first batch."""
         if metadata is None:
             return {}
         if not isinstance(metadata, dict) or not isinstance(metadata.get("positions"), dict):
@@ -153,10 +158,10 @@ class _PartitionsExecutor:
 
 
 class PartitionedExecutor(_PartitionsExecutor):
-    """Executor of a transactional spout, whose metadata names exactly the rows of a batch.
+    """The executor of a PartitionedSpout, whose metadata names exactly the rows of a batch.
 
-    The metadata holds ``positions``, of every partition ever seen, after the batch, and ``batch``, the partitions that
-    have rows in it. The position of such a partition names its rows.
+    The metadata holds ``positions``, the position of every partition ever seen after the batch, and ``batch``, the
+    partitions that have rows in the batch. The position of a partition in ``batch`` names the partition's rows.
     """
 
     plans_ahead = True
@@ -176,9 +181,9 @@ class PartitionedExecutor(_PartitionsExecutor):
 
 
 class OpaqueExecutor(_PartitionsExecutor):
-    """Executor of an opaque spout. An attempt after a failure reads again from the positions where the batch begins.
+    """The executor of an OpaquePartitionedSpout, in which a replay reads again from where the batch begins.
 
-    The metadata of a batch holds the positions before it; the emission's ``after`` holds those behind it.
+    The metadata of a batch holds the positions before the batch; the emission's ``after`` holds those after it.
     """
 
     plans_ahead = False

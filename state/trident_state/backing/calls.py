@@ -1,4 +1,4 @@
-"""Calls of a user's map: one at a time, in pieces, with its results checked and its errors classified."""
+"""Calls of a user's map: one at a time and with a limited number of keys; results are checked, errors translated."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -11,11 +11,14 @@ from trident_state.backing.protocol import META, BackingMap, FencedBackingMap, L
 T = TypeVar("T")
 
 _MISTAKES = (TypeError, AttributeError, NameError, LookupError, AssertionError, NotImplementedError)
-"""Errors by which a wrong program shows itself. Any other error may be trouble of the store that goes away."""
+"""Errors that show a mistake in the user's program. Any other error may be a trouble of the store that passes."""
 
 
 class MapCalls:
-    """The calls of one map, which is made when it is first needed. Any thread; the map sees one call at a time."""
+    """The calls of one user's map, which is made when it is first needed.
+
+    Any thread may call; the map gets one call at a time, with at most `most` keys.
+    """
 
     def __init__(self, make: Callable[[], BackingMap], where: str, most: int) -> None:
         self._make, self._where, self._most = make, where, most
@@ -24,16 +27,16 @@ class MapCalls:
 
     @property
     def fenced(self) -> bool:
-        """Whether the map can put on a condition."""
+        """Whether the map can put on a condition, as a FencedBackingMap does."""
         return isinstance(self._made_map(), FencedBackingMap)
 
     @property
     def listed(self) -> bool:
-        """Whether the map can list and remove keys."""
+        """Whether the map can list and remove its keys."""
         return isinstance(self._made_map(), ListedBackingMap)
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values that are stored under these keys."""
+        """Return the value that is stored under each key, None where nothing is stored."""
         values: list[bytes | None] = []
         for at in range(0, len(keys), self._most):
             part = list(keys[at : at + self._most])
@@ -51,10 +54,10 @@ class MapCalls:
         return values
 
     def put(self, keys: list[bytes], values: list[bytes], expected: bytes | None) -> bool:
-        """Store these values; return whether that was done.
+        """Store each value under its key, and return whether that was done.
 
-        A map that can put on a condition does it in one step, and only if the meta entry is as `expected`. The caller
-        cuts into pieces of at most `most`.
+        A map that can put on a condition stores all values in one step, and only if the meta entry has the value
+        `expected`; any other map always stores them. The caller passes at most `most` keys.
         """
         user_map = self._made_map()
         if not isinstance(user_map, FencedBackingMap):
@@ -66,13 +69,13 @@ class MapCalls:
         return done
 
     def keys(self) -> list[bytes]:
-        """Return the keys of all entries."""
+        """Return the keys of all entries but the meta entry. Raises StateError if the map cannot list its keys."""
         user_map = self._listed_map()
         keys = self._call(lambda: list(user_map.keys()), of=user_map.keys)
         return [key for key in keys if key != META]
 
     def remove(self, keys: list[bytes]) -> None:
-        """Remove these keys."""
+        """Remove the given keys. Raises StateError if the map cannot remove keys."""
         user_map = self._listed_map()
         for at in range(0, len(keys), self._most):
             self._call(user_map.multiRemove, keys[at : at + self._most])
@@ -84,7 +87,7 @@ class MapCalls:
             self._call(close)
 
     def _made_map(self) -> BackingMap:
-        """Return the map; make it at the first call."""
+        """Return the map, and make it first if that has not happened yet."""
         if self._map is None:
             made = self._call(self._make)
             if not isinstance(made, BackingMap):
@@ -104,7 +107,10 @@ class MapCalls:
         return user_map
 
     def _call(self, function: Callable[..., T], *args: Any, of: object = None) -> T:
-        """Call the map; `of`: the function that errors name, if it is not `function`."""
+        """Call a function of the map. Errors name the function `of`, if it is given, in place of `function`.
+
+        Raises UserFunctionError for a mistake of the user's program, StateUnavailableError for any other error.
+        """
         try:
             with self._lock:
                 return function(*args)

@@ -1,4 +1,4 @@
-"""BackingMapState: what users write to keep a state in a store of their own."""
+"""BackingMapState: what users write to keep a state in a map of their own."""
 
 import functools
 import inspect
@@ -26,10 +26,10 @@ class BackingOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, repr=False)
 class BackingMapState:
-    """A state in a store of your own: a map from bytes to bytes (`BackingMap`).
+    """A state in a map of your own from bytes to bytes (`BackingMap`).
 
-    Make one by `opaque`, `transactional` or `nonTransactional`; `opaque` explains the parameters. The map is made
-    when the topology starts. Meaning: the state factories around Trident's ``IBackingMap``.
+    Make a BackingMapState by `opaque`, `transactional` or `nonTransactional`; `opaque` explains the parameters. The map
+    itself is made when the topology starts. Meaning: the state factories around Trident's ``IBackingMap``.
 
     >>> class Notes(dict):
     ...     def __init__(self, identity): pass
@@ -62,11 +62,11 @@ class BackingMapState:
         Parameters
         ----------
         makeMap
-            Called with a `StateIdentity` (``topology``, ``name``), returns that state's map. Each state needs a map of
-            its own. Give a class, a ``functools.partial`` of one, or a function with a return annotation, so that
-            `explain` can say before the start whether the map can put on a condition.
+            A function that is called with a `StateIdentity` (``topology``, ``name``) and returns the map of that state.
+            Each state needs a map of its own. Give a class, a ``functools.partial`` of a class, or a function with a
+            return annotation, so that `explain` can say before the start whether the map can put on a condition.
         values
-            ``"packed"``, or ``"json"`` for programs other than this library.
+            ``"packed"``, or ``"json"`` if programs other than this library read the map.
         most
             The most keys that one call of the map gets.
 
@@ -79,33 +79,33 @@ class BackingMapState:
 
     @classmethod
     def transactional(cls, makeMap: MakeMap, **options: Unpack[BackingOptions]) -> "BackingMapState":
-        """Return a state in which a value that a batch has written already stays (`TransactionalMap`).
+        """Return a state in which a batch that is applied again changes no value that it wrote before.
 
-        It keeps (txid, prev, value) too. Parameters as in `opaque`.
+        See `TransactionalMap`. The state keeps (txid, prev, value) too. Parameters as in `opaque`.
         """
         return cls(StateKind.TRANSACTIONAL, makeMap, **options)
 
     @classmethod
     def nonTransactional(cls, makeMap: MakeMap, **options: Unpack[BackingOptions]) -> "BackingMapState":
-        """Return a state that keeps values only: no committed reads, at least once (`NonTransactionalMap`).
+        """Return a state that keeps values only, so that batches count at least once and reads are not committed reads.
 
-        Parameters as in `opaque`.
+        See `NonTransactionalMap`. Parameters as in `opaque`.
         """
         return cls(StateKind.NON_TRANSACTIONAL, makeMap, **options)
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """What the state outlives by its own means."""
+        """What has to stay for the state to stay: the "server", which means the store behind the map."""
         return "server"
 
     @property
     def fenced(self) -> bool:
-        """Whether its map is known to put on a condition; without, it cannot refuse a late write of a former driver."""
+        """Whether the map is known to put on a condition; otherwise the state cannot refuse a former driver's write."""
         made = _made_by(self.makeMap)
         return made is not None and hasattr(made, "multiPutIf")
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> BackingStore:
-        """Return the state's store; the map is made when it is first used."""
+        """Return the state's store, which makes the map when it first needs it."""
         return BackingStore(
             identity, shape, self.kind, functools.partial(self.makeMap, identity), self.values, self.most
         )
@@ -126,7 +126,7 @@ def _unwrapped(make: Callable[..., object]) -> Callable[..., object]:
 
 
 def _made_by(make: MakeMap) -> object:
-    """Return the class of the maps that `make` makes, as far as it is known without a call."""
+    """Return the class of the maps that `make` makes; None if it cannot be known without a call of `make`."""
     make = _unwrapped(make)  # type: ignore[assignment]
     if isinstance(make, type):
         return make

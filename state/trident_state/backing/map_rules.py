@@ -1,9 +1,10 @@
-"""The update rules of Trident's three kinds of states: which rows a batch writes, and which values it combines with.
+"""The update rules of Trident's three kinds of states: which keys a batch writes, and with which values it combines.
 
-There is one row per key of the batch, with the triple that is stored of it: (txid, prev, value). The table of the
-rules is in ``docs/guide/state.md``. A batch that is applied again was frozen, so it holds the same values; the rules
-differ in whether they rely on that.
-(A state without ``groupBy`` is a map with one reserved key; `trident_state.snapshottable` makes one of any map's key.)
+A rule gets one row for each key of the batch: the triple (txid, prev, value) that is stored for the key. The table of
+the rules is in ``docs/guide/state.md``. A batch that is applied again was frozen, so it brings the same values as
+before; the rules differ in whether they rely on that.
+(A state without ``groupBy`` is a map with one reserved key; `trident_state.snapshottable` turns any key of a map into
+such a state.)
 """
 
 from dataclasses import dataclass
@@ -20,25 +21,28 @@ from trident_state.state_shape import StateKind
 
 @dataclass(frozen=True, slots=True)
 class BatchEffect:
-    """The effect of a batch on some keys: `rows` are written, with ``update(base)``, and `base` becomes prev."""
+    """The effect of a batch on some keys: which of them it writes (`rows`), and the values it combines with (`base`).
+
+    The new value of a written key is its `base` combined with the batch's value, and its `base` becomes prev.
+    """
 
     rows: npt.NDArray[np.bool_]
     base: pa.Array
 
 
 class MapRule(Protocol):
-    """The rule by which a batch updates stored values."""
+    """The rule by which a batch updates the stored values of one kind of state."""
 
     kind: ClassVar[StateKind]
 
     @classmethod
     def turn(cls, stored: Triples, txid: int) -> BatchEffect:
-        """Return the effect of batch `txid` on these keys; no later batch has changed any of them."""
+        """Return the effect of batch `txid` on keys with the `stored` triples, none of which a later batch changed."""
         ...
 
 
 class NonTransactionalMap:
-    """The rule for values without txid: a batch that is applied again counts again.
+    """The rule for values that are stored without txid: a batch that is applied again counts again.
 
     Meaning: ``org.apache.storm.trident.state.map.NonTransactionalMap``.
     """
@@ -51,7 +55,7 @@ class NonTransactionalMap:
 
 
 class TransactionalMap:
-    """The rule under which a value that this batch has written already stays: it is the result.
+    """The rule by which a batch that is applied again leaves the values that it wrote before as they are.
 
     Meaning: ``org.apache.storm.trident.state.map.TransactionalMap``; the value before is kept too, for committed reads.
 
@@ -68,7 +72,7 @@ class TransactionalMap:
 
 
 class OpaqueMap:
-    """The rule under which a value that this batch has written already is computed again from the value before it.
+    """The rule by which a batch that is applied again computes the values that it wrote before again, from prev.
 
     Meaning: ``org.apache.storm.trident.state.map.OpaqueMap``.
 

@@ -1,4 +1,4 @@
-"""The meta entry of a map: whose state it holds, its fence, marker and open record."""
+"""The meta entry of a user's map: which state the map holds, and that state's fence, marker and open record."""
 
 import msgspec
 
@@ -12,7 +12,10 @@ FORMAT = 1
 
 
 class Meta(Header, frozen=True, forbid_unknown_fields=True):
-    """The meta entry: fence (epoch and token), marker, and the txid that is open while a batch is written."""
+    """The meta entry of a map, with the state's fence (`epoch`, `token`), `marker` and open record (`open`).
+
+    `values` is the form of the records, "packed" or "json".
+    """
 
     values: str
     marker: int
@@ -22,7 +25,7 @@ class Meta(Header, frozen=True, forbid_unknown_fields=True):
     def created(
         cls, identity: StateIdentity, shape: StateShape, kind: StateKind, values: str, lease: Lease, birth: int
     ) -> "Meta":
-        """Return the meta entry of a new state."""
+        """Return the meta entry of a new state that begins after txid `birth`."""
         owner = (identity.topology, identity.name, identity.log, shape.fingerprint, kind)
         return cls(FORMAT, *owner, lease.epoch, lease.token, values, birth, None)
 
@@ -35,7 +38,7 @@ class Meta(Header, frozen=True, forbid_unknown_fields=True):
         return GroupStatus(self.lease, self.marker, self.open)
 
     def held_by(self, lease: Lease) -> "Meta":
-        """Return this entry with another driver's lease, and nothing open."""
+        """Return the entry with `lease` as the fence, and without an open record."""
         return msgspec.structs.replace(self, epoch=lease.epoch, token=lease.token, open=None)
 
     def opened(self, txid: int) -> "Meta":
@@ -46,7 +49,10 @@ class Meta(Header, frozen=True, forbid_unknown_fields=True):
 
 
 def read_meta(text: bytes | None, where: str) -> Meta | None:
-    """Return the meta entry, None where nothing is stored; raises StateCorruptError if this version cannot read it."""
+    """Return the meta entry that `text` holds; None if `text` is None, because the map has no meta entry.
+
+    Raises StateCorruptError if this version of the library cannot read the entry.
+    """
     if text is None:
         return None
     try:

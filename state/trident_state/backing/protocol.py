@@ -1,8 +1,9 @@
-"""BackingMap: the two methods that a user's store must have, and the three more that make a state complete.
+"""BackingMap: the two methods that a user's map must have, and the three more that make a state complete.
 
-Keys and values are bytes: keys are encoded injectively (1, "1" and True are three keys), values carry the txid and the
-value before. A map holds one state; its first entry, under a key that no tuple can have, says whose. One thread at a
-time calls the map (not always the same one). It may raise any error: the call is then repeated.
+Keys and values are bytes: different keys have different bytes (1, "1" and True are three keys), and values carry the
+txid and the value before. A map holds one state; its meta entry, under a key that no tuple can have, says which. One
+thread at a time calls the map (not always the same thread). A method may raise any error: the call is then repeated,
+unless the error shows a mistake in the program, such as a TypeError.
 """
 
 from collections.abc import Iterable
@@ -14,10 +15,10 @@ META = b"$state"
 
 @runtime_checkable
 class BackingMap(Protocol):
-    """A map from bytes to bytes, the least that a store must be.
+    """A map from bytes to bytes, with the two methods that every map must have.
 
-    The one condition on `multiPut` is that what it wrote is there when it has returned. A state over such a map is
-    exactly-once as long as one driver runs and the store loses nothing.
+    The one condition on `multiPut` is that, when it returns, what it wrote is stored. A state over such a map is
+    exactly-once as long as only one driver runs and the map loses nothing.
     Meaning: ``org.apache.storm.trident.state.map.IBackingMap``.
     """
 
@@ -26,7 +27,7 @@ class BackingMap(Protocol):
         ...
 
     def multiPut(self, keys: list[bytes], values: list[bytes]) -> None:
-        """Store each value under its key, over whatever is there. Each key comes once."""
+        """Store each value under its key, and overwrite what was stored there. Each key comes once."""
         ...
 
 
@@ -34,14 +35,15 @@ class BackingMap(Protocol):
 class FencedBackingMap(BackingMap, Protocol):
     """A map that can also put on a condition.
 
-    A state over it stays exactly-once under a second driver, a late write of a former one, and a store that fell back
-    to an older copy of itself.
+    A state over such a map stays exactly-once even if a second driver starts, if a former driver writes late, and if
+    the map falls back to an older copy of itself.
     """
 
     def multiPutIf(self, keys: list[bytes], values: list[bytes], guard: bytes, expected: bytes | None) -> bool:
-        """In one atomic step, `multiPut` if `guard` has the value `expected`; return whether it was done.
+        """Store each value under its key if the value under the key `guard` is `expected`; return whether that was so.
 
-        `expected` None means that nothing is stored under the key `guard`, which may be one of the keys.
+        The comparison and the writes must be one atomic step. `expected` None means that nothing is stored under the
+        key `guard`. `guard` may be one of `keys`.
         """
         ...
 
@@ -51,9 +53,9 @@ class ListedBackingMap(BackingMap, Protocol):
     """A map that can list and remove its keys, as a scan (``items()``, ``toPandas()``) and a reset need."""
 
     def keys(self) -> Iterable[bytes]:
-        """Return every key, in any order, each once; it is read to its end before the next call."""
+        """Return every key once, in any order. The result is read to its end before the next call of the map."""
         ...
 
     def multiRemove(self, keys: list[bytes]) -> None:
-        """Remove these keys; one that is not there is not an error."""
+        """Remove the given keys. A key that is not stored is not an error."""
         ...

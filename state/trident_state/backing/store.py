@@ -1,4 +1,4 @@
-"""BackingStore: a state in a map of the user's own."""
+"""BackingStore: the store of a state in a user's map."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -39,7 +39,10 @@ from trident_state.store import read_again
 
 
 class _Change(NamedTuple):
-    """The rows and records to write for some keys of an update; `values` are those of all these keys after it."""
+    """What an update writes for some of its keys: the numbers of the keys written (`rows`) and their new `records`.
+
+    `values` are the values after the update of all of these keys, also of those that are not written.
+    """
 
     rows: list[int]
     records: list[bytes]
@@ -49,10 +52,10 @@ class _Change(NamedTuple):
 class BackingStore:
     """The store of a BackingMapState (one group). See `trident_state.store.Store` for what each method promises.
 
-    Over a map that puts on a condition, a batch of less than `most` keys is one read and one atomic write of entries
-    and marker, on the condition that the meta entry is the one that was read. Otherwise the meta entry first records
-    which txid is open, the entries follow in pieces, and the marker moves last; each piece is on the same condition,
-    where the map has one.
+    If the map can put on a condition and a batch has less than `most` keys, an `apply` is one read and one atomic write
+    of entries and marker, on the condition that the meta entry is the one that was read. Otherwise the meta entry first
+    records which txid is open, then the entries are written in pieces, and the marker moves last. A map that can put on
+    a condition writes each of these pieces on the condition that the meta entry has not changed meanwhile.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class BackingStore:
         with self._writing:
             meta = self._meta()
             if meta is None:
-                self.report()  # refuses a map with entries that are not ours
+                self.report()  # refuses a map with entries that this library did not write
                 new = Meta.created(self._identity, self._shape, self._kind, self._form, lease, birth)
                 self._put_meta(new, None)
             elif self._check_present(meta).lease != lease:
@@ -125,7 +128,7 @@ class BackingStore:
         return Applied(after, len(written), len(keys) - len(written))
 
     def _change(self, update: Update, meta: Meta, records: list[bytes | None], part: slice) -> _Change:
-        """Return the change of some keys of an update; `records` are the stored ones of all its keys."""
+        """Return what the update writes for the keys in `part`; `records` are the stored records of all its keys."""
         stored = unpack_records(self._records, records[part], self._where)
         check_none_later(self._where, stored.txids, meta.marker, update.txid)
         effect = self._rule.turn(stored, update.txid)
@@ -138,7 +141,7 @@ class BackingStore:
         return _Change((part.start + rows).tolist(), new_records, values)
 
     def _write(self, text: bytes | None, meta: Meta, txid: int, keys: list[bytes], records: list[bytes]) -> None:
-        """Put the entries, and the marker after them (or with them, where that is one atomic step)."""
+        """Write the entries, and move the marker after them, or with them if the map can do that in one atomic step."""
         done = meta.committed(txid).encoded()
         if self._calls.fenced and len(keys) < self._most:
             self._put([META, *keys], [done, *records], text, meta, txid)
@@ -176,7 +179,7 @@ class BackingStore:
         return -1 if meta is None else meta.marker
 
     def snapshot(self) -> int:
-        """Return `durable()`; there is nothing to do."""
+        """Return `durable()` and do nothing else: the map stores what it is given."""
         return self.durable()
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
@@ -201,10 +204,10 @@ class BackingStore:
                 yield table.append_column("value", values.filter(present))
 
     def _values(self, keys: list[bytes], asOf: int | None) -> pa.Array:
-        """Return the values of these keys as of `asOf`.
+        """Return the values of the given keys as of `asOf`.
 
-        The caller has checked the marker before. It is checked again after the values were read, because a map cannot
-        be read as of one moment.
+        The caller has checked before that the marker permits the read. This method checks it again after it has read
+        the values, because a map cannot be read as of one moment.
         """
         stored = unpack_records(self._records, self._calls.get(keys), self._where)
         if asOf is None or self._bare:
@@ -213,7 +216,7 @@ class BackingStore:
         return as_of(asOf, stored.txids, stored.values, stored.prevs, self._where)
 
     def _check_readable(self, asOf: int | None) -> int:
-        """Return the marker, if the state can be read as of `asOf`."""
+        """Return the marker. Raises StateRecoveringError or SnapshotMovedError if `asOf` cannot be read."""
         meta = self._meta()
         marker = -1 if meta is None else meta.marker
         if asOf is None:
@@ -241,7 +244,7 @@ class BackingStore:
             self._lease = None
 
     def leave(self) -> None:
-        """Let no further put begin; for the end of a run in which a put does not return."""
+        """Let no further write to the map begin. A run calls this at its end if a write does not return."""
         self._leaving = True
 
     def close(self) -> None:
@@ -267,13 +270,13 @@ class BackingStore:
             )
 
     def _check_next_batch(self, text: bytes | None, lease: Lease, txid: int) -> Meta:
-        """Return the meta entry, if this driver may commit `txid` now."""
+        """Return the meta entry in `text`. Raises FencedError or StateBehindError if `lease` may not commit `txid`."""
         meta = self._check_present(read_meta(text, self._where))
         check_next_batch(self._where, meta.lease, meta.marker, lease, txid)
         return meta
 
     def _keys(self, update: Update) -> list[bytes]:
-        """Return the encoded keys of an update, after a check that it is of this state's shape."""
+        """Return the encoded keys of an update. Raises StateValueError for wrong types, or a key that comes twice."""
         check_update_types(self._where, self._shape, update)
         parts = in_halves(lambda part: self._encoded(update.part(part)[0]).to_pylist(), 0, len(update.deltas))
         keys = [key for part in parts for key in part]

@@ -1,4 +1,4 @@
-"""States in the driver's memory, durable by snapshots under the checkpoint."""
+"""States in the driver's memory; snapshots under the checkpoint make them durable."""
 
 from trident_state.memory.factory import MemoryMapState
 from trident_state.memory.store import MemoryStore

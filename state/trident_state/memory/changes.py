@@ -1,4 +1,4 @@
-"""The changes that one update makes to the entries of a memory store, computed before anything is written."""
+"""The changes that an update makes to the entries of a memory store, computed before any entry is written."""
 
 from functools import partial
 
@@ -18,7 +18,10 @@ from trident_state.state_shape import StateShape
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The entries to write for an update or a part of it; `values` are those of all its keys after it."""
+    """The entries to write for an update, or for a part of one: key bytes, hashes, slots, and triples before and after.
+
+    `values` are the values after the update of all keys of the part, also of those that need no write.
+    """
 
     encoded: pa.Array
     hashes: Hashes
@@ -31,7 +34,7 @@ class Change(msgspec.Struct, frozen=True):
 def changes_of(
     update: Update, entries: Entries, shape: StateShape, expiry: Expiry, marker: int, where: str
 ) -> list[Change]:
-    """Return the changes of an update, which is cut into parts where one array cannot hold it."""
+    """Return the changes of an update: one for the whole update, or one for each part if one array cannot hold it."""
     check_update_types(where, shape, update)
     return list(in_halves(partial(_change, update, entries, shape, expiry, marker, where), 0, len(update.deltas)))
 
@@ -51,7 +54,7 @@ def _change(
         values = combined(shape.combine, stored, deltas, where)
         after = _triples_after(entries, before, values, update.txid, expiry.before)
         return Change(encoded, hashes, slots, before, after, values)
-    # a commit of this very batch was interrupted: the entries that it wrote stay, the others follow
+    # an earlier try to commit this batch was interrupted: the entries that it wrote stay, the others are written now
     indices = pa.array(rows)
     values = combined(shape.combine, stored.take(indices), deltas.take(indices), where)
     all_values = replace_rows(stored, rows, values)
@@ -61,7 +64,10 @@ def _change(
 
 
 def _triples_after(entries: Entries, before: Triples, values: pa.Array, txid: int, expired: int) -> Triples:
-    """Return the triples after batch `txid` gave these values; a value that has expired is not kept as prev."""
+    """Return the triples of keys to which batch `txid` gives `values`.
+
+    The value before becomes prev, unless it has expired: its txid is at or before `expired`.
+    """
     prevs = before.values if entries.versioned else None
     if prevs is not None and expired > 0:
         prevs = Cells(prevs.data, prevs.valid & (before.txids > expired))

@@ -1,11 +1,11 @@
-"""The entries of a memory store, by slot: the key, and the triple (txid, prev, value).
+"""The entries of a memory store, by slot (the number of a key): the key, and the triple (txid, prev, value).
 
-The triples lie in NumPy rows, one for each slot. The keys of a batch lie anywhere in a large state, and whatever is not
-in the processor's cache is fetched line by line. A row takes one line or two; columns for txid, value, prev and their
-validity would take five.
+The triples lie in NumPy rows, one row per slot. The keys of a batch lie anywhere in a large state, and the processor
+fetches what is not in its cache line by line. A row takes one cache line or two; separate columns for txid, value, prev
+and the two flags would take five.
 
-Values of fixed width (numbers, dates, timestamps, decimals) keep their bits. All others are kept as Python objects that
-Arrow made and no other code holds: they become an Arrow array again before a caller gets them.
+Values of fixed width (numbers, dates, timestamps, decimals) are kept as their bits. All others are kept as Python
+objects that Arrow made. No other code holds these objects: a caller gets values as an Arrow array.
 """
 
 from typing import Any
@@ -22,15 +22,15 @@ from trident_state.memory.key_index import HEAD_BYTES, Hashes, KeyIndex, Slots, 
 from trident_state.state_shape import StateKind
 
 NOTHING = -1
-"""The txid of a key that has no slot. (A slot that was assigned and not yet written has txid 0, and nulls.)"""
+"""The txid in the triple of a key that has no slot. (A slot that nothing was written to yet has txid 0, and nulls.)"""
 
 _FIRST_CAPACITY = 1024
 _COPY_ENTRIES = 262_144
-"""Entries that are copied at once."""
+"""The number of entries that `Entries.copy_of` copies at once."""
 _TABLE_BYTES = 24
-"""Bytes that a key takes in the hash table on average: 8 per entry, and a quarter to a half of the entries are used."""
+"""The bytes of the hash table per key, on average: a table entry has 8, and a quarter to a half of them are in use."""
 _OBJECT_BYTES = 64
-"""Bytes that a value kept as a Python object takes beside its own."""
+"""The bytes that a Python object takes beside those of the value that it holds."""
 
 _Txids = npt.NDArray[np.int64]
 _Bits = npt.NDArray[Any]
@@ -42,11 +42,11 @@ _UINTS: dict[int, np.dtype[Any]] = {
     64: np.dtype("u8"),
     128: np.dtype("c16"),
 }
-"""The types that bits are copied as; nothing computes with them. Complex is the 16-byte type that NumPy copies fast."""
+"""For each width in bits the NumPy type as which values are copied, never computed with. NumPy copies complex fast."""
 
 
 class Cells(msgspec.Struct, frozen=True):
-    """Values of a store's rows, and which of them are not null."""
+    """The values of some slots as bits or Python objects (`data`), and which of them are not null (`valid`)."""
 
     data: _Bits
     valid: npt.NDArray[np.bool_]
@@ -59,7 +59,7 @@ class Cells(msgspec.Struct, frozen=True):
 
 
 class Column:
-    """The form in which values of one type are kept."""
+    """The conversion of values of one Arrow type to the form in which a memory store keeps them, and back."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
@@ -69,7 +69,7 @@ class Column:
         """Whether every value takes the same number of bytes."""
 
     def pack(self, array: pa.Array) -> Cells:
-        """Return an Arrow array of this type as cells."""
+        """Return an Arrow array of the column's type as cells."""
         valid = valid_rows(array)
         if not self.fixed:
             return Cells(np.fromiter(array.to_pylist(), np.object_, len(array)), valid)
@@ -81,7 +81,7 @@ class Column:
         return Cells(np.frombuffer(array.buffers()[1], self.dtype, len(array), array.offset * width), valid)
 
     def unpack(self, cells: Cells) -> pa.Array:
-        """Return cells as an Arrow array of this type."""
+        """Return cells as an Arrow array of the column's type."""
         if not self.fixed:
             return one_chunk(pa.array(cells.data, self.kind, mask=~cells.valid, from_pandas=False))
         count = len(cells)
@@ -102,7 +102,7 @@ def _dtype(kind: pa.DataType) -> np.dtype[Any]:
 
 
 class Triples(msgspec.Struct, frozen=True):
-    """The triples of some slots, copied. `prevs` is None in a non-transactional state."""
+    """A copy of the triples of some slots. `prevs` is None in a non-transactional state."""
 
     txids: _Txids
     values: Cells
@@ -116,7 +116,7 @@ class Triples(msgspec.Struct, frozen=True):
 
 
 class Rows:
-    """Triples by slot; txid 0 and nulls where none was put."""
+    """The triples of all slots; a slot into which none was put has txid 0 and nulls."""
 
     def __init__(self, column: Column, versioned: bool) -> None:
         fields: list[tuple[str, npt.DTypeLike]] = [("txid", np.int64), ("value", column.dtype)]
@@ -132,31 +132,31 @@ class Rows:
 
     @property
     def width(self) -> int:
-        """The bytes of a slot, objects not included."""
+        """The number of bytes of a slot, without the Python objects that it refers to."""
         return self._rows.itemsize
 
     def reserve(self, capacity: int) -> None:
-        """Make room for `capacity` slots; the old rows stay as they are for their readers."""
+        """Make room for `capacity` slots in a new array; a reader of the old array sees no change."""
         larger = np.zeros(capacity, self._rows.dtype)
         larger[: len(self)] = self._rows
         self._rows = larger
 
     def txids(self, count: int) -> _Txids:
-        """Return the txids of the first `count` slots; not a copy."""
+        """Return the txids of the first `count` slots, not copied."""
         return self._rows["txid"][:count]
 
     def has_value(self, count: int) -> npt.NDArray[np.bool_]:
-        """Return which of the first `count` slots hold a value; not a copy."""
+        """Return for each of the first `count` slots whether it holds a value; the array is not a copy."""
         return self._rows["value there"][:count]
 
     def take(self, slots: Slots | slice) -> Triples:
-        """Return a copy of these slots' triples."""
+        """Return a copy of the triples in the given slots."""
         rows = self._rows[slots].copy() if isinstance(slots, slice) else self._rows.take(slots)
         prevs = Cells(rows["prev"], rows["prev there"]) if self._versioned else None
         return Triples(rows["txid"], Cells(rows["value"], rows["value there"]), prevs)
 
     def put(self, slots: Slots, triples: Triples) -> None:
-        """Overwrite the triples of these slots, each as a whole."""
+        """Overwrite the triples in the given slots, each as a whole."""
         rows = np.empty(len(slots), self._rows.dtype)
         rows["txid"] = triples.txids
         rows["value"], rows["value there"] = triples.values.data, triples.values.valid
@@ -166,18 +166,18 @@ class Rows:
 
 
 def _as_bytes(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """Return the rows as bytes, which NumPy copies faster than fields; unchanged where they hold object references."""
+    """Return rows as plain bytes, which NumPy copies faster than fields; unchanged if they refer to Python objects."""
     return rows if rows.dtype.hasobject else rows.view(f"V{rows.itemsize}")
 
 
 class Entries:
-    """The entries of one store. One thread writes; a reader of triples needs a lock that the writer holds too."""
+    """The entries of one store. One thread writes them; it and each reader hold a lock while they touch triples."""
 
     def __init__(self, value: pa.DataType, kind: StateKind) -> None:
         self.index = KeyIndex()
         self.value = Column(value)
         self.versioned = kind is not StateKind.NON_TRANSACTIONAL
-        """Whether there are previous values."""
+        """Whether the entries keep previous values."""
         self._rows = Rows(self.value, self.versioned)
         self._object_bytes = 0
         self.reserve(_FIRST_CAPACITY)
@@ -187,22 +187,22 @@ class Entries:
 
     @property
     def bytes(self) -> int:
-        """The estimated bytes of the entries, which grow evenly with them and not in the leaps of the arrays."""
+        """The estimated bytes of all entries, which grow with each entry, and not in leaps as the arrays do."""
         return len(self) * self._slot_bytes + self.index.keys.stored.heap_bytes + self._object_bytes
 
     def growth(self, encoded: pa.Array, before: Triples, after: Triples) -> int:
-        """Return by how much `bytes` grows when the triples of these keys go from `before` to `after`."""
+        """Return by how much `bytes` grows if the triples of the `encoded` keys change from `before` to `after`."""
         keys = encoded.filter(pa.array(before.txids == NOTHING))
         return len(keys) * self._slot_bytes + heap_bytes_of(keys) + self._object_growth(before, after)
 
     def reserve(self, count: int) -> None:
-        """Make room for `count` slots; room that is too small is at least doubled."""
+        """Make room for `count` slots. If there is too little, at least double it."""
         if count > len(self._rows):
             self._rows.reserve(max(count, 2 * len(self._rows)))
 
     def take(self, slots: Slots | slice) -> Triples:
-        """Return the triples of these slots; slot -1 has txid NOTHING and nulls."""
-        triples = self._rows.take(slots)  # -1 takes the last row, whichever that is: it is overwritten below
+        """Return a copy of the triples in the given slots; slot -1 means no slot, and gives txid NOTHING and nulls."""
+        triples = self._rows.take(slots)  # for slot -1 this takes the last row, which is overwritten below
         if not isinstance(slots, slice) and len(absent := (slots < 0).nonzero()[0]):
             triples.txids[absent] = NOTHING
             triples.values.valid[absent] = False
@@ -211,20 +211,20 @@ class Entries:
         return triples
 
     def put(self, slots: Slots, triples: Triples) -> None:
-        """Overwrite the triples of these slots."""
+        """Overwrite the triples in the given slots."""
         self._rows.put(slots, triples)
 
     def account(self, before: Triples, after: Triples) -> None:
-        """Add to `bytes` what the objects of these triples take more or less now."""
+        """Add to `bytes` the difference in size between the Python objects of the triples `after` and `before`."""
         self._object_bytes += self._object_growth(before, after)
 
     def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """Return slots for new keys, which come once each; the slots hold nothing yet."""
+        """Give slots to new keys, each of which comes once, and return the slots. They hold no triples yet."""
         self.reserve(len(self) + len(encoded))
         return self.index.insert(encoded, hashes)
 
     def changed(self, since: int) -> Slots:
-        """Return the slots whose triple is of a later txid than `since`."""
+        """Return the slots whose triple has a later txid than `since`."""
         return np.flatnonzero(self._rows.txids(len(self)) > since)
 
     def live(self, expired: int, removed: int) -> Slots:
@@ -238,7 +238,7 @@ class Entries:
         return np.flatnonzero(present & (txids > expired) if expired > 0 else present)
 
     def copy_of(self, live: Slots) -> "Entries":
-        """Return a copy of the entries in these slots; the original stays as it is for its readers."""
+        """Return new entries with a copy of those in the `live` slots; a reader of the old entries sees no change."""
         fresh = Entries(self.value.kind, StateKind.OPAQUE if self.versioned else StateKind.NON_TRANSACTIONAL)
         fresh.reserve(len(live))
         for at in range(0, len(live), _COPY_ENTRIES):

@@ -11,11 +11,11 @@ from trident_state.store import Home
 
 @dataclass(frozen=True)
 class MemoryMapState:
-    """A state in the driver's memory: the embedded default, with no server to run.
+    """A state in the driver's memory: the default, which needs no server.
 
-    With a ``checkpointLocation`` it is durable: by snapshots under the checkpoint, and by the log's frozen batches
-    after the last snapshot. Without one, nothing outlives the run. A count by word takes about 100 bytes per key,
-    snapshots not included.
+    With a ``checkpointLocation`` the state is durable: snapshots under the checkpoint keep it, and the log keeps the
+    frozen batches after the last snapshot. Without a ``checkpointLocation`` nothing outlives the run. A count by word
+    takes about 100 bytes of memory per key, snapshots not included.
     Meaning: ``org.apache.storm.trident.testing.MemoryMapState``, which is always opaque and never durable.
 
     Make one by `opaque`, `transactional` or `nonTransactional`.
@@ -44,11 +44,12 @@ class MemoryMapState:
         Parameters
         ----------
         maxBytes
-            The estimated bytes that the entries may take; a batch that would exceed them fails with StateFullError and
-            changes nothing. None: no limit.
+            The bytes that the entries may take, by an estimate. A batch that would exceed them fails with
+            StateFullError and changes nothing. None: no limit.
         ttlSecs
-            Seconds that a value lives after its last update, by the times of the batches: it has expired for the first
-            batch that was planned that much later (at most 1/64 more), and for every read as of it. None: for ever.
+            The seconds that a value lives after its last update, by the times at which batches were planned. The value
+            has expired for the first batch that was planned `ttlSecs` later (or up to 1/64 of `ttlSecs` after that),
+            and for every read as of that batch. None: a value never expires.
         """
         return cls(StateKind.OPAQUE, maxBytes, ttlSecs)
 
@@ -56,22 +57,26 @@ class MemoryMapState:
     def transactional(cls, *, maxBytes: int | None = None, ttlSecs: float | None = None) -> "MemoryMapState":
         """Return a transactional state, which is exact with transactional and opaque spouts.
 
-        (A batch is frozen before it is applied.) `maxBytes`, `ttlSecs`: as in `opaque`.
+        It is exact with an opaque spout too, because a batch is frozen before it is applied, and a replay of a frozen
+        batch applies the same values. `maxBytes`, `ttlSecs`: as in `opaque`.
         """
         return cls(StateKind.TRANSACTIONAL, maxBytes, ttlSecs)
 
     @classmethod
     def nonTransactional(cls, *, maxBytes: int | None = None) -> "MemoryMapState":
-        """Return a state that keeps values only: no committed reads, at least once. `maxBytes`: as in `opaque`."""
+        """Return a state that keeps values only, so that batches count at least once and reads are not committed reads.
+
+        `maxBytes`: as in `opaque`.
+        """
         return cls(StateKind.NON_TRANSACTIONAL, maxBytes)
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """What the state outlives by its own means."""
+        """What has to stay for the state to stay: the "checkpoint", under which its snapshots and the log lie."""
         return "checkpoint"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> MemoryStore:
-        """Return the state's store; the last snapshot is loaded when the store is acquired or read."""
+        """Return the state's store, which loads the last snapshot when it is first acquired or read."""
         return MemoryStore(identity, shape, self.kind, home, self.maxBytes, ttl=self.ttlSecs)
 
     def __repr__(self) -> str:

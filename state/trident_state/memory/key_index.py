@@ -1,14 +1,15 @@
-"""The keys of a memory store: their bytes by slot, and the index from keys to slots.
+"""The keys of a memory store: the bytes of the key in each slot, and the index from keys to slots.
 
-Keys get slots 0, 1, 2, ... in the order in which they come, and keep them. One thread inserts. Any thread may look up
-meanwhile: it sees each key entirely or not yet.
+Keys get slots 0, 1, 2, ... in the order in which they come, and keep them. One thread inserts keys. Any thread may look
+up keys meanwhile: it finds a key that is being inserted either entirely or not at all.
 
-The index is a hash table in NumPy arrays, so that a batch of keys costs a few array passes. A dict would do the same
-with a Python object for every key, the GIL held all the while, and a third of the speed.
+The index is a hash table in NumPy arrays, so that a few passes over arrays serve a whole batch of keys. A dict would
+need a Python object for every key, hold the GIL all the while, and have a third of the speed.
 
-Each key has a head of 16 bytes, laid out like Arrow's binary view: its length, and up to 12 bytes of it. The head of a
-longer key holds its first 4 bytes and its number among the long keys, whose bytes lie in one heap in the order in which
-they came. So most keys (a number, a date, a word) are compared with one access to distant memory.
+Each key has a head of 16 bytes, laid out like Arrow's binary view: the key's length (4 bytes), then the key itself if
+it has at most 12 bytes. The head of a longer key holds the length, the key's first 4 bytes and the key's number (8
+bytes) among the long keys. The bytes of long keys lie one after the other in one heap, in the order in which the keys
+came. So most keys (a number, a date, a word) are compared with one access to distant memory.
 """
 
 from typing import TypeVar
@@ -24,7 +25,7 @@ from trident_state.binary import Bytes, Offsets, buffers_of
 Slots = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 Heads = npt.NDArray[np.complex128]
-"""Complex is the 16-byte type that NumPy copies fast."""
+"""Heads of keys. Complex is the 16-byte type that NumPy copies fast."""
 HEAD_BYTES = 16
 
 _INLINE = np.uint64(12)
@@ -37,7 +38,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 class StoredKeys(msgspec.Struct, frozen=True):
-    """The keys as a reader sees them; keys that are appended later do not show in it."""
+    """The keys of a store as they stood at one moment: their heads by slot, and the bytes of the long keys."""
 
     heads: Heads
     long: pa.LargeBinaryArray
@@ -46,11 +47,11 @@ class StoredKeys(msgspec.Struct, frozen=True):
 
     @property
     def heap_bytes(self) -> int:
-        """The bytes that the keys take beside their heads."""
+        """The number of bytes that the long keys take beside their heads."""
         return self.end + 8 * len(self.long)
 
     def equal(self, encoded: pa.Array, heads: Heads, slots: Slots) -> npt.NDArray[np.bool_]:
-        """Return whether each of these keys, which have these heads, is the one in its slot."""
+        """Return for each key, given with its head, whether it is the key that is stored in the slot given for it."""
         wanted, stored = _words(heads), _words(self.heads.take(slots))
         alike = np.equal(wanted[:, 0], stored[:, 0])
         equal = alike & np.equal(wanted[:, 1], stored[:, 1])
@@ -62,7 +63,7 @@ class StoredKeys(msgspec.Struct, frozen=True):
         return equal
 
     def take(self, slots: Slots | slice) -> pa.Array:
-        """Return the keys in these slots."""
+        """Return the keys in the given slots, in the order of `slots`."""
         heads = self.heads[slots]
         long = _is_long(_words(heads))
         if not long.any():
@@ -75,7 +76,7 @@ class StoredKeys(msgspec.Struct, frozen=True):
 
 
 class KeyHeap:
-    """The arrays behind `StoredKeys`, in the order of the slots. One thread appends."""
+    """The growing arrays, in the order of the slots, of which each `StoredKeys` shows a part. One thread appends."""
 
     def __init__(self) -> None:
         self._heads = np.zeros(1024, np.complex128)
@@ -83,13 +84,13 @@ class KeyHeap:
         self._offsets = np.zeros(1, np.int64)
 
     def view(self, count: int, long: int, end: int) -> StoredKeys:
-        """Return the first `count` keys, of which `long` are long, with bytes up to `end`."""
+        """Return the first `count` keys, of which `long` are long, with heap bytes up to offset `end`."""
         return StoredKeys(self._heads[:count], _large(self._data, self._offsets[: long + 1]), end)
 
     def append(self, stored: StoredKeys, encoded: pa.Array) -> StoredKeys:
-        """Return the stored keys followed by these keys.
+        """Append the `encoded` keys behind the `stored` keys, and return all of them.
 
-        Whatever lies after the stored keys is overwritten: an append that failed left it.
+        What lies behind the `stored` keys is overwritten, because only an append that failed can have left it there.
         """
         count, known, end = len(stored.heads), len(stored.long), stored.end
         heads = heads_of(encoded)
@@ -109,14 +110,14 @@ class KeyHeap:
 
 
 def heap_bytes_of(encoded: pa.Array) -> int:
-    """Return the bytes that these keys take beside their heads."""
+    """Return the number of bytes that the given keys take in the heap, beside their heads."""
     words = _words(heads_of(encoded))
     lengths = words[_is_long(words), 0] & _LENGTH
     return int(lengths.sum()) + 8 * len(lengths)
 
 
 def heads_of(encoded: pa.Array) -> Heads:
-    """Return the heads of these keys; the heads of long keys have no number yet."""
+    """Return the heads of the given keys; the head of a long key holds no number yet."""
     if not len(encoded):
         return np.zeros(0, np.complex128)
     views = encoded.cast(pa.binary_view())
@@ -137,18 +138,18 @@ def _short(heads: Heads) -> pa.Array:
 
 
 def _large(data: Bytes, offsets: Offsets) -> pa.LargeBinaryArray:
-    """Return the values that begin and end at these offsets of these bytes; nothing is copied."""
+    """Return a large binary array of `data` cut at the `offsets`, without a copy."""
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 def take_rows(encoded: pa.Array, rows: Slots) -> pa.Array:
-    """Return the keys of these rows, which are in order; not a copy where these are all."""
+    """Return the keys of the given rows, which ascend; `encoded` itself if the rows are all of its rows."""
     return encoded if len(rows) == len(encoded) else encoded.take(pa.array(rows))
 
 
 def _with_room(array: npt.NDArray[T], used: int, more: int) -> npt.NDArray[T]:
-    """Return the array, or a copy at least twice as large, with room for `more` elements after the `used` ones."""
+    """Return `array` if it has room for `more` elements after the `used` ones, else a copy at least twice as large."""
     if used + more <= len(array):
         return array
     larger = np.zeros(max(2 * len(array), used + more), array.dtype)
@@ -160,11 +161,12 @@ def _with_room(array: npt.NDArray[T], used: int, more: int) -> npt.NDArray[T]:
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """The keys as a reader sees them: the table, and the first `count` keys.
+    """The index of a store's keys as it stood at one moment: the hash table, and the first `count` keys.
 
-    A table of 2**b positions has entries of 64 bits: 0, or the leading 64 - b bits of the key's hash and, below them,
-    its slot + 1. An entry lies at the position that the hash's leading b bits name, or at the next free one. The
-    inserting thread shares the table: entries with a slot of `count` or above are its own, and are skipped here.
+    A table of 2**b positions has an entry of 64 bits at each: 0 if the position is free, otherwise the leading 64 - b
+    bits of a key's hash and, below them in b bits, the key's slot + 1. The entry of a key lies at the position that the
+    leading b bits of the hash name, or at the next free one. The thread that inserts keys writes into the same table: a
+    reader skips entries with a slot of `count` or above, which this thread has added since.
     """
 
     table: Hashes
@@ -176,8 +178,8 @@ class Keys(msgspec.Struct, frozen=True):
         return len(self.stored.heads)
 
     def find(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """Return the slot of each key, -1 where it has none."""
-        # a slot is that of a candidate until the bytes of the two keys have been compared
+        """Return the slot of each key, -1 for a key that has none."""
+        # until the bytes of the two keys have been compared, `slots` holds the slot of a key that may be the same
         slots = np.full(len(encoded), -1, np.int64)
         if not self.count:
             return slots
@@ -190,15 +192,15 @@ class Keys(msgspec.Struct, frozen=True):
         return slots
 
     def _find_candidates(self, hashes: Hashes, rows: Slots, positions: Slots, candidates: Slots) -> None:
-        """Move each of these rows on to the next entry that may be its key's, and write down the slot there.
+        """Move each row's position on to the next entry that may be the row's key, and put its slot into `candidates`.
 
-        A row whose search ends at a gap has no candidate.
+        For a row whose search ends at a free position, `candidates` stays as it is.
         """
         mask = _slot_bits(self.table)
         while len(rows):
             entries = self.table.take(positions[rows])
             slots = (entries & mask).astype(np.int64) - 1
-            alike = entries ^ hashes[rows] <= mask  # equal in all bits above the mask
+            alike = entries ^ hashes[rows] <= mask  # the entry and the hash are equal in all bits above the mask
             hit = alike & (slots >= 0) & (slots < self.count)
             candidates[rows[hit]] = slots[hit]
             rows = rows[~hit & (slots >= 0)]
@@ -206,7 +208,7 @@ class Keys(msgspec.Struct, frozen=True):
 
 
 class KeyIndex:
-    """The keys of a store and their slots."""
+    """The index of a memory store's keys, to which keys can be added."""
 
     def __init__(self) -> None:
         self._heap = KeyHeap()
@@ -217,14 +219,15 @@ class KeyIndex:
 
     @property
     def keys(self) -> Keys:
-        """The keys as they are now; keys that are inserted later do not show in it."""
+        """The keys as they are now; keys that are inserted later do not show in the result."""
         return self._keys
 
     def insert(self, encoded: pa.Array, hashes: Hashes) -> Slots:
-        """Return slots for keys that have none yet; each key comes once.
+        """Give slots to keys that have none yet, each of which comes once, and return the slots.
 
-        An insert that failed may be repeated, with other keys too. The entries that it left in the table name slots
-        without a key, or with another one by now; a look-up rejects them as it does any two keys with like hashes.
+        After an insert that failed, the next one may bring the same keys or others. The entries that the failed one
+        left in the table name slots that hold no key, or another key by now. A look-up rejects such an entry because
+        the bytes of the keys differ, as it rejects any key with a similar hash.
         """
         slots = np.arange(len(self), len(self) + len(encoded), dtype=np.int64)
         if not len(slots):
@@ -232,7 +235,7 @@ class KeyIndex:
         stored = self._heap.append(self._keys.stored, encoded)
         table, numbers = self._keys.table, (slots + 1).astype(np.uint64)
         if len(stored.heads) > _LOAD * len(table):
-            used = table[table != 0]  # their leading bits are enough for a larger table
+            used = table[table != 0]  # an entry keeps enough leading bits of its hash for a larger table
             table = _build_table(np.concatenate([used, hashes]), np.concatenate([used & _slot_bits(table), numbers]))
         else:
             entries = hashes & ~_slot_bits(table) | numbers
@@ -242,12 +245,12 @@ class KeyIndex:
 
 
 def _slot_bits(table: Hashes) -> np.uint64:
-    """Return the mask that takes slot + 1 out of an entry: its low bits."""
+    """Return the mask of an entry's low bits, which hold slot + 1."""
     return np.uint64(len(table) - 1)
 
 
 def _first_position(hashes: Hashes, table: Hashes) -> Slots:
-    """Return the position at which the search for each of these hashes (or entries) begins."""
+    """Return for each hash, or entry, the position at which the search for it begins."""
     return (hashes >> np.uint64(65 - len(table).bit_length())).astype(np.int64)
 
 
@@ -256,7 +259,10 @@ def _next_position(positions: Slots, table: Hashes) -> Slots:
 
 
 def _put_entries(table: Hashes, entries: Hashes, positions: Slots) -> None:
-    """Write each entry at the first free position from its own on; where several want one position, one gets it."""
+    """Write each entry at the first free position from its own in `positions` on.
+
+    If several entries want the same free position, one of them gets it and the others go on.
+    """
     while len(entries):
         free = table[positions] == 0
         table[positions[free]] = entries[free]
@@ -265,9 +271,10 @@ def _put_entries(table: Hashes, entries: Hashes, positions: Slots) -> None:
 
 
 def _build_table(hashes: Hashes, numbers: Hashes) -> Hashes:
-    """Return a new table with room, from the leading bits of hashes and from slots + 1.
+    """Return a new table, with room for more, of keys given by the leading bits of their hashes and by slot + 1.
 
-    One pass over the sorted entries lays it out: each lies at its first position, or right after the entry before.
+    One pass over the sorted entries lays out the table: each entry lies at the position where the search for it begins,
+    or right after the entry before it.
     """
     bits = _FIRST_BITS
     while len(hashes) > _LOAD * 2**bits:

@@ -1,7 +1,7 @@
 """Segments, the files of a snapshot, and the manifest that names them.
 
-A segment is an Arrow IPC file (LZ4) of entries: key, txid, value, prev. It is written once and fsynced together with
-its folder before a manifest names it, and deleted only after a manifest that does not name it is published.
+A segment is an Arrow IPC file (LZ4) of entries: key, txid, value, prev. The file is written once. It and its folder are
+fsynced before a manifest names the file, and it is deleted only after a manifest was published that does not name it.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from trident_state.header import Header
 FORMAT = 1
 
 _NAME = re.compile(r"(\d+)-(\d+)-(?:([0-9A-Za-z_-]+)-)?[0-9a-f]{8}\.arrow")
-"""Txid, epoch, and the uuid of the log that both belong to; version 0.1.0 wrote names without a log."""
+"""The name of a segment: txid, epoch, and the uuid of the log that both count in. Version 0.1.0 left the uuid out."""
 
 
 class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file with the entries that changed after `since`, up to `txid`."""
+    """What a manifest says of a segment: it holds the entries that changed after batch `since`, up to batch `txid`."""
 
     name: str
     since: int
@@ -39,10 +39,11 @@ class Segment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A state as it stood after batch `txid`: the segments, later ones over earlier ones, and its expiry.
+    """A snapshot of a state as it stood after batch `txid`: its segments, and its expiry.
 
-    `ttl` is its driver's time to live, for replicas. `most` belonged to a kind of state that no longer exists; it is
-    still read, because manifests of that time may hold it.
+    An entry in a later segment replaces the entry of the same key in an earlier one. `ttl` is the time to live of the
+    driver that wrote the manifest (seconds), for readers from outside the run. `most` belonged to a kind of state that
+    no longer exists; it can still be read, because old manifests may hold it.
     """
 
     txid: int
@@ -53,7 +54,10 @@ class Manifest(Header, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 def read_manifest(text: bytes, where: str) -> Manifest:
-    """Return the manifest of these bytes; raises StateCorruptError for other bytes and for a format not known here."""
+    """Return the manifest that `text` holds.
+
+    Raises StateCorruptError if `text` is no manifest, has another format, or names a file that cannot be a segment.
+    """
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
     except msgspec.DecodeError as error:
@@ -64,7 +68,7 @@ def read_manifest(text: bytes, where: str) -> Manifest:
             f"start it with the version that wrote it"
         )
     for segment in manifest.segments:
-        if _NAME.fullmatch(segment.name) is None:  # such as one with a path in it: names are opened and deleted
+        if _NAME.fullmatch(segment.name) is None:  # such as a path: named files are opened and deleted
             raise StateCorruptError(
                 f"{where}: the manifest of its last snapshot names {segment.name!r}, which is not a segment"
             )
@@ -74,7 +78,10 @@ def read_manifest(text: bytes, where: str) -> Manifest:
 def write_segment(
     folder: Path, log: str, lease: Lease, since: int, txid: int, batches: Iterable[pa.RecordBatch]
 ) -> Segment:
-    """Write a new segment of a driver of this log, durably; leave nothing behind on failure."""
+    """Write the entries in `batches` as a new segment, durably, and return what a manifest says of it.
+
+    The name of the file holds `txid`, the epoch of `lease` and the uuid `log`. On failure no file is left behind.
+    """
     make_folder(folder)
     name = f"{txid}-{lease.epoch}-{log}-{secrets.token_hex(4)}.arrow"
     path = folder / name
@@ -94,7 +101,10 @@ def write_segment(
 
 
 def read_segment(folder: Path, segment: Segment, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
-    """Return the entries of a segment, after a check of its size and checksum."""
+    """Yield the entries of a segment, after a check of the file's size and checksum.
+
+    Raises StateLostError if the file is gone, StateCorruptError if it is damaged.
+    """
     try:
         with pa.memory_map(str(folder / segment.name)) as file:
             buffer = file.read_buffer()
@@ -118,16 +128,18 @@ def read_segment(folder: Path, segment: Segment, schema: pa.Schema, where: str) 
 
 
 def delete_segments(folder: Path, names: Iterable[str]) -> None:
-    """Delete segments that no manifest names any more; one that is gone already is not an error."""
+    """Delete segments that no manifest names any more. A file that is gone already is not an error."""
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             (folder / name).unlink()
 
 
 def strays(folder: Path, manifest: Manifest | None, log: str, epoch: int | None) -> list[str]:
-    """Return the segments that `manifest` does not name, of this log ("": any) and of an earlier epoch (None: any).
+    """Return the names of segments in `folder` that `manifest` does not name, and that drivers before `epoch` wrote.
 
-    A manifest of a later driver may be about to name its files, and epochs of different logs cannot be compared.
+    Only segments of `log` are returned ("": of any log), because epochs of different logs cannot be compared. A segment
+    of a later driver is left out, because that driver may be about to publish a manifest that names it; with `epoch`
+    None no segment is left out for its epoch.
     """
     named = {segment.name for segment in manifest.segments} if manifest else set()
     matches = (_NAME.fullmatch(name) for name in os.listdir(folder)) if folder.is_dir() else ()

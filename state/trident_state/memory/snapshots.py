@@ -1,8 +1,9 @@
-"""Snapshots of a memory state: which entries the next segment holds, how it is published, and how it is loaded.
+"""Snapshots of a memory state: which entries the next segment holds, how a snapshot is published, how it is loaded.
 
-Only what changed since the last snapshot is written, so that the cost follows the change and not the state. The new
-segment replaces smaller ones before it: each segment holds more than twice the rows of the next one, so there are few
-of them, and together they hold at most about twice as many rows as the state has keys.
+Only entries that changed since the last snapshot are written, so that the cost grows with the changes and not with the
+state. A new segment also takes in the last segments before it that are not much larger than itself, and replaces them:
+each segment holds more than twice the rows of the next one. So there are few segments, and together they hold at most
+about twice as many rows as the state has keys.
 """
 
 import logging
@@ -39,11 +40,11 @@ from trident_state.store import Home
 _log = logging.getLogger("trident.state")
 
 _ROWS = 65_536
-"""Entries per record batch: small enough that no call into Arrow takes long."""
+"""The number of entries in a record batch of a segment: so few that no call into Arrow takes long."""
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """A copy of the entries changed after `since`, as they stood after batch `txid`."""
+    """A copy of the entries that changed after batch `since`, as they stood after batch `txid`."""
 
     lease: Lease
     txid: int
@@ -56,7 +57,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class Snapshots:
-    """The durable form of one state: its segments and its manifest. Used by one thread at a time."""
+    """The snapshots of one state: its segments and its manifest. One thread at a time uses this object."""
 
     def __init__(
         self,
@@ -80,11 +81,11 @@ class Snapshots:
 
     @property
     def manifest(self) -> Manifest | None:
-        """The manifest in force, as far as this object knows."""
+        """The last manifest that this object published or read; None if there was none."""
         return self._manifest
 
     def refresh(self) -> bool:
-        """Read the manifest again; return whether it has changed. An empty one stands for none."""
+        """Read the manifest again, and return whether it has changed. An empty manifest counts as none."""
         text = (self._home.manifest() if self.folder is not None else None) or None
         if text == self._text:
             return False
@@ -93,22 +94,23 @@ class Snapshots:
         return True
 
     def seconds_since_last(self) -> float:
-        """Return the seconds since the last snapshot was taken, tried or loaded."""
+        """Return the seconds since a snapshot was last published, loaded or tried in vain."""
         return self._clock.monotonic() - self._last
 
     def postpone(self) -> None:
-        """Count the seconds from now on, because the last try failed."""
+        """Let `seconds_since_last` count from now, because a snapshot failed."""
         self._last = self._clock.monotonic()
 
     def create_manifest(self, lease: Lease, birth: int) -> None:
-        """Publish the manifest of an empty state."""
+        """Publish the manifest of an empty state that begins after txid `birth`; do nothing without a folder."""
         if self.folder is not None:
             self._publish(lease, birth, (), Expiry())
 
     def delete(self, lease: Lease | None) -> None:
-        """Delete the manifest, if this driver may still publish, and then every file of this state.
+        """Delete the manifest, if `lease` is not None, and then every segment of this state.
 
-        A manifest that stays is deleted with the log; until then it names files that are gone.
+        Without a lease the manifest stays, and names files that are gone, until the log is deleted. Raises FencedError
+        if `lease` is not in force; then nothing is deleted.
         """
         if self.folder is None:
             return
@@ -120,20 +122,24 @@ class Snapshots:
             self.folder.rmdir()
 
     def publish_ttl(self, lease: Lease) -> None:
-        """Publish the manifest again with this driver's time to live, where the driver before had another."""
+        """Publish the manifest again with this driver's time to live, if the manifest holds another one."""
         manifest = self._manifest
         if self.folder is not None and manifest is not None and manifest.ttl != self._ttl:
             self._publish(lease, manifest.txid, manifest.segments, manifest.expiry)
 
     def delete_strays(self, lease: Lease) -> None:
-        """Delete the files that earlier drivers of this log wrote and did not publish."""
+        """Delete the segments that drivers before `lease` wrote for this log and that no manifest names."""
         if self.folder is not None:
             delete_segments(self.folder, strays(self.folder, self._manifest, self._identity.log, lease.epoch))
 
     # --- writing ---------------------------------------------------------------------------------------------
 
     def since(self, entries: Entries) -> int:
-        """Return the txid after which changed entries go into the next segment."""
+        """Return the txid after which an entry must have changed to go into the next segment.
+
+        It lies before the segments that the next one replaces: the last ones that are not more than twice as large as
+        all that comes after them, and each segment from the first damaged file on, which has to be written again.
+        """
         assert self._manifest is not None
         since, rows = self._manifest.txid, len(entries.changed(self._manifest.txid))
         gone = min((segment.since for segment in self._manifest.segments if not self._intact(segment)), default=since)
@@ -144,7 +150,7 @@ class Snapshots:
         return since
 
     def _intact(self, segment: Segment) -> bool:
-        """Return whether a file still has the size with which it was written; log that it is written again if not."""
+        """Return whether the file of a segment has its full size; if not, log that its entries are written again."""
         assert self.folder is not None
         try:
             intact = (self.folder / segment.name).stat().st_size == segment.bytes
@@ -157,9 +163,9 @@ class Snapshots:
         return intact
 
     def base_txid(self) -> int:
-        """Return the txid up to which the first segment alone holds the state; -1 without a snapshot.
+        """Return the txid up to which the first segment alone holds the state.
 
-        A state without segments is empty up to the txid of its manifest.
+        It is the manifest's txid if there are no segments (the state is empty up to there), and -1 without a manifest.
         """
         manifest = self._manifest
         if manifest is None:
@@ -167,12 +173,15 @@ class Snapshots:
         return manifest.segments[0].txid if manifest.segments else manifest.txid
 
     def incomplete(self) -> bool:
-        """Return whether a file that the manifest names is gone or cut."""
+        """Return whether a file that the manifest names is gone, or has not its full size."""
         named = self._manifest.segments if self._manifest is not None and self.folder is not None else ()
         return not all(map(self._intact, named))
 
     def write(self, cut: Cut) -> None:
-        """Write a segment of this cut, publish it, and delete the segments that it replaces."""
+        """Write the cut as a segment, publish a manifest that names it, and delete the segments that it replaces.
+
+        A cut without entries makes no segment, only a new manifest.
+        """
         assert self._manifest is not None and self.folder is not None
         before = self._manifest.segments
         kept = tuple(segment for segment in before if segment.txid <= cut.since)
@@ -182,7 +191,7 @@ class Snapshots:
             segment = write_segment(self.folder, self._identity.log, cut.lease, cut.since, cut.txid, _batches(cut))
             try:
                 self._publish(cut.lease, cut.txid, (*kept, segment), cut.expiry)
-            except FencedError:  # after any other error the manifest may be in force, and the file must stay
+            except FencedError:  # after any other error the manifest may have been published, and the file must stay
                 delete_segments(self.folder, [segment.name])
                 raise
         delete_segments(self.folder, (former.name for former in before if former not in kept))
@@ -211,7 +220,10 @@ class Snapshots:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def load(self) -> Entries:
-        """Return the entries of the segments that the manifest names."""
+        """Return the entries of the segments that the manifest names; no entries without a manifest.
+
+        Raises StateOwnedError or StateShapeError if the snapshot is that of another state, or of another shape or kind.
+        """
         entries = Entries(self._shape.value, self._kind)
         if self._manifest is None or self.folder is None:
             return entries
@@ -255,7 +267,7 @@ def _batches(cut: Cut) -> Iterator[pa.RecordBatch]:
 
 
 def _restore(entries: Entries, batch: pa.RecordBatch, expired: int) -> None:
-    """Put the rows of a segment into the entries, but not those that have expired for every read."""
+    """Put the rows of a segment into `entries`, but not the expired ones: those of batch `expired` and earlier."""
     if expired > 0:
         batch = batch.filter(pc.greater(batch.column("txid"), expired))
     keys, txids, *columns = batch.columns

@@ -1,4 +1,4 @@
-"""MemoryStore: a state in the driver's memory, durable by snapshots under the run's checkpoint."""
+"""MemoryStore: a state in the driver's memory; snapshots under the run's checkpoint make it durable."""
 
 import logging
 import threading
@@ -26,15 +26,15 @@ from trident_state.store import Home, read_again
 _log = logging.getLogger("trident.state")
 
 _CHUNK = 32_768
-"""Entries written under one hold of the readers' lock, so that a reader waits well under a millisecond."""
+"""The entries that an `apply` writes before it lets readers go on: so few that a reader waits far less than 1 ms."""
 
 _COLLECT_FROM = 4096
-"""The least number of entries in which those that no read can see any more are looked for."""
+"""With fewer entries than this, the store does not look for entries that no read can see any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When a snapshot is due: after this many bytes of entries were written, or after this many seconds."""
+    """When a snapshot is due: after `bytes` bytes of entries were written, or `seconds` after the last snapshot."""
 
     bytes: int = 64 * 2**20
     seconds: float = 30.0
@@ -44,19 +44,19 @@ class MemoryStore:
     """The store of a MemoryMapState (one group). See `trident_state.store.Store` for what each method promises.
 
     **Durability.** The run's log keeps every frozen batch that is newer than `durable()`. A snapshot moves that txid
-    on: between two commits a copy is taken of the entries changed since the last one (a few milliseconds for
-    100,000 keys); a thread of its own writes, fsyncs and publishes it. An `apply` at its end, or `groups_of`, starts a
-    snapshot as soon as `pace` says that it is due; `snapshot` takes one at once; `close` takes a last one, so that the
-    next start has nothing to apply again. A snapshot that fails is logged, tried again `pace.seconds` later, and loses
-    nothing. Without a folder nothing survives, and nothing is kept for it.
+    on: between two commits the store copies the entries that changed since the last snapshot (a few milliseconds for
+    100,000 keys), and a thread writes, fsyncs and publishes the copy. The end of an `apply`, and `groups_of`, start a
+    snapshot if `pace` says that one is due. `snapshot` takes one at once. `close` takes a last one, so that the next
+    start has no batch to apply again. If a snapshot fails, the failure is logged, nothing is lost, and the snapshot is
+    tried again `pace.seconds` later. Without a folder nothing survives the run, and the log keeps no batches for it.
 
-    **Expiry.** A time to live (`ttl`, seconds) moves a cutoff in the commit: a value that was last changed at or before
-    that txid has expired (`trident_state.expiry`). Its memory is freed by the next collection, which happens when the
-    state has grown by half since the last one, so that a batch pays for its own keys only.
+    **Expiry.** With a time to live (`ttl`, seconds) each commit moves the cutoff: a value that was last changed at or
+    before the cutoff has expired (`trident_state.expiry`). The next collection frees the memory of expired values. A
+    collection happens when the state has grown by half since the last one, so that a batch pays for its own keys only.
 
-    **Locks.** The writer's lock is held through an `apply` and while a cut is copied. Readers take another lock, for as
-    long as it takes to copy the triples that they read; an `apply` holds it for one chunk of entries at a time.
-    Between two chunks each entry is either before or after the batch, and its txid says which.
+    **Locks.** An `apply`, and the copying of a cut, hold the writer's lock (`_writing`). A reader holds another lock
+    (`_triples`) for as long as it takes to copy the triples that it reads; an `apply` holds this lock for one chunk of
+    entries at a time. Between two chunks each entry is as before or as after the batch, and its txid says which.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class MemoryStore:
         self._identity, self._shape, self._kind = identity, shape, kind
         self._ttl, self._expiry = ttl, Expiry()
         self._collect_at = _COLLECT_FROM
-        """The number of entries from which on those that no read can see any more are looked for."""
+        """The number of entries at which the next collection looks for entries that no read can see any more."""
         self._max_bytes, self._pace, self._start_thread = maxBytes, pace or Pace(), start_thread or _start_thread
         self._snapshots = Snapshots(home, identity, shape, kind, clock or SystemClock(), self._where, ttl)
         self._writing = threading.RLock()
@@ -123,7 +123,7 @@ class MemoryStore:
             self._snapshots.delete_strays(lease)
 
     def _load(self) -> Entries:
-        """Return the entries; load them from the last snapshot if another driver published it."""
+        """Return the entries, loaded from the last snapshot if none are loaded or another driver has published it."""
         changed, manifest = self._snapshots.refresh(), self._snapshots.manifest
         ours = manifest is not None and manifest.lease == self._lease
         if self._entries is None or (changed and not ours):
@@ -134,7 +134,7 @@ class MemoryStore:
         return self._entries
 
     def _loaded(self) -> Entries:
-        """Return the entries; load them at the first call."""
+        """Return the entries, and load them first if that has not happened yet."""
         if self._entries is None:
             with self._writing:
                 return self._load() if self._entries is None else self._entries
@@ -152,7 +152,7 @@ class MemoryStore:
             changes = changes_of(update, entries, self._shape, expiry, marker, self._where)
             full = self._room_error(entries, changes)
             if full is not None and self._collect():
-                entries = self._loaded()  # the collection has moved the keys to other slots
+                entries = self._loaded()  # the collection has given other slots to the keys
                 changes = changes_of(update, entries, self._shape, expiry, marker, self._where)
                 full = self._room_error(entries, changes)
             if full is not None:
@@ -160,7 +160,7 @@ class MemoryStore:
             self._opened = update.txid
             for change in changes:
                 self._write(entries, change)
-            with self._triples:  # a reader must see marker and cutoff of the same batch
+            with self._triples:  # a reader must see the marker and the cutoff of the same batch
                 self._marker, self._expiry = update.txid, expiry
             self._opened = None
             written = sum(len(change.slots) for change in changes)
@@ -172,7 +172,10 @@ class MemoryStore:
         return Applied(after, written, len(update.deltas) - written)
 
     def _check_next_batch(self, lease: Lease, txid: int) -> int:
-        """Return the marker, if this driver may commit `txid` now."""
+        """Return the marker, -1 if there is none.
+
+        Raises FencedError or StateBehindError if the driver with `lease` may not commit `txid` now.
+        """
         if self._fenced is not None:
             raise FencedError(str(self._fenced))
         marker = -1 if self._marker is None else self._marker
@@ -191,25 +194,29 @@ class MemoryStore:
             entries.account(change.before[part], change.after[part])
 
     def _collect(self) -> bool:
-        """Free the memory of entries that no read can see any more, if they are a quarter or more of all."""
+        """Free the memory of entries that no read can see any more, if they are a quarter of all entries or more.
+
+        Return whether memory was freed.
+        """
         entries = self._loaded()
         slots = entries.live(self._expiry.before, self._removed_txid())
         self._collect_at = max(_COLLECT_FROM, len(slots) + len(slots) // 2)
         if 4 * len(slots) > 3 * len(entries):
             return False
-        self._entries = entries.copy_of(slots)  # a read under way goes on with the old entries
+        self._entries = entries.copy_of(slots)  # a read that has begun goes on with the old entries
         return True
 
     def _removed_txid(self) -> int:
-        """Return the txid up to which a removed key may be forgotten.
+        """Return the last txid of which a removal may be forgotten, with its key.
 
-        No read may still see the value before the removal, and no file that stays may hold one: it would come back.
+        After that txid a read might still see the value before the removal, or a segment that stays might hold the
+        value, and the next load would bring it back.
         """
         before = (-1 if self._marker is None else self._marker) - 1
         return before if self._snapshots.folder is None else min(before, self._snapshots.base_txid())
 
     def _room_error(self, entries: Entries, changes: list[Change]) -> StateFullError | None:
-        """Return the error of changes that go beyond `maxBytes`; None if there is room for them."""
+        """Return an error if the changes would go beyond `maxBytes`; None if there is room for them."""
         if self._max_bytes is None:
             return None
         growth = sum(entries.growth(change.encoded, change.before, change.after) for change in changes)
@@ -224,7 +231,7 @@ class MemoryStore:
     # --- read ------------------------------------------------------------------------------------------------
 
     def groups_of(self) -> tuple[GroupStatus, ...]:
-        if self._writing.acquire(blocking=False):  # else an apply is under way, which starts a snapshot itself
+        if self._writing.acquire(blocking=False):  # otherwise an `apply` is under way, which starts a snapshot itself
             try:
                 self._snapshot_if_due()
             finally:
@@ -234,7 +241,7 @@ class MemoryStore:
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
         self._loaded()
         encoded, hashes = encode_and_hash(self._where, self._shape.keys, keys)
-        marker = self._check_reached(asOf)  # before the look-up, which must see the keys of that batch
+        marker = self._check_reached(asOf)  # first, because the look-up must see the keys of batch `asOf`
         entries = self._loaded()
         slots = entries.index.keys.find(encoded, hashes)
         return Found(self._visible(entries, slots, asOf), marker if asOf is None or not entries.versioned else asOf)
@@ -266,15 +273,16 @@ class MemoryStore:
         return self.scan(txid - 1, time=time)
 
     def _visible(self, entries: Entries, slots: Slots | slice, asOf: int | None, time: float | None = None) -> pa.Array:
-        """Return the values of these slots as of `asOf`.
+        """Return the values in the given slots as of `asOf`, null where a value has expired.
 
-        `time`: that of the next batch, for values that this batch reads; those that expire with it are null.
+        With `time`, which is the time of batch `asOf` + 1, return what that batch reads before it writes: the values
+        that expire with it are null too.
         """
         with self._triples:
             triples = entries.take(slots)
             marker, expiry = self._marker, self._expiry
         values = entries.value.unpack(triples.values)
-        if expiry.cutoff or time is not None:  # else nothing has expired so far
+        if expiry.cutoff or time is not None:  # otherwise nothing has expired so far
             cutoff = expiry.as_of(asOf, marker)
             if time is not None and asOf is not None and asOf == marker:
                 cutoff = expiry.after(asOf + 1, time, self._ttl, self._where).cutoff
@@ -299,9 +307,9 @@ class MemoryStore:
         return -1 if manifest is None else manifest.txid
 
     def snapshot(self) -> int:
-        """Take a snapshot now, if there are batches after the last one or a file of it is gone; return `durable()`.
+        """Take a snapshot now, if batches came after the last one or one of its files is gone; return `durable()`.
 
-        Waits for one under way. Raises OSError, FencedError or what the log raises.
+        If a snapshot is under way, wait for its end first. Raises OSError, FencedError, or what the log raises.
         """
         with self._snapshotting:
             with self._writing:
@@ -311,10 +319,10 @@ class MemoryStore:
         return self.durable()
 
     def _snapshot_if_due(self) -> None:
-        """Start a snapshot in a thread, if one is due and none is under way.
+        """Start a thread that takes a snapshot, if one is due and none is under way.
 
-        The caller holds the writer's lock, under which the cut is copied; the thread that writes the files does not
-        need it. That thread releases `_snapshotting`.
+        The caller holds the writer's lock, under which this method copies the cut. The thread writes the cut without
+        that lock, and releases `_snapshotting`, which this method acquires.
         """
         due = self._unsaved >= self._pace.bytes or self._snapshots.seconds_since_last() >= self._pace.seconds
         if not due or not self._dirty() or not self._snapshotting.acquire(blocking=False):
@@ -330,14 +338,14 @@ class MemoryStore:
         self._start_thread(f"snapshot of {self._where}", lambda: self._save_in_thread(cut))
 
     def _dirty(self) -> bool:
-        """Return whether there are batches after the last snapshot."""
+        """Return whether there are committed batches after the last snapshot, and this driver may still publish one."""
         behind = self._marker is not None and self._marker > self.durable()
         return behind and self._entries is not None and self._fenced is None
 
     def _cut(self, again: bool = False) -> Cut | None:
-        """Return a copy of what the next segment is to hold, as of the marker; None if there is nothing to save.
+        """Return a copy of the entries that the next segment is to hold, as of the marker; None if no snapshot is due.
 
-        `again`: also where there are no batches after the last snapshot.
+        With `again`, return a cut even if no batch came after the last snapshot.
         """
         if (
             not (self._dirty() or (again and self._fenced is None))
@@ -348,7 +356,7 @@ class MemoryStore:
             return None
         entries = self._loaded()
         since = self._snapshots.since(entries)
-        # the removed keys need not be written if no file stays that holds them
+        # removed keys need not be written if every segment that may hold their values is replaced
         rewritten = since < self._snapshots.base_txid()
         slots = entries.live(since, self._marker - 1) if rewritten else entries.changed(since)
         self._unsaved = 0
@@ -386,7 +394,7 @@ class MemoryStore:
     def drop(self, lease: Lease | None = None) -> None:
         with self._snapshotting, self._writing:
             held = self._lease if self._entries is not None and self._fenced is None else None
-            self._snapshots.delete(lease or held)  # the log refuses a lease that is not the last one
+            self._snapshots.delete(lease or held)  # the log refuses any lease but the last one
             self._entries, self._marker, self._lease, self._opened = None, None, None, None
             self._expiry = Expiry()
 

@@ -1,1 +1,1 @@
-"""Records: the triple (txid, prev, value) that a store keeps for a key, as bytes."""
+"""Records: the triples (txid, value before that txid, value) that a store keeps for its keys, as bytes."""

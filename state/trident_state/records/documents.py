@@ -25,7 +25,7 @@ _typed_dict: Any = TypedDict  # called at run time, which type checkers do not f
 
 
 class Documents:
-    """The JSON form, for values of one type."""
+    """The JSON form of records, for values of one type."""
 
     number: bytes | None = None
 
@@ -40,14 +40,17 @@ class Documents:
             self._decoder = msgspec.json.Decoder(msgspec.defstruct("Record", fields, forbid_unknown_fields=True))
 
     def pack(self, txid: int, values: pa.Array, prevs: pa.Array) -> pa.Array:
-        """Return one JSON text per row."""
+        """Return one JSON text per row, as bytes. Raises StateValueError if a value has no JSON form."""
         texts = self._texts(values)
         if self.bare:
             return texts
         return join_columns(b'{"txid":%d,"value":' % txid, texts, b',"prev":', self._texts(prevs), b"}")
 
     def unpack(self, records: pa.Array) -> Triples:
-        """Return the triples of these texts; a null text is a key that is not there."""
+        """Return the triples that JSON texts hold; a null in place of a text stands for a key that is not stored.
+
+        Raises StateCorruptError if a text is not a record of this type.
+        """
         present = valid_rows(records)
         try:
             decoded = [self._decoder.decode(text) for text in records.to_pylist() if text is not None]
@@ -88,7 +91,7 @@ def _finite(value: float) -> float | str:
 
 
 def _converter(kind: pa.DataType, of_float: _Convert) -> _Convert | None:
-    """Return a function that applies `of_float` to every float in a value; None where the type has none."""
+    """Return a function that applies `of_float` to every float in a value; None if the type `kind` holds no floats."""
     if kinds.is_floating(kind):
         return of_float
     if is_list(kind):
@@ -109,11 +112,11 @@ def _maybe(convert: _Convert | None, value: Any) -> Any:
 
 
 def _nullable(python: Any) -> Any:
-    return Optional[python]  # noqa: UP045 (the type is only known now)
+    return Optional[python]  # noqa: UP045 (the type is known only at run time)
 
 
 def _python_type(kind: pa.DataType) -> Any:
-    """Return the Python type that msgspec checks while it reads."""
+    """Return the Python type of values of `kind`, which msgspec checks while it reads a record."""
     if is_list(kind):
         return list[_nullable(_python_type(kind.value_type))]  # type: ignore[misc]
     if kinds.is_map(kind):

@@ -1,4 +1,4 @@
-"""The three forms of a record: the triple (txid, prev, value) of one key as bytes.
+"""The three forms of a record, which is the triple (txid, prev, value) of one key as bytes.
 
 =========  ==================================================================================================
 fixed      flags (1 byte: 1 prev is null, 2 value is null), txid (8), prev (8), value (8): numbers, booleans,
@@ -7,9 +7,9 @@ packed     0, txid (8), length of prev (4), prev, value: every other type, as `t
 JSON       ``{"txid":7,"value":3,"prev":2}``, for programs other than this library
 =========  ==================================================================================================
 
-A non-transactional state keeps the value only (``bare``): flags and value, the encoded value, or the value as JSON.
-A null means that there is no value, in prev too. Bytes from a server are not trusted: reading them may raise
-StateCorruptError. Scripts in the server read these forms too (``redis/lua``): a change here is a new store format.
+A non-transactional state keeps bare values, without txid and prev: flags and value, the encoded value, or the value as
+JSON. A null means that there is no value, in prev too. Bytes from a server are not trusted: a function that reads them
+may raise StateCorruptError. Scripts in Redis read these forms too (``redis/lua``): a change here is a new store format.
 """
 
 from collections.abc import Sequence
@@ -50,24 +50,27 @@ ValueForm = Literal["packed", "json"]
 
 
 class Records(Protocol):
-    """One form of records, for values of one type."""
+    """One of the three forms of a record, for values of one type."""
 
     @property
     def number(self) -> bytes | None:
-        """The format by which scripts read a value ("<i8", "<d"); None where they cannot."""
+        """The format by which scripts in Redis read a value ("<i8" or "<d"); None if they cannot read this form."""
         ...
 
     def pack(self, txid: int, values: pa.Array, prevs: pa.Array) -> pa.Array:
-        """Return one record per row."""
+        """Return one record per row, with `txid` and the row's value and prev."""
         ...
 
     def unpack(self, records: pa.Array) -> Triples:
-        """Return the triples of these records; a null record is a key that is not there."""
+        """Return the triples that records hold; a null in place of a record stands for a key that is not stored."""
         ...
 
 
 def records_of(kind: pa.DataType, form: ValueForm, bare: bool) -> Records:
-    """Return the form in which values of this type are kept; raises TypeDeclarationError for a type that has none."""
+    """Return the form of the records for values of type `kind`. Raises TypeDeclarationError if a part has no encoding.
+
+    `bare` leaves txid and prev out of the records.
+    """
     if (wrong := unencodable(kind)) is not None:
         raise TypeDeclarationError(
             f"a store that keeps bytes cannot hold values of type {kind}: {wrong} has no encoding"
@@ -81,7 +84,7 @@ def records_of(kind: pa.DataType, form: ValueForm, bare: bool) -> Records:
 
 @dataclass(frozen=True)
 class FixedRecords:
-    """The fixed form, for values of eight bytes."""
+    """The fixed form of records, for values that fit into eight bytes."""
 
     kind: pa.DataType
     bare: bool
@@ -105,13 +108,13 @@ class FixedRecords:
     def unpack(self, records: pa.Array) -> Triples:
         present = valid_rows(records)
         data, offsets = buffers_of(records)
-        if (offsets[1:] - offsets[:-1] != self.width * present).any():  # a null has no bytes
+        if (offsets[1:] - offsets[:-1] != self.width * present).any():  # a null takes no bytes
             raise StateCorruptError(f"a record is not {self.width} bytes long")
         triples = self._triples(data)
         return triples.spread(present) if records.null_count else triples
 
     def unpack_rows(self, rows: bytes) -> Triples:
-        """Return the triples of records that stand one after the other."""
+        """Return the triples of records that stand one after the other in `rows`."""
         if len(rows) % self.width:
             raise StateCorruptError(f"records are not {self.width} bytes long")
         return self._triples(np.frombuffer(rows, np.uint8))
@@ -142,7 +145,7 @@ class FixedRecords:
 
 @dataclass(frozen=True)
 class PackedRecords:
-    """The packed form, for values of any length and type."""
+    """The packed form of records, for values of any length and type."""
 
     kind: pa.DataType
     bare: bool
@@ -179,12 +182,15 @@ class PackedRecords:
 
 
 def null_flags(column: pa.Array) -> npt.NDArray[np.uint8]:
-    """Return 1 for each null and 0 for each value."""
+    """Return 1 for each null of a column, and 0 for each value."""
     return (~valid_rows(column)).view(np.uint8)
 
 
 def unpack_records(form: Records, records: Sequence[bytes | None], where: str) -> Triples:
-    """Return the records that a server answered as triples; the StateCorruptError of a wrong one names the state."""
+    """Return the triples of records that a server answered.
+
+    Raises StateCorruptError, with the name of the state, if a record is not of this form.
+    """
     try:
         return form.unpack(one_chunk(pa.array(records, pa.binary())))
     except StateCorruptError as error:

@@ -1,4 +1,4 @@
-"""Stored triples (txid, prev, value), as three columns."""
+"""The triples (txid, prev, value) of several keys, as three columns."""
 
 import msgspec
 import numpy as np
@@ -8,11 +8,11 @@ import pyarrow as pa
 from trident_state.binary import spread_rows
 
 NOTHING = -1
-"""The txid of a key that is not there."""
+"""The txid in the triple of a key for which nothing is stored."""
 
 
 class Triples(msgspec.Struct, frozen=True):
-    """One triple per row; where nothing is stored, the txid is NOTHING and both values are null."""
+    """The triples of several keys, one per row; if nothing is stored for a key, its txid is NOTHING, the rest null."""
 
     txids: npt.NDArray[np.int64]
     values: pa.Array
@@ -20,16 +20,16 @@ class Triples(msgspec.Struct, frozen=True):
 
     @classmethod
     def bare(cls, values: pa.Array) -> "Triples":
-        """Return the triples of values without txid and prev: the txid is 0, prev is null."""
+        """Return triples for values that are stored without txid and prev: every txid is 0, every prev is null."""
         return cls(np.zeros(len(values), np.int64), values, pa.nulls(len(values), values.type))
 
     def spread(self, present: npt.NDArray[np.bool_]) -> "Triples":
-        """Return these triples at the rows that are present, and nothing in between."""
+        """Return one row for each entry of `present`: the next triple where it is True, NOTHING and nulls elsewhere."""
         txids = np.full(len(present), NOTHING, np.int64)
         txids[present] = self.txids
         return Triples(txids, spread_rows(present, self.values), spread_rows(present, self.prevs))
 
     def take(self, rows: npt.NDArray[np.int64]) -> "Triples":
-        """Return these rows, in this order."""
+        """Return the triples of the given rows, in the order of `rows`."""
         indices = pa.array(rows)
         return Triples(self.txids[rows], self.values.take(indices), self.prevs.take(indices))

@@ -1,4 +1,7 @@
-"""Addresses of servers: a url, or the environment variable or file that holds it, so that no program holds a secret."""
+"""Addresses of servers: a url, or the environment variable or file that holds the url.
+
+A url may contain a password: with a variable or file, no program has to hold it, and no message shows it.
+"""
 
 import os
 import re
@@ -21,11 +24,12 @@ Endpoint = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a server, or of some servers of a cluster, with the timeouts of its connections.
+    """The address of a server, or of some servers of a cluster, with the timeouts (seconds) of its connections.
 
-    `url` begins with one of `SCHEMES` (several ``host:port`` with commas between them are tried one after the other),
-    or is ``env:NAME`` or ``file:path``, which hold the url and are read again for each connection. `endpoint`: another
-    server of the same cluster, reached with the same user and options.
+    `url` begins with one of `SCHEMES`; if it names several ``host:port`` with commas between them, they are tried one
+    after the other. Or `url` is ``env:NAME`` or ``file:path``: then the environment variable or the file holds the url,
+    and is read again for each connection. With an `endpoint` (host, port) the address is that of another server of the
+    same cluster, reached with the user and options of `url`.
     """
 
     url: str
@@ -34,9 +38,9 @@ class Address:
     endpoint: Endpoint | None = None
 
     def connection(self) -> Any:
-        """Return a new connection, not opened yet.
+        """Return a new connection of redis-py that is not opened yet.
 
-        Raises ValueError where the url cannot be read or understood, or names a file that does not exist.
+        Raises ValueError if the url cannot be read or understood, or names a file that does not exist.
         """
         pool = redis.ConnectionPool.from_url(
             read_url(self.url),
@@ -49,7 +53,7 @@ class Address:
             socket_timeout=self.socket_timeout,
         )
         if self.endpoint is not None:
-            if pool.connection_kwargs.pop("path", None) is not None:  # the url is a socket file's, the endpoint is not
+            if pool.connection_kwargs.pop("path", None) is not None:  # the url names a socket file, the endpoint a host
                 pool.connection_class = redis.Connection
             pool.connection_kwargs.update(host=self.endpoint[0], port=self.endpoint[1])
         for option in _FILES & pool.connection_kwargs.keys():
@@ -73,14 +77,14 @@ class Address:
         return [replace(self, url=parts._replace(netloc=login + at + host).geturl()) for host in hosts.split(",")]
 
     def at(self, host: str | None, port: int) -> "Address":
-        """Return the address of another server of the same cluster; `host` None: that of this one."""
+        """Return the address of another server of the same cluster; `host` None means the host of this address."""
         if host is None:
             host = self.endpoint[0] if self.endpoint else str(urlsplit(read_url(self.url)).hostname or "localhost")
         return replace(self, endpoint=(host, port))
 
     @property
     def shown(self) -> str:
-        """The url without its secrets; of another server of a cluster, host and port."""
+        """The address as text for messages: the url with its secrets hidden, or ``host:port`` if it has an endpoint."""
         return redacted(self.url) if self.endpoint is None else f"{self.endpoint[0]}:{self.endpoint[1]}"
 
     def __repr__(self) -> str:
@@ -88,9 +92,9 @@ class Address:
 
 
 def read_url(source: str) -> str:
-    """Return the url of a source, which may be the url itself.
+    """Return the url that `source` holds (``env:NAME`` or ``file:path``), or `source` itself if it is a url.
 
-    Raises ValueError where the source does not exist or holds no url; the message never shows what it holds.
+    Raises ValueError if the variable or file does not exist or holds no url; the message never shows the content.
 
     >>> read_url("redis://localhost")
     'redis://localhost'
@@ -120,7 +124,7 @@ def read_url(source: str) -> str:
 
 
 def check_url(url: str) -> None:
-    """Refuse a url that is neither one of `SCHEMES` nor a source of one."""
+    """Refuse a url that begins with none of `SCHEMES` and `SOURCES`, or that has a fault."""
     if not isinstance(url, str):
         raise TypeError(f"url={url!r}: expected text, redis://host:6379/0, or env:NAME or file:path that holds it")
     if not url.startswith((*SCHEMES, *SOURCES)) or url in SOURCES:
@@ -133,7 +137,10 @@ def check_url(url: str) -> None:
 
 
 def _fault(url: str) -> str | None:
-    """Return the fault of a url that redis-py would ignore, or report together with a part of the password."""
+    """Return what is wrong with a url; None if nothing is.
+
+    The faults found here are those that redis-py would ignore, or would report together with a part of the password.
+    """
     scheme, _, rest = url.partition("://")
     if scheme == "unix":
         return None
@@ -149,7 +156,7 @@ def _fault(url: str) -> str | None:
 
 
 def redacted(url: str) -> str:
-    """Return a url with stars in the place of its secrets.
+    """Return a url with stars in place of its secrets.
 
     >>> redacted("rediss://me:secret@host:6379/0?ssl_password=x")
     'rediss://me:***@host:6379/0?ssl_password=***'
@@ -160,6 +167,6 @@ def redacted(url: str) -> str:
         return url
     url = re.sub(r"([?&][^=&]*password[^=&]*=)[^&]*", r"\1***", url, flags=re.IGNORECASE)
     scheme, slashes, rest = url.partition("://")
-    login, at, host = rest.rpartition("@")  # the last one: a password with an unescaped @ must not be shown either
+    login, at, host = rest.rpartition("@")  # the last @, so that a password with an unescaped @ is hidden too
     user, colon, _ = login.partition(":")
     return f"{scheme}{slashes}{user}{':***' if colon else ''}{at}{host}"

@@ -1,4 +1,4 @@
-"""The servers behind an address: one, or the masters of a Redis Cluster."""
+"""The servers behind an address: a single server, or the masters of a Redis Cluster."""
 
 import threading
 from contextlib import closing
@@ -13,9 +13,10 @@ from trident_state.redis.wire import command
 
 
 class Servers:
-    """The servers behind an address; it asks them for their slots when needed, and again after a cluster has changed.
+    """The servers behind an address, and which of them holds each hash slot.
 
-    Any thread. `where` begins every error's message.
+    The servers are asked for their slots when that is first needed, and again after `forget`. Any thread may call.
+    `where` begins the message of every error.
     """
 
     def __init__(self, address: Address, where: str) -> None:
@@ -26,11 +27,11 @@ class Servers:
 
     @property
     def cluster(self) -> bool:
-        """Whether they were a cluster when they were last asked."""
+        """Whether the servers were a cluster when they were last asked."""
         return bool(self._known)
 
     def slots(self) -> SlotMap:
-        """Return the server of each slot; raises StateUnavailableError where none of the servers answers."""
+        """Return the server of each hash slot. Raises StateUnavailableError if none of the servers answers."""
         if (known := self._slots) is not None:
             return known
         with self._lock:
@@ -40,17 +41,18 @@ class Servers:
             return known
 
     def forget(self, slots: SlotMap | None = None) -> None:
-        """Ask the servers again next time, unless other slots than these are known by now.
+        """Let the next call of `slots` ask the servers again; not if another thread has learned other slots by now.
 
-        Takes no lock: another thread may hold it while it asks a server that hangs.
+        This method takes no lock, because another thread may hold the lock while it asks a server that hangs.
         """
         if slots is None or slots is self._slots:
             self._slots = None
 
     def _learn(self) -> SlotMap:
-        """Ask the servers of the url, then the known ones of the cluster, until one knows a master for every slot.
+        """Ask the servers of the url, then those known of the cluster, until one knows a master for every hash slot.
 
-        A server that was taken out of the cluster, or lost its view of it, knows no other server.
+        If none does, return the answer with the most slots. The first server may not know the others: it may have been
+        taken out of the cluster, or have lost its view of it.
         """
         answers: list[SlotMap] = []
         first_error: StateUnavailableError | None = None

@@ -1,7 +1,7 @@
-"""Routing of many commands to the servers of their keys; the replies come in the order of the commands.
+"""Routing: each of many commands goes to the server of its key, and the replies come in the order of the commands.
 
-A command goes to the server that holds the slot of its first key; a single server holds all slots. Only reads are sent
-again by this module: whether a write may be sent again is for the store to decide.
+A command goes to the server that holds the hash slot of its first key; a single server holds all slots. This module
+sends only reads again: the store decides whether a write may be sent again.
 """
 
 import time
@@ -29,9 +29,9 @@ _LONGEST_PAUSE = 0.1
 
 
 class Link:
-    """A connection to each server, opened when it is first needed and again after a failure. One thread at a time.
+    """The connections of one thread at a time: one to each server, opened when it is first needed or after a failure.
 
-    `scripts` are loaded into each server when it is connected.
+    `scripts` are loaded into a server when the connection to it is opened.
     """
 
     def __init__(self, servers: Servers, scripts: tuple[Script, ...] = ()) -> None:
@@ -40,10 +40,11 @@ class Link:
         self.used = False
 
     def exchange(self, commands: Iterable[bytes]) -> list[Reply]:
-        """Send commands in one go and return a reply for each. A command's error is a reply (`redis.ResponseError`).
+        """Send all commands before the first reply is read, and return one reply per command.
 
-        Every command has a key of ours, except for MULTI and EXEC around commands of one hash tag.
-        Raises StateUnavailableError where the outcome is unknown.
+        If the server answers a command with an error, its reply is that error (`redis.ResponseError`). Every command
+        has a key of a state, except for MULTI and EXEC, which stand around commands with one hash tag. Raises
+        StateUnavailableError if it is not known whether the commands were carried out.
         """
         slots = None
         try:
@@ -51,25 +52,25 @@ class Link:
             targets = self._send(commands, slots)
             replies = [connection.reply() for connection in targets]
         except BaseException:
-            self.close()  # the next reply to be read would be that of another command
+            self.close()  # otherwise a later command would get the reply of one of these
             if slots is not None and slots.cluster:
                 self._servers.forget(slots)
             raise
         self.used = True
         if are_elsewhere(replies, inside=slots.cluster):
             self._servers.forget(slots)
-            if not slots.cluster:  # the server may have joined one, or its name may lead to another server by now
+            if not slots.cluster:  # the server may have joined a cluster, or its name may lead to another server now
                 self.close()
         return replies
 
     def _send(self, commands: Iterable[bytes], slots: SlotMap) -> list[Connection]:
-        """Send commands, and return the connection of each."""
+        """Send the commands, and return for each command the connection on which its reply comes."""
         if not slots.cluster:
             only = self._connection(slots.master_of(0), 0)
             return [only] * only.send(commands)
         targets: list[Connection] = []
         last: Connection | None = None
-        multi_waits = False  # MULTI has no key: it goes where the command after it goes
+        multi_waits = False  # MULTI has no key: it goes to the server of the command after it
         for packed in commands:
             if packed == MULTI:
                 multi_waits = True
@@ -100,7 +101,7 @@ class Link:
         return replies
 
     def load(self) -> None:
-        """Load the scripts into the connected servers; a server forgets them when it restarts."""
+        """Load the scripts into all connected servers again; a server that was restarted has forgotten them."""
         try:
             for connection in self._open.values():
                 self._load(connection)
@@ -109,14 +110,14 @@ class Link:
             raise
 
     def check(self, reply: Reply) -> Reply:
-        """Return the reply; raise the error that it is, if it is one."""
+        """Return a reply, or raise the state's error for it if the reply is an error."""
         return check(reply, self._servers.where, self._servers.address)
 
     def succeeded(self, reply: Reply) -> bool:
-        """Return whether a script has done work that may as well be done later.
+        """Return whether a script has done its work, by its reply; for work that may as well be done later.
 
-        It has not if the server had forgotten the script, which is loaded again here, or if the script refused; then
-        the next write gets the reason.
+        The result is False if the server had forgotten the script, which is then loaded again, and if the script
+        refused; then the next write gets the reason. Any other error is raised.
         """
         if isinstance(reply, redis.exceptions.NoScriptError):
             self.load()
@@ -149,7 +150,7 @@ class Link:
 
 
 class Links:
-    """A pool of `Link` for readers, apart from the writer's; any thread."""
+    """A pool of links for readers, which any thread may use; the writer has a link of its own."""
 
     def __init__(self, servers: Servers, patience: float = 10.0) -> None:
         self._servers, self._patience = servers, patience
@@ -157,10 +158,11 @@ class Links:
         self._closed = False
 
     def exchange(self, commands: Sequence[bytes], errors: bool = False) -> list[Reply]:
-        """Send commands and return a reply for each, like `Link.exchange`; retry reads.
+        """Send commands, which must be reads, and return one reply per command, like `Link.exchange`.
 
-        It tries again on a new connection where an idle one has been closed, and for `patience` seconds while a
-        cluster moves the keys from one server to another. A command's error is raised, or with `errors` returned.
+        The commands are sent again if the connection was closed while it was idle, and, for at most `patience` seconds,
+        while a cluster moves their keys from one server to another. If a reply is an error, the first such error is
+        raised, or with `errors` returned in its place.
         """
         until, pause = time.monotonic() + self._patience, _FIRST_PAUSE
         while True:
@@ -174,7 +176,7 @@ class Links:
         return replies
 
     def everywhere(self, packed: bytes) -> list[tuple[Address, Reply]]:
-        """Send a command without keys to every server, and return the reply of each."""
+        """Send a command without keys to every server, and return the reply of each. Raises the first error of them."""
         replies = self._attempt(lambda link: link.everywhere(packed))
         for server, reply in replies:
             check(reply, self._servers.where, server)
@@ -190,7 +192,7 @@ class Links:
             try:
                 replies = ask(link)
             except StateUnavailableError:
-                # a connection that was closed fails at once; one that took long reached a server that hangs
+                # a connection that was closed while idle fails at once; if it failed late, the server hangs
                 if not was_idle or time.monotonic() - began > self._patience / 2:
                     raise
                 replies = ask(link)
@@ -203,20 +205,20 @@ class Links:
         return replies
 
     def check_all(self, replies: Iterable[Reply]) -> None:
-        """Raise the first error among these replies."""
+        """Raise the state's error for the first of the replies that is an error."""
         check_all(replies, self._servers.where, self._servers.address)
 
     def forget(self) -> None:
-        """Ask for the servers again, and connect anew: they are not those of the address any more."""
+        """Ask for the servers again and connect anew, because the address leads to other servers now."""
         self._servers.forget()
         self._close_idle()
 
     def close(self) -> None:
-        """Close the idle connections, and those in use when they come back."""
+        """Close the idle connections, and each connection in use when its thread gives it back."""
         self._closed = True
         self._close_idle()
 
     def _close_idle(self) -> None:
         while self._idle:
-            with suppress(IndexError):  # another thread took it
+            with suppress(IndexError):  # another thread took the last link
                 self._idle.pop().close()

@@ -1,7 +1,7 @@
-"""One connection to one server: bytes out, replies in.
+"""One connection to one server, over which packed commands go out and replies come in.
 
-redis-py opens the connection (authentication, TLS) and parses replies. Its retries are off: it would silently send a
-write again whose reply was lost.
+redis-py opens the connection (authentication, TLS) and parses replies. The retries of redis-py are off: they would
+silently repeat a write whose reply was lost.
 """
 
 from collections.abc import Iterable
@@ -17,9 +17,10 @@ from trident_state.redis.wire import PACKET
 
 
 class Connection:
-    """An open connection. One thread at a time; it cannot be used after an error.
+    """An open connection, for one thread at a time. It cannot be used after one of its methods has raised an error.
 
-    Raises StateUnavailableError where the outcome is unknown, StateError where the server refuses the connection.
+    All methods raise StateUnavailableError if it is not known whether the server has carried out the commands. A new
+    Connection raises StateError if the server refuses it.
     """
 
     def __init__(self, server: Address, where: str) -> None:
@@ -28,7 +29,7 @@ class Connection:
         self._size = 0
         try:
             self._raw: Any = server.connection()
-        except (TypeError, ValueError) as error:  # TypeError: an option in the url that does not apply
+        except (TypeError, ValueError) as error:  # TypeError: the url has an option that does not apply
             raise StateError(f"{where}: {error}") from error
         try:
             self._raw.connect()
@@ -40,9 +41,9 @@ class Connection:
             raise unavailable(where, server, error) from error
 
     def add(self, packed: bytes) -> None:
-        """Take a command; send it with others when they are worth a system call.
+        """Take a packed command, and send all waiting commands if their bytes are worth a system call.
 
-        So the server begins while the next commands are packed.
+        So the server can begin while the next commands are being packed.
         """
         self._waiting.append(packed)
         self._size += len(packed)
@@ -50,7 +51,7 @@ class Connection:
             self.flush()
 
     def send(self, commands: Iterable[bytes]) -> int:
-        """Send these commands, and return their number."""
+        """Send packed commands, and return their number."""
         count = 0
         for packed in commands:
             self.add(packed)
@@ -59,7 +60,7 @@ class Connection:
         return count
 
     def flush(self) -> None:
-        """Send the commands that wait."""
+        """Send the commands that were added and not sent yet."""
         if self._waiting:
             data, self._waiting, self._size = b"".join(self._waiting), [], 0
             try:
@@ -68,7 +69,7 @@ class Connection:
                 raise unavailable(self._where, self.server, error) from error
 
     def reply(self) -> Reply:
-        """Return the next reply. A command's error is a reply too (`redis.ResponseError`)."""
+        """Return the next reply; it is a `redis.ResponseError` if the server answered the command with an error."""
         try:
             return self._raw.read_response(disable_decoding=True)
         except redis.AuthenticationError as error:
@@ -79,10 +80,10 @@ class Connection:
             raise unavailable(self._where, self.server, error) from error
 
     def ask(self, *commands: bytes) -> list[Reply]:
-        """Send commands and return a reply for each."""
+        """Send packed commands, and return one reply per command."""
         return [self.reply() for _ in range(self.send(commands))]
 
     def close(self) -> None:
         """Close the connection."""
-        with suppress(redis.RedisError, OSError):  # it is broken already
+        with suppress(redis.RedisError, OSError):  # the connection is broken already
             self._raw.disconnect()

@@ -13,7 +13,7 @@ from trident_state.store import Home
 
 
 class RedisOptions(TypedDict, total=False):
-    """The options of a RedisMapState beside its url; `RedisMapState.opaque` explains them."""
+    """The options of a RedisMapState besides its url; `RedisMapState.opaque` explains them."""
 
     prefix: str
     buckets: int
@@ -27,11 +27,11 @@ class RedisOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, repr=False)
 class RedisMapState:
-    """A state in Redis or Valkey: it outlives the run, and other programs can read it.
+    """A state in Redis or Valkey, which outlives the run and which other programs can read.
 
-    Make one by `opaque`, `transactional` or `nonTransactional`; `opaque` explains the parameters. Nothing connects
-    before the topology starts. Meaning: ``org.apache.storm.redis.trident.state.RedisMapState``, with fencing, committed
-    reads and compound keys added.
+    Make a RedisMapState by `opaque`, `transactional` or `nonTransactional`; `opaque` explains the parameters. It
+    connects to no server before the topology starts. Meaning: ``org.apache.storm.redis.trident.state.RedisMapState``,
+    with fencing, committed reads and compound keys added.
 
     >>> RedisMapState.opaque("redis://:secret@localhost:6379/0", buckets=256)
     RedisMapState.opaque('redis://:***@localhost:6379/0', buckets=256)
@@ -83,28 +83,30 @@ class RedisMapState:
         url
             ``redis://[user:password@]host:port/db``, ``rediss://`` for TLS, ``unix://`` for a socket.
         prefix
-            What all keys begin with: ``prefix:{topology/state}:...``.
+            The text with which all names in the server begin: ``prefix:{topology/state}:...``.
         buckets
-            The number of hashes that the keys are spread over; fixed when the state is created (an existing state
-            keeps its own number).
+            The number of Redis hashes over which the keys are spread. It is fixed when the state is created: a state
+            that exists keeps its own number.
         groups
-            The number of parts that commit by themselves, each under a hash tag of its own (Redis Cluster). They share
-            the buckets evenly, so with the usual 1024 buckets it is a power of two.
+            The number of parts of the state that commit by themselves. Each has a hash tag of its own, so that a Redis
+            Cluster can keep the parts on different servers. The groups share the buckets evenly: with the usual 1024
+            buckets, `groups` must be a power of two.
         layout
-            ``"hash"``: buckets of many keys, fast and small.
+            ``"hash"``, which keeps many keys in each bucket, and so is fast and small.
         values
-            ``"packed"``, or ``"json"`` for programs other than this library (slower).
+            ``"packed"``, or ``"json"`` if programs other than this library read the state (slower).
         connectTimeout, socketTimeout
             Seconds until a server counts as unreachable.
         ttlSecs
-            Seconds that a value lives after its last update, by the times of the batches: it has expired for the first
-            batch that was planned that much later (at most 1/64 more), and for every read as of it. None: for ever.
+            The seconds that a value lives after its last update, by the times at which batches were planned. The value
+            has expired for the first batch that was planned `ttlSecs` later (or up to 1/64 of `ttlSecs` after that),
+            and for every read as of that batch. None: a value never expires.
 
         Raises
         ------
         ValueError
-            An invalid option. A server that cannot be reached, is not fit to keep a state or holds something foreign
-            in the state's place is reported when the topology starts.
+            An option is invalid. Whether the server can be reached and can keep a state, and whether something else is
+            stored in the state's place, is checked when the topology starts.
 
         >>> RedisMapState.opaque("redis://localhost", prefix="shop", values="json")
         RedisMapState.opaque('redis://localhost', prefix='shop', values='json')
@@ -115,22 +117,26 @@ class RedisMapState:
     def transactional(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
         """Return a transactional state, which is exact with transactional and opaque spouts. Parameters as in `opaque`.
 
-        (A batch is frozen before it is applied.)
+        It is exact with an opaque spout too, because a batch is frozen before it is applied, and a replay of a frozen
+        batch applies the same values.
         """
         return cls(StateKind.TRANSACTIONAL, url, **options)
 
     @classmethod
     def nonTransactional(cls, url: str, **options: Unpack[RedisOptions]) -> "RedisMapState":
-        """Return a state that keeps values only: no committed reads, at least once. Parameters as in `opaque`."""
+        """Return a state that keeps values only, so that batches count at least once and reads are not committed reads.
+
+        Parameters as in `opaque`.
+        """
         return cls(StateKind.NON_TRANSACTIONAL, url, **options)
 
     @property
     def survives(self) -> Literal["process", "checkpoint", "server"]:
-        """What the state outlives by its own means."""
+        """What has to stay for the state to stay: the "server"."""
         return "server"
 
     def open(self, identity: StateIdentity, shape: StateShape, home: Home) -> RedisStore:
-        """Return the state's store, which connects when it is first used."""
+        """Return the state's store, which connects to the server when it is first used."""
         address = Address(self.url, self.connectTimeout, self.socketTimeout)
         layout = Layout(self.prefix, identity, self.buckets, self.groups)
         return RedisStore(identity, shape, self.kind, address, layout, self.values, self.ttlSecs)

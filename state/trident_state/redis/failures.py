@@ -1,4 +1,4 @@
-"""Translation of a server's failures into the errors of a state."""
+"""Translation of what a server answers, or fails to answer, into the errors of a state."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,20 +18,20 @@ _REFUSED = {"NOAUTH", "WRONGPASS"}
 
 
 def check(reply: Reply, where: str, address: Address) -> Reply:
-    """Return the reply; raise the error that it is, if it is one."""
+    """Return a reply, or raise the state's error for it if the reply is an error."""
     if isinstance(reply, redis.RedisError):
         raise failure(where, address, reply)
     return reply
 
 
 def check_all(replies: Iterable[Reply], where: str, address: Address) -> None:
-    """Raise the first error among these replies."""
+    """Raise the state's error for the first of the replies that is an error."""
     for reply in replies:
         check(reply, where, address)
 
 
 def unavailable(where: str, address: Address, reason: object) -> StateUnavailableError:
-    """Return the error of a server that cannot be reached or did not answer."""
+    """Return the error for a server that cannot be reached or did not answer, for the given reason."""
     return StateUnavailableError(
         f"{where}: the server at {address.shown} does not answer ({reason}); "
         f"commits wait for it. Check that it runs, and the address"
@@ -39,10 +39,10 @@ def unavailable(where: str, address: Address, reason: object) -> StateUnavailabl
 
 
 def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
-    """Return whether a cluster says that keys are on another of its servers, or on their way there.
+    """Return whether a reply says that the keys of its command are on another server of the cluster, or moving there.
 
-    One of these replies says so, or with `inside` a part of one (a reply to EXEC, or the values of many keys). Such a
-    command has done nothing.
+    With `inside`, the parts of replies that are lists are looked at too (the reply to EXEC, the values of many keys). A
+    command that was answered so has done nothing.
     """
     kinds = set(map(type, replies))
     if not _MOVING.isdisjoint(kinds):
@@ -53,9 +53,9 @@ def are_moving(replies: Sequence[Reply], inside: bool) -> bool:
 
 
 def are_elsewhere(replies: Sequence[Reply], inside: bool) -> bool:
-    """Return whether another server has to be asked from here on.
+    """Return whether a reply shows that other servers have to be asked from now on.
 
-    That is so where keys move, and where this server is not a master (any more) or was cut off from its cluster.
+    That is so if keys are moving, if the server is not a master (any more), and if it was cut off from its cluster.
     """
     return are_moving(replies, inside) or any(
         isinstance(reply, _DEPOSED) or "READONLY" in _words(reply)
@@ -65,16 +65,16 @@ def are_elsewhere(replies: Sequence[Reply], inside: bool) -> bool:
 
 
 def _words(error: redis.RedisError) -> set[str]:
-    """Return the words of an error, one of which is its code.
+    """Return the words of an error's message, one of which is the error's code.
 
-    The code is the first word, but Redis 6.2 puts that of an error in a script into the middle:
+    The code is the first word, but if the error came from a script, Redis 6.2 puts its code into the middle:
     ``ERR Error running script (...): @user_script: 50: -READONLY You can't ...``.
     """
     return {word.lstrip("-") for word in str(error).replace(":", " ").split()}
 
 
 def failure(where: str, address: Address, error: redis.RedisError) -> StateError:
-    """Return the error of a state that an error reply of the server means."""
+    """Return the state's error for an error that the server at `address` answered."""
     said, words = str(error), _words(error)
     if type(error) in _MOVING:
         return StateUnavailableError(

@@ -1,4 +1,7 @@
-"""Inspection of a state's keys before anything is touched: they are ours, absent, or foreign."""
+"""Inspection of what a server holds under a state's names, before anything is changed: the state, nothing, or others'.
+
+A key is ours if this library wrote it for this state, and foreign otherwise.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,29 +20,32 @@ T = TypeVar("T")
 
 
 class Inspector:
-    """Inspects every key of one state. `layout` is the declared one, and after a report the one it was created with."""
+    """The inspection of all keys of one state.
+
+    `layout` is the declared layout; after a `report` it is the layout with which the state was created.
+    """
 
     def __init__(self, links: Links, where: str, identity: StateIdentity, form: str, layout: Layout) -> None:
         self._links, self._where, self._identity, self._form, self.layout = links, where, identity, form, layout
 
     def report(self) -> StoreReport:
-        """Return what is there.
+        """Return what is stored of the state.
 
-        Raises StateOwnedError for keys that are not ours, StateShapeError for another layout of ours.
+        Raises StateOwnedError if a key is foreign, StateShapeError if the state was created with other options.
         """
         return _twice_if_foreign(self._report)
 
     def stored_layouts(self) -> list[Layout]:
-        """Return the layouts that are actually stored, for deletion.
+        """Return the layouts of all that is stored of the state, to delete it.
 
-        They may differ from the declared one, and between groups where a part of the state fell back. Raises
-        StateOwnedError for keys that are not ours.
+        They may differ from the declared layout. There are several if a part of the state was rewound to a time when
+        it had another layout. Raises StateOwnedError if a key is foreign.
         """
         return _twice_if_foreign(self._stored_layouts)
 
     def _report(self) -> StoreReport:
         layout, names = self.layout, self.layout.all_metas
-        # errors as replies: for a key that is not a hash, its TYPE gives the better message
+        # errors are returned as replies: for a key that is not a hash, the reply to TYPE gives the better message
         replies = self._links.exchange(inspection_commands(layout), errors=True)
         kinds, buckets, read = replies[: len(names)], replies[len(names) : -len(names)], replies[-len(names) :]
         metas = self._metas(names, kinds, read)
@@ -56,15 +62,15 @@ class Inspector:
             self._check_empty(filled)
         nothing = GroupStatus(None, None, None)
         groups = tuple(nothing if meta is None else meta.status(self._where) for meta in metas)
-        # absent, or created in part by a driver that died: groups are created from the last to the first
+        # the state is absent, or a driver died while it created the groups, which it does from the last to the first
         if metas[0] is None and all(map(self._unused, present)):
             return StoreReport(None, None, None, tuple(GroupStatus(group.lease, None, None) for group in groups))
-        # a group of another log comes first: the start has to refuse it
+        # if a group belongs to another log, report that one, because the start has to refuse it
         meta = next((meta for meta in present if meta.log != self._identity.log), present[0])
         return StoreReport(meta.identity, meta.fingerprint, StateKind(meta.kind) if meta.kind else None, groups)
 
     def _unused(self, meta: Meta) -> bool:
-        """Return whether no batch came to this group since a driver of this log created it; without a log, of any."""
+        """Return whether no batch came to a group since it was created, by a driver of this log or of one not known."""
         ours = self._identity.log in ("", meta.log)
         return ours and meta.keys == "0" and meta.open is None and meta.marker == meta.birth
 
@@ -82,19 +88,19 @@ class Inspector:
         return layouts
 
     def _present_metas(self, names: list[bytes]) -> list[Meta]:
-        """Return the meta hashes that exist under these names."""
+        """Return those of the named meta hashes that exist."""
         commands = [*_kinds(names), *[read_meta(bulks([name])) for name in names]]
         replies = self._links.exchange(commands, errors=True)
         kinds, read = replies[: len(names)], replies[len(names) :]
         return [meta for meta in self._metas(names, kinds, read) if meta is not None]
 
     def _metas(self, names: list[bytes], kinds: list[Reply], read: list[Reply]) -> list[Meta | None]:
-        """Return the meta hash of each name by the replies of TYPE and HMGET, None where it does not exist."""
+        """Return the meta hash under each name, from the replies to TYPE and HMGET; None if it does not exist."""
         present = self._hashes(names, kinds)
         return [self._meta(name, reply) if name in present else None for name, reply in zip(names, read, strict=True)]
 
     def _hashes(self, names: list[bytes], kinds: list[Reply]) -> set[bytes]:
-        """Return which of these keys exist, by the replies of TYPE; raises StateOwnedError if one is not a hash."""
+        """Return which of the keys exist, by the replies to TYPE. Raises StateOwnedError if a key is not a hash."""
         self._links.check_all(kinds)
         present = set[bytes]()
         for name, kind in zip(names, kinds, strict=True):
@@ -105,7 +111,10 @@ class Inspector:
         return present
 
     def _meta(self, name: bytes, read: Reply) -> Meta:
-        """Return a meta hash, after a check that it is ours."""
+        """Return the meta hash in a reply.
+
+        Raises StateOwnedError if it is foreign, StateShapeError if it has another format.
+        """
         self._links.check_all([read])
         meta = parse_meta(read)
         if meta.format is None or meta.identity is None:
@@ -120,10 +129,10 @@ class Inspector:
         return meta
 
     def _check_empty(self, buckets: set[bytes]) -> None:
-        """Refuse buckets without a meta hash, and the same state in another number of groups.
+        """Refuse buckets that exist without a meta hash, and a state that was created with another number of groups.
 
-        Only this check asks for the meta hash of another number of groups: a cluster keeps it in another slot, which
-        may be moving or without a server.
+        Only this check reads the meta hash that such a state has. A cluster keeps it in another hash slot, which may
+        be moving or without a server, so no other method should depend on it.
         """
         if buckets:
             raise self._foreign(min(buckets), "is there without the state's meta hash")
@@ -138,7 +147,7 @@ class Inspector:
 
 
 def inspection_commands(layout: Layout) -> list[bytes]:
-    """Return the commands for the types of meta hashes and buckets, followed by those that read the meta hashes."""
+    """Return a TYPE command for each meta hash and each bucket, and then a command that reads each meta hash."""
     return [*_kinds([*layout.all_metas, *layout.all_buckets]), *map(read_meta, layout.packed_metas)]
 
 
@@ -147,7 +156,10 @@ def _kinds(names: list[bytes]) -> list[bytes]:
 
 
 def _twice_if_foreign(inspect: Callable[[], T]) -> T:
-    """Inspect again where keys seem foreign: another driver may have created the state meanwhile."""
+    """Return the result of `inspect`, which is called a second time if the first call finds foreign keys.
+
+    Another driver may have created the state between two commands of the first inspection.
+    """
     try:
         return inspect()
     except StateOwnedError:

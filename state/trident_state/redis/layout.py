@@ -1,13 +1,13 @@
-"""The layout of a state in the server: the names of its keys.
+"""The layout of a state in the server: the names of its Redis keys.
 
-A group g of a state has one meta hash and its share of the buckets::
+A group g of a state has one meta hash and a share of the buckets::
 
     prefix:{topology/state}:m           prefix:{topology/state/g}:m         (with more than one group)
     prefix:{topology/state}:b:<i>       prefix:{topology/state/g}:b:<i>
 
-The braces are a hash tag: a cluster keeps a group on one node. User data never appears in a name. The number of
-buckets is fixed when the state is created. Each key of the state is a field of its bucket; the empty field is the
-legend (legend.lua).
+The braces enclose the hash tag, by which a cluster keeps a group on one server. User data never appears in a name. The
+number of buckets is fixed when the state is created. Each key of the state is a field of its bucket; the field with the
+empty name is the legend (legend.lua).
 """
 
 import re
@@ -19,7 +19,7 @@ from trident_state.redis.wire import bulks
 from trident_state.state_shape import StateIdentity
 
 LEGEND = b""
-"""The one field of a bucket that is not a key (legend.lua): no key is encoded as the empty string."""
+"""The field of a bucket that is the legend and not a key (legend.lua): no key is encoded as the empty string."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
@@ -27,7 +27,7 @@ PREFIX = re.compile(r"[A-Za-z0-9_.:-]+")
 
 @dataclass(frozen=True)
 class Layout:
-    """The names of one state's keys."""
+    """The names of one state's meta hashes and buckets in the server."""
 
     prefix: str
     identity: StateIdentity
@@ -43,7 +43,7 @@ class Layout:
             )
 
     def base(self, group: int) -> str:
-        """Return the text with which all keys of a group begin."""
+        """Return the text with which the names of a group's meta hash and buckets begin."""
         tag = f"{self.identity.topology}/{self.identity.name}{'' if self.groups == 1 else f'/{group}'}"
         return f"{self.prefix}:{{{tag}}}"
 
@@ -52,12 +52,12 @@ class Layout:
         return f"{self.base(group)}:m".encode()
 
     def bucket(self, bucket: int) -> bytes:
-        """Return the name of the hash of a bucket; its group is `bucket // per_group`."""
+        """Return the name of a bucket, given by its number in the state; its group is `bucket // per_group`."""
         group, number = divmod(bucket, self.per_group)
         return f"{self.base(group)}:b:{number}".encode()
 
     def buckets_of(self, group: int) -> range:
-        """Return the numbers of the buckets of a group."""
+        """Return the numbers, in the state, of the buckets of a group."""
         return range(group * self.per_group, (group + 1) * self.per_group)
 
     @property
@@ -66,28 +66,31 @@ class Layout:
 
     @cached_property
     def all_metas(self) -> list[bytes]:
-        """The names of the meta hashes."""
+        """The names of the meta hashes, one for each group."""
         return [self.meta(group) for group in range(self.groups)]
 
     @cached_property
     def all_buckets(self) -> list[bytes]:
-        """The names of the buckets."""
+        """The names of the buckets of all groups."""
         return [self.bucket(bucket) for bucket in range(self.buckets)]
 
     @cached_property
     def packed_metas(self) -> list[bytes]:
-        """The names of the meta hashes, packed as arguments."""
+        """The names of the meta hashes, packed as arguments of commands."""
         return [bulks([name]) for name in self.all_metas]
 
     @cached_property
     def packed_buckets(self) -> list[bytes]:
-        """The names of the buckets, packed as arguments."""
+        """The names of the buckets, packed as arguments of commands."""
         return [bulks([name]) for name in self.all_buckets]
 
     def other_meta(self) -> bytes:
-        """Return the name of the first meta hash in a state of one group, if this has several, or of several."""
+        """Return the name of the first meta hash that the state would have with several groups instead of one.
+
+        If this layout has several groups, return the name for one group.
+        """
         return replace(self, groups=2 if self.groups == 1 else 1).meta(0)
 
     def with_buckets(self, buckets: int) -> "Layout":
-        """Return the layout of the same state with this number of buckets."""
+        """Return the layout of the same state with `buckets` buckets."""
         return self if buckets == self.buckets else replace(self, buckets=buckets)

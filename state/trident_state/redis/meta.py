@@ -1,4 +1,4 @@
-"""The meta hash of a group: whose state it is, its layout, and its fence, marker and open record."""
+"""The meta hash of a group: the state it belongs to, the state's layout, the group's fence, marker and open record."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ NOTHING_FORGOTTEN = Expiry()
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """The fields of a meta hash; each is None where the hash does not exist."""
+    """The fields of a meta hash, as text; a field is None if the hash does not have it, or does not exist."""
 
     format: str | None
     topology: str | None
@@ -47,15 +47,15 @@ class Meta(msgspec.Struct, frozen=True):
         return StateIdentity(self.topology, self.state, self.log, self.batchGroup or "")
 
     def bucket_count(self, where: str) -> int:
-        """Return the number of buckets that the state was created with."""
+        """Return the number of buckets with which the state was created. Raises StateCorruptError if there is none."""
         return _count(self.buckets, where, "buckets")
 
     def group_count(self, where: str) -> int:
-        """Return the number of groups that the state was created with."""
+        """Return the number of groups with which the state was created. Raises StateCorruptError if there is none."""
         return _count(self.groups, where, "groups")
 
     def parsed_expiry(self, where: str) -> Expiry:
-        """Return the expiry of the state."""
+        """Return the expiry of the state as of the group's marker. Raises StateCorruptError if it cannot be read."""
         if self.expiry is None:
             return NOTHING_FORGOTTEN
         try:
@@ -65,11 +65,11 @@ class Meta(msgspec.Struct, frozen=True):
 
     @property
     def _begun(self) -> int | None:
-        """The txid that is open, or to which keys were moved before its open record was erased."""
+        """The txid of the open record; without one, the txid of a batch that has moved keys but not the marker."""
         return _number(self.moving if self.open is None and self.moved not in (None, "0") else self.open)
 
     def status(self, where: str) -> GroupStatus:
-        """Return fence, marker and open record."""
+        """Return the lease, marker and open record of the group. Raises StateCorruptError if one cannot be read."""
         try:
             lease = None if self.epoch is None or self.token is None else Lease(int(self.epoch), self.token)
             return GroupStatus(lease, _number(self.marker), self._begun)
@@ -83,19 +83,19 @@ _NAMES = bulks([field.encode() for field in _FIELDS])
 
 
 def read_meta(packed_name: bytes) -> bytes:
-    """Return the command that reads a meta hash, whose name is packed as an argument."""
+    """Return the command that reads a meta hash; its name is packed as an argument already."""
     return b"".join([_REQUEST, packed_name, _NAMES])
 
 
 def parse_meta(reply: list[bytes | None]) -> Meta:
-    """Return the meta hash that is the reply to `read_meta`."""
+    """Return the meta hash that the reply to the command `read_meta` holds."""
     return Meta(*[None if value is None else value.decode("utf-8", "replace") for value in reply])
 
 
 def identity_fields(
     identity: StateIdentity, fingerprint: str, kind: StateKind, values: str, buckets: int, groups: int
 ) -> list[bytes]:
-    """Return the fields of a new meta hash that never change, each followed by its value."""
+    """Return the names and values of those fields of a new meta hash that never change, as name, value, name, value."""
     owner = (FORMAT, identity.topology, identity.name, identity.log)
     fields = (*owner, fingerprint, kind.value, values, buckets, groups, identity.batchGroup)
     return [part.encode() for name, value in zip(_FIELDS, fields, strict=False) for part in (name, str(value))]

@@ -1,4 +1,7 @@
-"""Reads of a state: each is one transaction per group, checked against fence and marker. No scripts, no writes."""
+"""Reads of a state: one transaction per group reads entries and meta hash, whose fence and marker are then checked.
+
+No read runs a script or writes anything.
+"""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -25,11 +28,11 @@ _SCAN_BUCKETS = 1024
 
 
 class LayoutChanged(StateRecoveringError):
-    """The state, or a part of it, was created again with another number of buckets than this reader knows."""
+    """The error of a read that finds a state, or a part of it, with another number of buckets than the reader knows."""
 
 
 class Reader:
-    """Reads one state through connections of its own; any thread."""
+    """The reads of one state, over other connections than those that write. Any thread may call."""
 
     def __init__(self, links: Links, where: str, shape: StateShape, kind: StateKind, records: Records) -> None:
         self._links, self._where, self._shape, self._records = links, where, shape, records
@@ -40,11 +43,11 @@ class Reader:
         return [parse_meta(reply) for reply in self._links.exchange(list(map(read_meta, layout.packed_metas)))]
 
     def stored_buckets(self, layout: Layout) -> int | None:
-        """Return the number of buckets that the state was created with; None where it does not exist."""
+        """Return the number of buckets with which the state was created; None if the state does not exist."""
         return next((meta.bucket_count(self._where) for meta in self.metas(layout) if meta.buckets is not None), None)
 
     def current(self, layout: Layout) -> tuple[Layout, list[Meta]]:
-        """Return this layout and the meta hashes of all groups; raises LayoutChanged if the state has another."""
+        """Return `layout` and the meta hashes of all groups. Raises LayoutChanged if the state has another layout."""
         metas = self.metas(layout)
         self._check_layout(layout, metas)
         return layout, metas
@@ -57,10 +60,10 @@ class Reader:
             )
 
     def counted(self, layout: Layout) -> tuple[Layout, list[Meta]]:
-        """Return the same as `current`, after a check that the buckets hold as many keys as were put into them.
+        """Return the same as `current`, after a check that the buckets hold as many keys as the meta hashes count.
 
-        No batch removes a key without counting it. So where keys are missing (StateLostError), the server evicted or
-        expired them, or another client removed them.
+        Raises StateLostError if they do not. A store that adds or deletes a key counts it, so keys are missing only if
+        the server evicted or expired them, or another client removed them.
         """
         names = list(enumerate(layout.all_buckets))
         lengths = [(bucket, command(b"HLEN", name)) for bucket, name in names]
@@ -84,9 +87,10 @@ class Reader:
     def read(
         self, keys: Placement, asOf: int | None, lease: Lease | None, cutoff: int | None = None
     ) -> tuple[pa.Array, int]:
-        """Return the values of these keys, in their order, and the txid that they are as of.
+        """Return the values of the keys, in the order of the placement, and the txid as of which the values are.
 
-        `lease`: what the fence must be, if it is known. `cutoff`: that of the read, if not the one as of its txid.
+        If `lease` is given, the fence of every group must be equal to it. A value has expired at `cutoff`, or, if that
+        is None, at the cutoff that the state had as of the txid of the read.
         """
         fields, names = Arguments(keys.keys), keys.layout.packed_buckets
         parts, as_ofs = [pa.nulls(0, self._shape.value)], list[int]()
@@ -111,10 +115,10 @@ class Reader:
         txids: list[int] | None = None,
         cutoff: int | None = None,
     ) -> Iterator[pa.Table]:
-        """Return all entries, page by page; `metas` are those that `current` returned.
+        """Yield all entries in tables of at most `rows` rows; `metas` are the meta hashes that `current` returned.
 
-        With `txids` each page is as of the last committed txid when it was read, which is appended to `txids` before
-        the page is returned. `cutoff`: as for `read`.
+        With `txids`, each table is as of the last txid that all groups had committed when the table was read; that txid
+        is appended to `txids` before the table is yielded. `lease` and `cutoff` mean the same as in `read`.
         """
         schema = pa.schema([*self._shape.keys, pa.field("value", self._shape.value)])
         waiting = deque((bucket, b"0") for bucket in range(layout.buckets))
@@ -132,7 +136,7 @@ class Reader:
             entries, sizes = list[tuple[bytes, bytes]](), list[tuple[int, int]]()
             for (bucket, cursor), (following, content) in zip(batch, replies, strict=True):
                 pairs = [pair for pair in zip(content[::2], content[1::2], strict=True) if pair[0] != LEGEND]
-                if cursor != b"0" or following != b"0":  # a hash that is scanned in pieces may show a field twice
+                if cursor != b"0" or following != b"0":  # HSCAN may return a field twice if it reads a hash in pieces
                     before = seen.setdefault(bucket, set())
                     pairs = [pair for pair in dict(pairs).items() if pair[0] not in before]
                     before.update(field for field, _ in pairs)
@@ -167,9 +171,9 @@ class Reader:
         return values if asOf is None else as_of(asOf, stored.txids, values, stored.prevs, self._where)
 
     def _cutoff(self, metas: list[Meta], asOf: int | None, sizes: list[tuple[int, int]]) -> Cutoff:
-        """Return the cutoff of a read: one for all rows, or one per row where the groups differ.
+        """Return the cutoff of a read as of `asOf`: one for all rows, or one per row if groups have different cutoffs.
 
-        `sizes`: (group, rows) of the runs of rows, one after the other.
+        `sizes` says in which groups the rows lie: (group, number of rows) for each run of rows, in order.
         """
         if all(meta.expiry is None for meta in metas):
             return 0
@@ -179,9 +183,10 @@ class Reader:
         return np.repeat([cutoffs[group] for group, _ in sizes], [rows for _, rows in sizes]).astype(np.int64)
 
     def _snapshot(self, layout: Layout, reads: Sequence[tuple[int, bytes]]) -> tuple[list[Meta], list[Reply]]:
-        """Return the meta hashes of all groups and the replies of these reads of buckets, each group as of one moment.
+        """Send reads of buckets; return the meta hashes of all groups and the replies, each group as of one moment.
 
-        Groups may lie on different servers. They make one snapshot because each can be read as of the same txid.
+        Groups may lie on different servers, and be read at different moments. Together they show the state as of one
+        txid, because each group can be read as of that txid.
         """
         parts: dict[int, list[int]] = {group: [] for group in range(layout.groups)}
         for at, (bucket, _) in enumerate(reads):
@@ -192,7 +197,7 @@ class Reader:
         replies = self._links.exchange(commands)
         metas, results, end = list[Meta](), list[Reply]([None] * len(reads)), -1
         for indices in parts.values():
-            end += len(indices) + 3  # the reply of EXEC, after those of MULTI and of each queued command
+            end += len(indices) + 3  # the reply to EXEC comes after those to MULTI and to each command in between
             self._links.check_all(replies[end])
             metas.append(parse_meta(replies[end][0]))
             for at, reply in zip(indices, replies[end][1:], strict=True):
@@ -200,7 +205,10 @@ class Reader:
         return metas, results
 
     def _check(self, layout: Layout, metas: list[Meta], asOf: int | None, lease: Lease | None) -> int:
-        """Return the txid as of which this snapshot can be read; raises where it cannot."""
+        """Return the txid as of which groups with the given meta hashes were read: `asOf`, or else the least marker.
+
+        Raises SnapshotMovedError or StateRecoveringError if they cannot be read as of `asOf`.
+        """
         markers = []
         self._check_layout(layout, metas)
         for meta in metas:

@@ -1,4 +1,4 @@
-"""Deletion of fields that no read can see any more: expired values, and keys whose value was removed."""
+"""Deletion of keys that no read can see any more, because their value has expired or was removed."""
 
 import math
 from collections import deque
@@ -16,33 +16,34 @@ from trident_state.redis.scripts import CLEAR, SWEEP
 from trident_state.redis.wire import Blob, call
 
 SWEEP_FIELDS = 500
-"""Fields that a call of the sweep looks at: well under a millisecond, in which the server answers no other client."""
+"""The fields that a call of the sweep script looks at. It takes far less than 1 ms, and blocks all other clients."""
 SWEEP_CALLS = 16
-"""Calls of the sweep per request."""
+"""The most calls of the sweep script in one request."""
 _MAX_CALLS = 256
 _ROUNDS = 4
-"""How often a whole state is swept within a time to live, as far as `_MAX_CALLS` calls a second allow."""
+"""How often the whole state is swept within a time to live, as far as `_MAX_CALLS` calls a second permit."""
 
 CLEAR_KEYS = 64_000
-"""Removed keys per request."""
+"""The most removed keys that are deleted in one request."""
 
 
 class ExpiredValues:
-    """The expired values of one state: deletes them bucket by bucket, under the writer's lock."""
+    """The deletion of one state's expired values, bucket by bucket. The caller holds the writer's lock."""
 
     def __init__(self, link: Link, form: str, ttl: float) -> None:
         self._link, self._form, self._ttl = link, form.encode(), ttl
         self._bucket, self._cursors = 0, dict[int, bytes]()
 
     def calls_due(self, layout: Layout, keys: int) -> int:
-        """Return the number of calls that are due, if this is asked once a second."""
+        """Return the number of script calls that are due now, if the caller asks once a second."""
         round_calls = max(layout.buckets, keys / SWEEP_FIELDS)
         return min(_MAX_CALLS, math.ceil(round_calls * _ROUNDS / max(self._ttl, float(_ROUNDS))))
 
     def sweep(self, layout: Layout, lease: Lease, marker: int, cutoff: int, calls: int) -> int:
-        """Delete values that were last changed at or before `cutoff`, by at most `calls` calls; return their number.
+        """Delete values last changed at or before `cutoff`, with at most `calls` script calls; return how many.
 
-        `marker`: the one that the cutoff was read with. The script refuses if the server has fallen back behind it.
+        `marker` is the marker that was read together with the cutoff. The script refuses to delete anything if the
+        server was rewound to an earlier marker since.
         """
         buckets = [self._next_bucket(layout) for _ in range(min(calls, SWEEP_CALLS, layout.buckets))]
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % marker, b"%d" % cutoff)
@@ -60,7 +61,7 @@ class ExpiredValues:
         return deleted
 
     def _next_bucket(self, layout: Layout) -> int:
-        """Return the bucket after the last one; its scan goes on where its last call stopped."""
+        """Return the number of the next bucket to sweep; a bucket's scan goes on where its previous call stopped."""
         if self._cursors.get(self._bucket, b"0") == b"0":
             self._cursors.pop(self._bucket, None)
         self._bucket = (self._bucket + 1) % layout.buckets
@@ -68,9 +69,10 @@ class ExpiredValues:
 
 
 class RemovedKeys:
-    """The removed keys of one state: queues them, and deletes them under the writer's lock.
+    """The deletion of one state's removed keys, from a queue. The caller holds the writer's lock.
 
-    The queue is in memory: the keys of the last second of a driver that was killed stay until they are removed again.
+    The queue is in memory: if a driver is killed, the keys that were removed in its last second stay in the server
+    until they are removed again.
     """
 
     def __init__(self, link: Link, records: Records, form: str, bare: bool) -> None:
@@ -82,7 +84,7 @@ class RemovedKeys:
         return sum(len(keys) for _, keys in self._waiting)
 
     def add(self, txid: int, keys: pa.Array) -> None:
-        """Queue these encoded keys, which batch `txid` left without a value."""
+        """Queue encoded keys that batch `txid` left without a value."""
         for at in range(0, len(keys), CLEAR_KEYS):
             self._waiting.append((txid, keys[at : at + CLEAR_KEYS]))
 
@@ -91,10 +93,10 @@ class RemovedKeys:
         self._waiting.clear()
 
     def clear(self, layout: Layout, lease: Lease, marker: int) -> bool:
-        """Delete some keys that were removed before batch `marker`, which all groups have reached.
+        """Delete the first of the queued keys that were removed before batch `marker`, which all groups have reached.
 
-        Return whether to go on. The script deletes only fields without a value, so a key that a later batch has
-        written again stays.
+        Return False if there are none to delete now, or the script refused; then the caller stops. The script deletes
+        only keys without a value, so that a key to which a later batch has given a value stays.
         """
         if not self._waiting or self._waiting[0][0] >= marker:
             return False

@@ -16,11 +16,11 @@ def parse_info(text: bytes) -> dict[str, str]:
 
 
 def check_server(info: dict[str, str], where: str, server: str) -> tuple[str, ...]:
-    """Refuse a server that cannot keep a state; return warnings about settings that should be others.
+    """Refuse a server that cannot keep a state; return warnings about settings that should be changed.
 
-    `info`: the fields of its INFO reply; `where` begins each message, `server` names the server in it.
-    Raises StateUnavailableError for a replica or a server that is loading (wait, or fail over), StateError for one
-    that is too old or evicts keys.
+    `info` holds the fields of the server's reply to INFO; `where` begins each message, and `server` names the server
+    in it. Raises StateUnavailableError if the server is a replica or still loads its data (wait, or fail over), and
+    StateError if it is too old or may evict keys.
     """
     version = tuple(int(part) for part in info.get("redis_version", "0").split(".")[:2] if part.isdigit())
     if version < OLDEST:

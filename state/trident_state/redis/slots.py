@@ -1,4 +1,4 @@
-"""The hash slots of a Redis Cluster: the slot of a command, and the server of a slot."""
+"""The hash slots of a Redis Cluster: in which slot a command's key lies, and which server holds a slot."""
 
 from binascii import crc_hqx
 from bisect import bisect_right
@@ -13,7 +13,7 @@ SLOTS = 16384
 
 @lru_cache(maxsize=4096)
 def slot_of_tag(tag: bytes) -> int:
-    """Return the slot of all keys with this hash tag.
+    """Return the hash slot of all keys with the given hash tag.
 
     >>> slot_of_tag(b"123456789")
     12739
@@ -22,9 +22,9 @@ def slot_of_tag(tag: bytes) -> int:
 
 
 def slot_of(packed: bytes) -> int:
-    """Return the slot of a packed command, by the hash tag of its first key.
+    """Return the hash slot of a packed command, by the hash tag of the first key in it.
 
-    Every key of ours has a hash tag, and no command holds a brace before it.
+    Every key of a state has a hash tag, and in no command of this library does a brace stand before the first key.
     """
     start = packed.index(b"{") + 1
     return slot_of_tag(packed[start : packed.index(b"}", start)])
@@ -32,9 +32,10 @@ def slot_of(packed: bytes) -> int:
 
 @dataclass(frozen=True)
 class SlotMap:
-    """The server of each slot: `masters[i]` holds those from `starts[i]` up to the next start; None: no server does.
+    """The server of each hash slot: `masters[i]` holds the slots from `starts[i]` up to `starts[i + 1]`.
 
-    A single server holds all slots. `replicas`: servers that may become masters.
+    A master of None means that no server holds these slots. A single server holds all slots. `replicas` are servers
+    that may become masters.
     """
 
     starts: tuple[int, ...]
@@ -44,12 +45,12 @@ class SlotMap:
 
     @classmethod
     def of_single_server(cls, server: Address) -> "SlotMap":
-        """Return the map of a server that is not part of a cluster."""
+        """Return the slot map of a server that is not part of a cluster."""
         return cls((0,), (server,), cluster=False)
 
     @classmethod
     def from_reply(cls, reply: list[Any], asked: Address) -> "SlotMap":
-        """Return the map of a reply to CLUSTER SLOTS; a server without a host in it is the one that was asked."""
+        """Return the slot map in a reply to CLUSTER SLOTS; a server without a host has the host that was asked."""
         starts, masters, replicas, after = list[int](), list[Address | None](), list[Address](), 0
         for first, last, *servers in sorted(reply, key=lambda part: int(part[0])):
             if first > after:
@@ -68,7 +69,7 @@ class SlotMap:
         return cls(tuple(starts), tuple(masters), True, tuple(dict.fromkeys(replicas)))
 
     def master_of(self, slot: int) -> Address | None:
-        """Return the server that holds a slot."""
+        """Return the server that holds a slot; None if no server does."""
         return self.masters[bisect_right(self.starts, slot) - 1]
 
     @property

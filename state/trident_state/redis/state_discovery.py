@@ -1,4 +1,4 @@
-"""Discovery of states on a server by their names, without a topology: their meta hashes describe them in full."""
+"""States on a server, found by their names and without a topology: a state's meta hashes describe it in full."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,7 +23,7 @@ _SCAN_COUNT = 1000
 
 @dataclass(frozen=True)
 class FoundState:
-    """A state as one of its meta hashes describes it."""
+    """A state that was found on a server, as one of its meta hashes describes it."""
 
     address: Address
     prefix: str
@@ -37,7 +37,7 @@ class FoundState:
     epoch: int
 
     def open(self, combine: Combine) -> RedisStore:
-        """Return its store. Only writers use `combine`; a reader may pass any."""
+        """Return the store of the state. Only a writer uses `combine`; a reader may pass any Combine."""
         fingerprint = read_fingerprint(self.fingerprint)
         layout = Layout(self.prefix, self.identity, self.buckets, self.groups)
         shape = StateShape(fingerprint.keys, fingerprint.value, combine)
@@ -45,13 +45,13 @@ class FoundState:
 
 
 def find_state(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
-    """Return the state of this name, None where there is none; raises StateError and its subclasses."""
+    """Return the state with the given name; None if there is none. Raises StateError or a subclass on failure."""
     where = f"state {state!r}"
     servers = Servers(address, where)
     failed: StateUnavailableError | None = None
     with closing(Links(servers, address.socket_timeout)) as links:
-        # with one group the first meta hash has another name than with several; a cluster may keep the two names on
-        # two servers, of which only the one that holds the state is needed: so they are asked one after the other
+        # the first meta hash has one name in a state of one group, and another in a state of several; a cluster may
+        # keep the two on two servers, of which only one is needed: so one failure is not the end
         for groups in (1, 2):
             name = Layout(prefix, StateIdentity(topology, state, ""), 2, groups).meta(0)
             try:
@@ -69,9 +69,9 @@ def find_state(address: Address, prefix: str, topology: str, state: str) -> Foun
 
 
 def find_rest(address: Address, prefix: str, topology: str, state: str) -> FoundState | None:
-    """Return the state of this name like `find_state`, by the meta hash of any group: the first one is gone.
+    """Return the state with the given name by the meta hash of any group, for a state whose first group is gone.
 
-    The server's user needs the right to SCAN.
+    The user of the server needs the right to SCAN. Errors are those of `find_state`.
     """
     where = f"state {state!r}"
     with closing(Links(Servers(address, where), address.socket_timeout)) as links:
@@ -83,7 +83,7 @@ def find_rest(address: Address, prefix: str, topology: str, state: str) -> Found
 
 
 def find_states(address: Address, prefix: str, topology: str | None = None) -> Iterator[FoundState]:
-    """Return all states under a prefix (of one topology), in no order. The server's user needs the right to SCAN."""
+    """Yield all states under a prefix, of one topology if it is given. The server's user needs the right to SCAN."""
     where = f"the states under {prefix!r}"
     Layout(prefix, StateIdentity(topology or "any", "any", ""), 1, 1)  # refuses an invalid prefix
     with closing(Links(Servers(address, where), address.socket_timeout)) as links:

@@ -1,4 +1,4 @@
-"""RedisStore: a state in Redis."""
+"""RedisStore: the store of a state in Redis."""
 
 import logging
 import threading
@@ -37,15 +37,15 @@ _log = logging.getLogger("trident.state")
 Result = TypeVar("Result")
 
 _CLEARED_LATER = 4 * CLEAR_KEYS
-"""Removed keys that may wait for the next `groups_of`; when there are more, a batch clears some."""
+"""The most removed keys that wait for the next `groups_of` to delete them; if there are more, a batch deletes some."""
 
 
 class RedisStore:
     """The store of a RedisMapState. See `trident_state.store.Store` for what each method promises.
 
-    One connection writes, others read; none is opened before it is needed. Every write is a script that compares the
-    lease and the open txid with the group's meta in the same step that writes. `_writing` is held by whichever thread
-    uses the writer's connection: an `apply`, or `groups_of` while it frees memory in the server.
+    One link writes and others read; no connection is opened before it is needed. Every write is a script that, in the
+    same step, compares the lease and the txid with the group's meta hash. A thread holds the lock `_writing` while it
+    uses the writer's link: in an `apply`, or in `groups_of` while that frees memory in the server.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class RedisStore:
         self._ttl, self._expired = ttl, None if ttl is None else ExpiredValues(self._link, form, ttl)
         self._removed = RemovedKeys(self._link, records, form, kind is StateKind.NON_TRANSACTIONAL)
         self._expiries: dict[int, Expiry] | None = None
-        """The expiry as of each marker of a group, as last read or written."""
+        """For the marker of each group the state's expiry as of that txid, as it was last read or written."""
         self.warnings: tuple[str, ...] = ()
         self._checked = False
 
@@ -89,12 +89,12 @@ class RedisStore:
 
     def create(self, lease: Lease, birth: int) -> None:
         inspector = self._inspector()
-        groups = inspector.report().groups  # refuses foreign keys
+        groups = inspector.report().groups  # refuses keys that are not the state's
         layout = inspector.layout
         fields = identity_fields(
             self._identity, self._shape.fingerprint, self._kind, self._form, layout.buckets, layout.groups
         )
-        # the first group comes last: as long as it is absent, a report knows that not all groups were created
+        # the first group is created last: as long as it is absent, a report knows that not all groups were created
         missing = [group for group in reversed(range(layout.groups)) if groups[group].marker is None]
         self._call_groups(CREATE, layout, lease, birth, fields, missing or reversed(range(layout.groups)))
         self._lease, self._stored_layout = lease, layout
@@ -105,15 +105,15 @@ class RedisStore:
         self._lease, self._expiries = lease, self._expiries_of(metas)
 
     def check_server(self) -> tuple[str, ...]:
-        """Refuse servers that cannot keep a state; return warnings about those that could keep it better.
+        """Refuse servers that cannot keep a state; return warnings about settings with which they would keep it better.
 
-        The start of the run shows the warnings; they are logged where they change later.
+        The start of a run shows the warnings. If later checks find others, they are logged.
         """
         warnings: tuple[str, ...] = ()
         try:
             for server, info in self._links.everywhere(command(b"INFO")):
                 warnings += check_server(parse_info(info), self._where, server.shown)
-        except StateUnavailableError:  # such as a master that became a replica: there is another master
+        except StateUnavailableError:  # for example, the server became a replica: then there is another master
             self._links.forget()
             raise
         if self._checked and warnings != self.warnings:
@@ -125,7 +125,7 @@ class RedisStore:
     def _call_groups(
         self, script: Script, layout: Layout, lease: Lease, txid: int, args: list[bytes], groups: Iterable[int]
     ) -> None:
-        """Run a script over these groups; the first refusal is raised after all have run."""
+        """Run a script for each of the groups, and then raise the error of the first that refused."""
         metas = layout.packed_metas
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % txid)
         with self._writing:
@@ -166,10 +166,10 @@ class RedisStore:
         return Applied(after, written, len(update.deltas) - written)
 
     def _write(self, task: Task) -> Applied:
-        """Write an update, or a part of it, and queue the keys that it removes."""
+        """Write an update, or a part of one, and queue the keys that it leaves without a value."""
         written, placed = self._writer.write(task), task.keys
         removed = written.removed
-        # from the deltas where it is possible: `removed` lacks the keys that an earlier try wrote whose reply was lost
+        # `removed` lacks keys that an earlier try wrote if its reply was lost; where possible, the deltas tell them all
         if self._shape.combine.native == "put" and task.deltas.null_count:
             removed = placed.keys.filter(task.deltas.is_null())
         if removed is not None:
@@ -186,16 +186,16 @@ class RedisStore:
         return Applied(values, written.moved, len(placed) - written.moved)
 
     def _expiry_at(self, txid: int) -> Expiry | None:
-        """Return the expiry as of this txid; None where no group stands there, so that none takes the next batch.
+        """Return the expiry as of `txid`; None if no group's marker is `txid`, so that none can take the next batch.
 
-        All groups that stand at a txid have the same expiry there: it follows from the times of the batches.
+        All groups whose marker is `txid` have the same expiry, because it follows from the times of the batches.
         """
         if self._expiries is None or txid not in self._expiries:
             self._expiries = self._expiries_of(self._reader.metas(self._layout()))
         return self._expiries.get(txid)
 
     def _expiries_of(self, metas: list[Meta]) -> dict[int, Expiry]:
-        """Return the expiry of each marker."""
+        """Return the expiry of the groups by their markers."""
         expiries = {meta.status(self._where).marker: meta.parsed_expiry(self._where) for meta in metas}
         return {marker: expiry for marker, expiry in expiries.items() if marker is not None}
 
@@ -207,7 +207,7 @@ class RedisStore:
         statuses = tuple(meta.status(self._where) for meta in metas)
         markers = [-1 if group.marker is None else group.marker for group in statuses]
         marker = min(markers) if min(markers) >= 0 else None
-        # the run calls this once a second: a good time to free some memory in the server
+        # a run calls this method once a second: a good time to free some memory in the server
         if self._expired is not None and self._lease is not None:
             cutoff = min(meta.parsed_expiry(self._where).before for meta in metas)
             if cutoff > 0 and marker is not None:
@@ -220,7 +220,7 @@ class RedisStore:
     def _sweep(
         self, expired: ExpiredValues, layout: Layout, lease: Lease, marker: int, cutoff: int, calls: int
     ) -> None:
-        """Delete expired values, a few at a time and not while a batch is written."""
+        """Delete expired values with `calls` script calls, a few at a time; stop when a batch is being written."""
         while calls > 0 and self._writing.acquire(blocking=False):
             try:
                 expired.sweep(layout, lease, marker, cutoff, calls)
@@ -229,7 +229,7 @@ class RedisStore:
             calls -= SWEEP_CALLS
 
     def _clear(self, layout: Layout, lease: Lease, marker: int) -> None:
-        """Delete removed keys, some at a time and not while a batch is written."""
+        """Delete removed keys, some at a time; stop when a batch is being written."""
         more = len(self._removed) > 0
         while more and self._writing.acquire(blocking=False):
             try:
@@ -238,12 +238,12 @@ class RedisStore:
                 self._writing.release()
 
     def durable(self) -> int:
-        """Return the least marker: the server keeps it as far as its own persistence goes (see `warnings`)."""
+        """Return the least marker: how durable a batch is, the server's own settings decide (see `warnings`)."""
         markers = [meta.status(self._where).marker for meta in self._reader.metas(self._layout())]
         return min(-1 if marker is None else marker for marker in markers)
 
     def snapshot(self) -> int:
-        """Return `durable()`; there is nothing to do, because the server persists by its own rules."""
+        """Return `durable()` and do nothing else, because the server makes its data durable by itself."""
         return self.durable()
 
     def read(self, keys: pa.Table, asOf: int | None) -> Found:
@@ -265,7 +265,7 @@ class RedisStore:
         return self.scan(txid - 1, cutoff=self._cutoff_for(txid, time))
 
     def _cutoff_for(self, txid: int, time: float) -> int | None:
-        """Return the cutoff that batch `txid`, planned at `time`, will set; None if it is not known."""
+        """Return the cutoff that batch `txid`, planned at `time`, will set; None if no group's marker is txid - 1."""
         with self._writing:
             before = self._expiry_at(txid - 1)
         return None if before is None else before.after(txid, time, self._ttl, self._where).cutoff
@@ -274,10 +274,10 @@ class RedisStore:
         yield from self._pages(asOf, self._lease, pageRows, cutoff=cutoff)
 
     def scan_by_page(self, pageRows: int = 10_000) -> Iterator[tuple[int, pa.Table]]:
-        """Return all entries page by page, each page with the txid that it is as of.
+        """Yield all entries in tables of at most `pageRows` rows, each table with the txid as of which it is.
 
-        It is for readers that cannot hold commits back: each page is as of the last txid that all groups had committed
-        when it was read.
+        This is for readers that cannot hold commits back: each table is as of the last txid that all groups had
+        committed when the table was read.
         """
         txids = list[int]()
         for page in self._pages(None, None, pageRows, txids):
@@ -291,7 +291,7 @@ class RedisStore:
         txids: list[int] | None = None,
         cutoff: int | None = None,
     ) -> Iterator[pa.Table]:
-        """Return all entries as `Reader.scan` does."""
+        """Yield all entries like `Reader.scan`. Raises SnapshotMovedError if the state was created anew meanwhile."""
         layout, metas = self._with_layout(self._reader.current)
         try:
             yield from self._reader.scan(layout, metas, asOf, lease, rows, txids, cutoff)
@@ -302,7 +302,7 @@ class RedisStore:
     # --- end -------------------------------------------------------------------------------------------------
 
     def drop(self, lease: Lease | None = None) -> None:
-        layouts = self._inspector().stored_layouts()  # refuses foreign keys
+        layouts = self._inspector().stored_layouts()  # refuses keys that are not the state's
         with self._writing:
             self._link.load()
             for layout in layouts:
@@ -332,7 +332,7 @@ class RedisStore:
         return Inspector(self._links, self._where, self._identity, self._form, self._declared)
 
     def _layout(self) -> Layout:
-        """Return the layout with which the state was created, or the declared one if it does not exist."""
+        """Return the layout with which the state was created, or the declared layout if the state does not exist."""
         layout = self._stored_layout  # a local, because another thread may set the attribute to None
         if layout is None:
             buckets = self._reader.stored_buckets(self._declared)
@@ -342,7 +342,7 @@ class RedisStore:
         return layout
 
     def _with_layout(self, attempt: Callable[[Layout], Result]) -> Result:
-        """Call `attempt` with the layout; once more with a fresh one if the state was dropped and created again."""
+        """Call `attempt` with the layout; if the state was created anew meanwhile, once more with the new layout."""
         try:
             return attempt(self._layout())
         except LayoutChanged:

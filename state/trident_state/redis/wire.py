@@ -1,4 +1,4 @@
-"""Packing of commands into the bytes that go to the server (RESP); redis-py would take 5 to 10 us for each."""
+"""Packing of commands into the bytes that go to the server (RESP); redis-py would take 5 to 10 us per command."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -9,16 +9,16 @@ from trident_state.binary import Offsets, buffers_of, join_columns, lengths_of
 from trident_state.redis.scripts import Script
 
 PACKET = 65536
-"""The number of bytes that are worth a system call."""
+"""The number of bytes of waiting commands from which on a system call that sends them is worth its cost."""
 
 
 def command(*parts: bytes) -> bytes:
-    """Return a packed command."""
+    """Return a command, given by its name and arguments, as packed bytes."""
     return b"*%d\r\n" % len(parts) + bulks(parts)
 
 
 def bulks(parts: Iterable[bytes]) -> bytes:
-    """Return the arguments of a command, without its head."""
+    """Return the given arguments of a command as packed bytes, without the head of the command."""
     return b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])
 
 
@@ -27,25 +27,25 @@ MULTI, EXEC = command(b"MULTI"), command(b"EXEC")
 
 @cache
 def load_commands(scripts: tuple[Script, ...]) -> bytes:
-    """Return the commands that load these scripts into a server."""
+    """Return the commands, packed, that load the given scripts into a server."""
     return b"".join([command(b"SCRIPT", b"LOAD", script.source) for script in scripts])
 
 
 def call(script: Script, keys: Sequence[bytes], *args: bytes) -> bytes:
-    """Return a call of a script; each of the `keys` is packed already (`bulks`)."""
+    """Return the command, packed, that calls a script. Each of the `keys` is packed already (`bulks`)."""
     head = b"*%d\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n" % (3 + len(keys) + len(args), script.sha)
     return b"".join([head, bulks([b"%d" % len(keys)]), *keys, bulks(args)])
 
 
 def hmget(name: bytes, fields: bytes, count: int) -> bytes:
-    """Return the command that reads `count` fields of a hash; name and fields are packed already."""
+    """Return the command that reads `count` fields of a hash. The name and the fields are packed already."""
     return b"".join([b"*%d\r\n$5\r\nHMGET\r\n" % (2 + count), name, fields])
 
 
 class Blob:
-    """A column of values in the form in which scripts read many at once: each follows its length.
+    """A column of values as one run of bytes, of which slices of rows become arguments of script calls.
 
-    Slices of it are arguments of script calls.
+    Each value stands behind its length, so that a script can read the many values in an argument.
     """
 
     def __init__(self, framed: pa.Array) -> None:
@@ -54,7 +54,7 @@ class Blob:
 
     @property
     def ends(self) -> Offsets:
-        """The number of bytes up to the end of each value."""
+        """For each value the number of bytes from the beginning of the column to the end of the value."""
         return self._cuts[1:]
 
     def __getitem__(self, rows: slice) -> bytes:
@@ -62,7 +62,7 @@ class Blob:
 
 
 class Arguments(Blob):
-    """A column of arguments that is packed once; commands take slices of it."""
+    """A column of arguments of commands, packed as one run of bytes, of which commands take slices of rows."""
 
     def __init__(self, values: pa.Array) -> None:
         lengths = pa.array(lengths_of(values)).cast(pa.string()).cast(pa.binary())

@@ -1,8 +1,8 @@
-"""Writing of one update: open the txid, put every key, commit, group by group.
+"""Writing of one update, group by group: record the txid as open, write every key, move the marker (commit).
 
-There are two ways. The server combines sums, minima and maxima of 64-bit numbers: everything goes in one pipeline, one
-round trip. Python combines everything else: open and read in one round trip, combine, put and commit in a second; a
-put carries the txid that was read for each key and is refused where the key has another one by now.
+There are two ways. Scripts in the server combine sums, minima and maxima of 64-bit numbers: then one round trip does
+everything. Python combines everything else: one round trip opens the txid and reads the keys, a second writes them and
+commits. That write carries the txid that was read for each key, and is refused if a key has another txid by then.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,11 +39,11 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One update with its keys placed, and `deltas` in the order of the placement.
+    """An update to write, or a part of one: the placement of its keys, and `deltas` in the order of the placement.
 
-    `wanted`: the values after the update are asked for. `expiry`: that of the state as of this batch, None in a state
-    in which nothing has ever expired. `part`: the first row of a part, where the update is too long for one array; the
-    first part opens the txid, and `Writer.commit` commits all of them.
+    `wanted` says whether the values after the update are asked for. `expiry` is the state's expiry as of this batch;
+    None in a state in which nothing has ever expired. `part` is None for a whole update. An update that is too long for
+    one array is written in parts: then `part` is the first row of the part, and `Writer.commit` commits them all.
     """
 
     lease: Lease
@@ -56,7 +56,7 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def fence(self) -> tuple[bytes, bytes, bytes]:
-        """The token, epoch and txid that every script compares with the group's meta."""
+        """The token, epoch and txid that every script compares with the group's meta hash."""
         return self.lease.token.encode(), b"%d" % self.lease.epoch, b"%d" % self.txid
 
     @property
@@ -65,15 +65,16 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> list[int]:
-        """The number of keys of each group."""
+        """For each group the number of the update's keys that lie in it."""
         return [rows.stop - rows.start for rows in map(self.keys.group, self.groups)]
 
 
 class WriteResult(msgspec.Struct, frozen=True):
-    """The number of keys that moved to the txid, and the values after the update, if wanted, in the placement's order.
+    """The result of writing a Task: the number of keys that it moved to the txid, and the values after the update.
 
-    `known`: the rows whose values these are, which are all but those of groups that were at or past the txid before.
-    `removed`: the encoded keys that this call left without a value, as far as it knows them.
+    The `values` come in the order of the placement, None if they were not asked for. They are right only in the rows
+    marked in `known`: all but those of groups whose marker was at or past the txid before. `removed` are the encoded
+    keys that this write left without a value, as far as it knows them.
     """
 
     moved: int
@@ -83,14 +84,14 @@ class WriteResult(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Applies updates to one state through one connection."""
+    """The writing of updates to one state, over one link."""
 
     def __init__(self, link: Link, where: str, shape: StateShape, kind: StateKind, records: Records) -> None:
         self._link, self._where, self._shape, self._records = link, where, shape, records
         self._bare = kind is StateKind.NON_TRANSACTIONAL
 
     def write(self, task: Task) -> WriteResult:
-        """Apply one update; load the scripts first if the server has forgotten them."""
+        """Write an update, or a part of one. If the server has forgotten the scripts, load them and write again."""
         try:
             return self._write(task)
         except _ScriptsGone:
@@ -98,7 +99,7 @@ class Writer:
             return self._write(task)
 
     def commit(self, parts: list[Task]) -> None:
-        """Commit an update that was written in parts."""
+        """Commit an update of which all parts were written."""
         counts = [sum(group) for group in zip(*(task.counts for task in parts), strict=True)]
         self._check_committed(parts[0], self._commits(parts[0], parts[0].groups, counts))
 
@@ -111,7 +112,7 @@ class Writer:
         raise StateUnavailableError(f"{self._where}: another client keeps changing the keys of txid {task.txid}")
 
     def _merges(self) -> bool:
-        """Return whether the server combines: sums of longs and doubles, minima and maxima of all 8-byte types."""
+        """Return whether a script combines: for sums of longs and doubles, minima and maxima of all 8-byte types."""
         native = self._shape.combine.native
         if self._records.number is None or native in (None, "put"):
             return False
@@ -138,8 +139,8 @@ class Writer:
                     counts = np.array(chunk.counts, "<u4").tobytes()
                     parts = (counts, fields[a:b], slots[8 * a : 8 * b], nulls[a:b])
                     yield call(MERGE, _names(task, group, chunk), *task.fence, *parts, *how)
-            # one group commits in the same round trip; several commit only when all have put: a put
-            # that is refused must leave no group committed
+            # a single group commits in the same round trip; several commit only after all were written, because a
+            # write that is refused must leave no group committed
             if len(task.groups) == 1 and task.part is None:
                 yield self._commit(task, 0, task.counts[0])
 
@@ -176,7 +177,7 @@ class Writer:
     # --- combined in Python --------------------------------------------------------------------------------------
 
     def _combine(self, task: Task) -> WriteResult | None:
-        """Read, combine and put; return None where a put was refused because the txid of a key has changed."""
+        """Read, combine and write; return None if the write was refused because a key has another txid by now."""
         stored, groups = self._read(task)
         live = np.zeros(len(task.keys), np.bool_)
         for group in groups:
@@ -207,7 +208,7 @@ class Writer:
         return WriteResult(moved, live, values, keys.keys.filter(after.is_null()) if after.null_count else None)
 
     def _read(self, task: Task) -> tuple[Triples, list[int]]:
-        """Open every group and read the triples of the keys; return them and the groups that are open now."""
+        """Open the txid in every group and read the keys; return their triples, and the groups in which it is open."""
         fields, names = Arguments(task.keys.keys), task.keys.layout.packed_buckets
         runs = [
             [run for chunk in task.keys.chunks(task.keys.group(group), PUT_KEYS) for run in chunk.runs()]
@@ -232,9 +233,9 @@ class Writer:
     def _put(
         self, task: Task, groups: list[int], keys: Placement, txids: npt.NDArray[np.int64], records: pa.Array
     ) -> int | None:
-        """Put these records over those with these txids, and commit; return the number of keys that moved.
+        """Write a record for each key, and commit; return the number of keys that moved to the task's txid.
 
-        None where a key has another txid by now.
+        `txids` are the txids that were read for the keys. Return None, and commit nothing, if a key has another by now.
         """
         fields, packed = Blob(with_lengths(keys.keys)), Blob(with_lengths(records))
         ends = fields.ends + packed.ends
@@ -272,14 +273,14 @@ class Writer:
         return call(COMMIT, [task.keys.layout.packed_metas[group]], *task.fence, b"%d" % keys, *expiry)
 
     def _opened(self, task: Task, reply: Reply) -> bool:
-        """Return whether the txid is open now; it is not where the group is at or past it."""
+        """Return whether the txid is open in a group now, by a script's reply; False if the marker is at or past it."""
         if isinstance(reply, list) and reply[0] == b"DONE":
             return False
         self._accepted(task, reply)
         return True
 
     def _commit_groups(self, task: Task, groups: list[int], replies: Iterator[Reply]) -> None:
-        """Commit the groups that put; that of a single group is under way already, and its reply is in `replies`."""
+        """Commit the groups that were written. A single group has committed already: `replies` still has its reply."""
         if groups and task.part is None:
             self._check_committed(task, list(replies) or self._commits(task, groups, task.counts))
 
@@ -288,11 +289,11 @@ class Writer:
 
     def _check_committed(self, task: Task, replies: list[Reply]) -> None:
         for reply in replies:
-            if not (isinstance(reply, list) and reply[0] == b"DONE"):  # a try whose reply was lost has committed it
+            if not (isinstance(reply, list) and reply[0] == b"DONE"):  # else an earlier try committed it
                 self._accepted(task, reply)
 
     def _accepted(self, task: Task, reply: Reply) -> list[bytes]:
-        """Return the reply, after a check that the script has done its work."""
+        """Return the reply of a script that has done its work. Raises the state's error if it has not."""
         if isinstance(reply, redis.exceptions.NoScriptError):
             raise _ScriptsGone
         self._link.check(reply)
@@ -303,7 +304,7 @@ class Writer:
 
 
 class _ScriptsGone(Exception):
-    """The server does not know our scripts: it was restarted, or its scripts were flushed."""
+    """The error of a server that has forgotten the scripts: it was restarted, or its scripts were flushed."""
 
 
 def _names(task: Task, group: int, chunk: Chunk) -> list[bytes]:
