@@ -1,4 +1,4 @@
-"""Trident's four contracts for spouts that users write: base classes with defaults for the methods that are optional."""
+"""Trident's four contracts for spouts that users write: base classes, in which optional methods have defaults."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -19,8 +19,7 @@ _PAGING_SECONDS = 1.0
 
 
 class _Batch:
-    """The rows of a batch by partition (`parts`), and the positions of the partitions before (`start`) and `after` them.
-    """
+    """The rows of a batch (`parts`), and the positions of all partitions before (`start`) and `after` these rows."""
 
     def __init__(self, start: Positions) -> None:
         self.start, self.after = dict(start), dict(start)

@@ -1,1 +1,1 @@
-"""Files as a transactional source: their listing, the plans of batches, and the reading on the workers."""
+"""Files as a transactional source: how they are listed, planned into batches, and read on the workers."""

@@ -1,4 +1,7 @@
-"""The birth of a file: it tells a renamed file from a new one that got the inode of a deleted one."""
+"""The birth of a file, which is the time at which it was made.
+
+It tells a renamed file from a new file that got the inode of a deleted one.
+"""
 
 import ctypes
 import os
@@ -9,13 +12,13 @@ from typing import Any
 
 _EMPTY_PATH, _BIRTH = 0x1000, 0x800
 _BIRTH_OFFSET = 80
-"""The byte of Linux's ``struct statx`` at which seconds and nanoseconds of the birth begin."""
+"""The offset, in Linux's ``struct statx``, of the seconds and nanoseconds of a file's birth."""
 
 
 def birth_of(descriptor: int) -> int:
-    """Return the time (ms) at which an opened file was made; 0 if the system or the file system does not know it.
+    """Return the time (ms since 1970) at which an opened file was made; 0 if the system does not know it.
 
-    A rename does not change it. Python's own stat gives it on systems other than Linux only.
+    A rename does not change this time. Python's own ``stat`` gives it only on systems other than Linux.
     """
     if sys.platform != "linux":
         return int(getattr(os.fstat(descriptor), "st_birthtime", 0) * 1000)
@@ -28,7 +31,7 @@ def birth_of(descriptor: int) -> int:
 
 @cache
 def _statx() -> Any:
-    """Return the C library's function ``statx``; None if it has none."""
+    """Return the function ``statx`` of the C library; None if the library has no such function."""
     statx = getattr(ctypes.CDLL(None), "statx", None)
     if statx is not None:
         statx.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p

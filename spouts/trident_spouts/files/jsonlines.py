@@ -1,4 +1,4 @@
-"""The JSON format: one object a line, read into declared fields."""
+"""The JSON format: each line of a file is an object, which is read into the declared fields."""
 
 import base64
 import binascii
@@ -25,17 +25,17 @@ _BLANK = b" \t\r\n"
 
 
 def with_corrupt_field(schema: StructType) -> StructType:
-    """Return the fields as nullable, followed by the field that takes a line which cannot be read."""
+    """Return the fields, made nullable, followed by the field that holds a line if the line cannot be read."""
     kept = [StructField(field.name, field.dataType) for field in schema.fields if field.name != CORRUPT]
     return StructType([*kept, StructField(CORRUPT, StringType())])
 
 
 @dataclass(frozen=True, slots=True)
 class JsonFormat:
-    """Lines of JSON objects, read by field name.
+    """The format of files in which each line is a JSON object; its values are matched with the fields by name.
 
-    A missing field is null, and a field that is not declared is ignored. Values are not converted, except from the text
-    of their type: dates and times in ISO 8601, binary in base64, decimals also as strings.
+    A missing field is null, and a field that is not declared is ignored. A value must have the JSON type of its field;
+    dates and times are strings in ISO 8601, binary is a string in base64, and a decimal may be a string too.
     """
 
     schema: StructType
@@ -44,7 +44,10 @@ class JsonFormat:
     driver_bytes: int = 512 << 10
 
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
-        """Return the tuples of these lines."""
+        """Return the tuples of whole lines that begin at byte `offset` of the file `path`.
+
+        Raises MalformedInputError for invalid UTF-8 or a line that cannot be read, unless the format keeps such input.
+        """
         data = check_encoding(data, path, offset, self.encoding_errors)
         added = (CORRUPT,) if self.malformed == "keep" else ()
         fields = StructType([field for field in self.schema.fields if field.name not in added])
@@ -59,12 +62,12 @@ class JsonFormat:
         return table
 
     def count(self, data: bytes, offset: int) -> int:
-        """Count the lines that are not blank. Each becomes a tuple, or fails the batch."""
+        """Count the lines that are not blank, each of which becomes a tuple or fails the batch."""
         lines = (data[len(BOM) :] if offset == 0 and data.startswith(BOM) else data).split(b"\n")
         return sum(1 for line in lines if line.strip(_BLANK))
 
     def read_by_line(self, data: bytes, target: pa.Schema, path: str, offset: int) -> tuple[pa.Table, list[str | None]]:
-        """Return the tuples, read line by line, and for each tuple the line itself if it cannot be read."""
+        """Read `data` line by line; return the tuples, and for each tuple the line if it cannot be read, else None."""
         rows: list[dict[str, Any]] = []
         corrupt: list[str | None] = []
         for number, line in enumerate(to_lines(data).to_pylist()):
@@ -92,13 +95,13 @@ def _lines_before(path: str, offset: int) -> int:
         return sum(file.read(min(1 << 20, offset - at)).count(b"\n") for at in range(0, offset, 1 << 20))
 
 
-# --- the fast way: a stretch at once --------------------------------------------------------------------------------
+# --- the fast way: all lines at once --------------------------------------------------------------------------------
 
 _DECODER = msgspec.json.Decoder()
 
 
 def read_stretch_at_once(data: bytes, target: pa.Schema) -> pa.Table | None:
-    """Return the tuples of the objects in `data`; None if a line may be malformed and must be read by itself.
+    """Return the tuples of the JSON objects in `data`; None if a line may be malformed; then read line by line.
 
     (Arrow's own reader of JSON is faster, but crashes the process on some malformed lines.)
     """
@@ -125,7 +128,7 @@ def _column(objects: list[dict[str, Any]], field: pa.Field) -> pa.Array:
 
 
 def read_object(line: str, target: pa.Schema) -> dict[str, Any]:
-    """Return one line's values by field name. Raise a ValueError with the reason if the line is malformed.
+    """Return the values of a line by field name. Raises ValueError, with the reason, if the line is malformed.
 
     >>> read_object('{"n": 1, "more": [2]}', pa.schema([("n", pa.int64()), ("at", pa.date32())]))
     {'n': 1, 'at': None}
@@ -142,7 +145,7 @@ def read_object(line: str, target: pa.Schema) -> dict[str, Any]:
 
 
 class _Number(float):
-    """A number with a point or an exponent, and its text for decimals."""
+    """A JSON number with a point or an exponent, which keeps its text, so that a decimal can be read exactly."""
 
     def __new__(cls, text: str) -> "_Number":
         number = super().__new__(cls, text)
@@ -174,7 +177,7 @@ def _brief_json(value: Any) -> str:
 
 
 def _convert(value: Any, kind: pa.DataType) -> Any:
-    """Return a JSON value as the Python value of the declared type, or as it is where `to_arrow` must refuse it."""
+    """Return a JSON value as a Python value of type `kind`; unchanged if it has none, so that `to_arrow` refuses it."""
     if value is None:
         return None
     if pa.types.is_list(kind) and isinstance(value, list):

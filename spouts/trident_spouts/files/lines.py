@@ -1,4 +1,4 @@
-"""Lines of a text file: their first bytes, and stretches of bytes as Arrow strings."""
+"""Lines of a text file: where they begin and end, and the bytes of whole lines as Arrow strings."""
 
 from collections.abc import Iterator
 from typing import BinaryIO, Literal
@@ -17,9 +17,9 @@ BOM = b"\xef\xbb\xbf"
 
 
 def line_start(file: BinaryIO, position: int, end: int) -> int:
-    """Return the byte at or after `position` where a line begins; `end` if none begins before it.
+    """Return the first byte at or after `position` at which a line begins; `end` if no line begins before `end`.
 
-    It reads only the bytes up to that newline.
+    The file is read only up to the newline before that line.
     """
     if position <= 0:
         return 0
@@ -37,7 +37,7 @@ def line_start(file: BinaryIO, position: int, end: int) -> int:
 
 
 def whole_lines_end(file: BinaryIO, start: int, end: int) -> int:
-    """Return the byte behind the last newline between `start` and `end`; `start` if there is none."""
+    """Return the byte after the last newline between `start` and `end`; `start` if there is no newline."""
     at = end
     while at > start:
         block_start = max(start, at - _SCAN)
@@ -50,7 +50,10 @@ def whole_lines_end(file: BinaryIO, start: int, end: int) -> int:
 
 
 def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the bytes between two beginnings of lines, in chunks of whole lines: (offset, bytes)."""
+    """Yield the bytes from `start` to `end`, at both of which lines begin, in chunks of whole lines: (offset, bytes).
+
+    Raises EOFError, with the offset, if the file ends before `end`.
+    """
     file.seek(start)
     at, rest = start, b""
     while at + len(rest) < end:
@@ -65,9 +68,10 @@ def read_whole_lines(file: BinaryIO, start: int, end: int) -> Iterator[tuple[int
 
 
 def check_encoding(data: bytes, name: str, offset: int, errors: EncodingErrors) -> bytes:
-    """Return the bytes as valid UTF-8, without the byte order mark that some editors put first.
+    """Return bytes as valid UTF-8, without the byte order mark with which some editors begin a file.
 
-    Invalid bytes raise MalformedInputError with the file and the byte, or become U+FFFD, as `errors` says.
+    `data` begins at byte `offset` of the file `name`. With `errors` "replace", invalid bytes become U+FFFD. With
+    "strict" the function raises MalformedInputError, which names the file and the byte.
     """
     if offset == 0 and data.startswith(BOM):
         data, offset = data[len(BOM) :], len(BOM)
@@ -84,7 +88,7 @@ def check_encoding(data: bytes, name: str, offset: int, errors: EncodingErrors) 
 
 
 def count_lines(data: bytes, offset: int) -> int:
-    r"""Count the lines of `data`, which begins at byte `offset` of its file, without decoding it.
+    r"""Count the lines of `data`, which begins at byte `offset` of a file; the bytes are not decoded.
 
     >>> count_lines(b"the cow\r\n\nmoon", 0)
     3
@@ -95,7 +99,7 @@ def count_lines(data: bytes, offset: int) -> int:
 
 
 def to_lines(data: bytes) -> pa.Array:
-    r"""Return whole lines as an Arrow string array, without their ends (``\n`` or ``\r\n``).
+    r"""Return the lines of `data` as an Arrow string array, without the ``\n`` or ``\r\n`` at the end of each line.
 
     >>> to_lines(b"the cow\r\n\nmoon").to_pylist()
     ['the cow', '', 'moon']

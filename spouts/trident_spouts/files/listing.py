@@ -1,4 +1,4 @@
-"""The listing of a file spout's files, in the stable order in which it reads them."""
+"""The listing of the files of a FileSpout, in the stable order in which the spout reads them."""
 
 import glob
 import os
@@ -14,7 +14,7 @@ _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".snappy", ".zip", ".deflat
 
 
 class ListedFile(NamedTuple):
-    """A file as it was when it was listed. It sorts by modification time (ns), then by name below the root."""
+    """A file as it was when it was listed. Files sort by modification time (ns), then name (relative to the root)."""
 
     mtime: int
     name: str
@@ -24,20 +24,23 @@ class ListedFile(NamedTuple):
 
     @classmethod
     def of(cls, name: str, status: os.stat_result) -> "ListedFile":
-        """Return the file of this name and status."""
+        """Return the listed file with the given name and status."""
         return cls(status.st_mtime_ns, name, status.st_size, status.st_ino, status.st_dev)
 
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """The folder and the pattern of a spout's files. Names are relative to `root`, so that the folder can move."""
+    """Where the files of a spout lie: a folder, and a pattern below it.
+
+    The names of files are relative to the folder `root`, so that the folder can be moved.
+    """
 
     root: str
     pattern: str
-    """A glob below the root. Empty: every file of the folder `root`."""
+    """A glob below the folder `root`; if it is empty, all files of that folder."""
 
     def path(self, name: str) -> str:
-        """Return the absolute path of a file."""
+        """Return the absolute path of the file with the given name."""
         return os.path.join(self.root, name)
 
     def __str__(self) -> str:
@@ -45,7 +48,7 @@ class FileSource:
 
 
 def absolute(path: str | PurePath) -> str:
-    """Return the path as an absolute one. Raise TopologyError for a URL of another file system.
+    """Return a path as an absolute one. Raises TopologyError if it is a URL of another file system.
 
     >>> absolute("file:///data/*.txt")
     '/data/*.txt'
@@ -61,7 +64,9 @@ def absolute(path: str | PurePath) -> str:
 
 
 def file_source(path: str) -> FileSource:
-    """Return the source that an absolute path names: a folder, a file or a glob.
+    """Return the FileSource for an absolute path, which names a folder, a file or a glob.
+
+    Raises SourceUnreadableError if the path is no glob and nothing is there.
 
     >>> file_source("/data/2024-*/part?.txt")
     FileSource(root='/data', pattern='2024-*/part?.txt')
@@ -78,14 +83,17 @@ def file_source(path: str) -> FileSource:
 
 
 def list_files(source: FileSource) -> list[ListedFile]:
-    """Return the present files in the order in which they are read. A file with several links comes once."""
+    """Return the files that are there now, in the order in which they are read. A file with several links comes once.
+
+    Raises SourceUnreadableError if the files cannot be listed.
+    """
     files = sorted(_list(source))
     once = {(file.device, file.inode or file.name): file for file in reversed(files)}
     return files if len(once) == len(files) else sorted(once.values())
 
 
 def hidden_file(source: FileSource) -> str | None:
-    """Return the name of a file that is left out because it is hidden; None if there is none."""
+    """Return the name of a file that the listing leaves out because it is hidden; None if there is no such file."""
     return next((file.name for file in _list(source, hidden=True)), None)
 
 
@@ -108,7 +116,7 @@ def _list_folder(root: str, hidden: bool) -> Iterator[ListedFile]:
             try:
                 if _is_hidden(entry.name) == hidden and entry.is_file():
                     yield ListedFile.of(entry.name, os.stat(entry.path))
-            except FileNotFoundError:  # deleted since the folder was opened
+            except FileNotFoundError:  # the file was deleted since the folder was opened
                 continue
 
 
@@ -120,7 +128,7 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def check_uncompressed(files: list[ListedFile], source: FileSource) -> None:
-    """Raise SourceUnreadableError for a compressed file: a batch of lines cannot begin in its middle."""
+    """Raise SourceUnreadableError if a file is compressed, because a batch cannot begin in the middle of one."""
     for file in files:
         if file.name.lower().endswith(_COMPRESSED):
             raise SourceUnreadableError(
@@ -130,10 +138,10 @@ def check_uncompressed(files: list[ListedFile], source: FileSource) -> None:
 
 
 def _is_hidden(name: str) -> bool:
-    """Return whether a part of the name is one by which writers hide unfinished files.
+    """Return whether a file is hidden, as writers hide unfinished files: by its name, or by that of a folder above it.
 
-    The rules are Spark's. They hold for all folders below the root too, because a Spark job keeps its unfinished files
-    under ``_temporary``.
+    The rules are Spark's. They also hold for the names of all folders below the root, because a Spark job keeps its
+    unfinished files under ``_temporary``.
     """
     return any(
         part.startswith(".") or (part.startswith("_") and "=" not in part) or part.endswith("._COPYING_")

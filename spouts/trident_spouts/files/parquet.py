@@ -1,4 +1,4 @@
-"""The Parquet format: whole files, read by Spark itself, or by Python operations in their own workers."""
+"""The Parquet format: whole files, read by Spark itself, or in the Python workers that run the operations."""
 
 import datetime
 import os
@@ -39,10 +39,10 @@ _UNCUT_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class FilesEmission:
-    """Whole Parquet files, read by the workers.
+    """An emission of whole Parquet files, which the workers read.
 
-    `paths` are local and absolute. `planned` holds the files to which the paths must lead, in the same order; it is
-    empty for an emission that a user's spout makes.
+    `paths` are local and absolute. `planned` holds the planned file to which each path must lead, in the order of
+    `paths`; it is empty for an emission that a user's spout makes.
     """
 
     paths: tuple[str, ...]
@@ -53,19 +53,19 @@ class FilesEmission:
     planned: tuple[PlannedFile, ...] = ()
 
     def arrow(self) -> pa.Table:
-        """Return the files' tuples in the driver's memory."""
+        """Return the tuples of the files, read into the driver's memory."""
         tables = (read_parquet(path, self.schema, self._planned.get(path)) for path in self.paths)
         return pa.concat_tables([arrow_schema(self.schema).empty_table(), *tables])
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return one scan of exactly these files. Spark lists no folder, and no row passes through the driver."""
+        """Return a DataFrame that scans exactly these files; Spark lists no folder, and no row passes the driver."""
         if not self.paths:
             return spark.createDataFrame(arrow_schema(self.schema).empty_table(), schema=self.schema)
         return spark.read.schema(self.schema).parquet(*map(spark_path, self.paths))
 
     @property
     def one(self) -> bool:
-        """Return whether Spark's scan is one partition: there is one file, and Spark does not cut it."""
+        """Return whether Spark scans the files as one partition, because there is one file that Spark does not cut."""
         if len(self.paths) != 1:
             return False
         try:
@@ -74,9 +74,10 @@ class FilesEmission:
             raise unreadable_error(self.paths[0], error) from error
 
     def reader(self, spark: "SparkSession", names: Sequence[str]) -> "tuple[DataFrame, GroupReader] | None":
-        """Return a frame of shares, and the function that reads these fields of a share in a worker.
+        """Return a DataFrame of share numbers, and the function by which a worker reads the named fields of a share.
 
-        Python operations then run in the same worker. None if only Spark's own scan reads the files as Spark does.
+        Python operations can then run in the worker that reads. Return None if Arrow would read the files otherwise
+        than Spark's own scan does.
         """
         footers = [footer(path) for path in self.paths]
         if any(map(only_spark_reads, footers)) or conf(spark, "spark.sql.caseSensitive") == "true":
@@ -94,7 +95,7 @@ class FilesEmission:
 
 
 def footer_schema(path: str) -> StructType:
-    """Return the fields of a Parquet file."""
+    """Return the fields in a Parquet file's footer. Raises TypeDeclarationError if Spark has no type for one."""
     columns = _arrow_fields(footer(path))
     try:
         return spark_schema(columns)
@@ -105,9 +106,10 @@ def footer_schema(path: str) -> StructType:
 
 
 def count_rows(path: str, schema: StructType) -> int:
-    """Return the number of rows in the file's footer. Raise SpoutContractError for columns of undeclared types.
+    """Return the number of rows of a Parquet file, from its footer.
 
-    A column that the file does not have is read as null, as Spark does.
+    Raises SpoutContractError if a column's type does not fit its declared field. A field for which the file has no
+    column is no error: it is read as null, as by Spark.
     """
     metadata = footer(path)
     columns = _arrow_fields(metadata)
@@ -122,9 +124,9 @@ def count_rows(path: str, schema: StructType) -> int:
 
 
 def read_parquet(path: str, schema: StructType, planned: PlannedFile | None = None) -> pa.Table:
-    """Return the file's tuples as declared, as Spark's own scan would give them.
+    """Return the tuples of a Parquet file with the declared fields, equal to what Spark's own scan would return.
 
-    Raises SourceUnreadableError for old days or times by a calendar that only Spark knows.
+    Raises SourceUnreadableError if the file has old days or times in a calendar that only Spark knows.
     """
     metadata = footer(path)
     groups = RowGroups(path, tuple(range(metadata.num_row_groups)), planned)
@@ -139,11 +141,11 @@ def read_parquet(path: str, schema: StructType, planned: PlannedFile | None = No
 
 _NEW_DAYS = datetime.date(1582, 10, 15)
 _NEW_TIMES = datetime.datetime(1900, 1, 1, tzinfo=datetime.UTC)
-"""From these on both calendars agree."""
+"""The first day and the first time from which on the calendars of Spark 2 and Spark 3 agree."""
 
 
 def _has_old_days(values: pa.Array) -> bool:
-    """Return whether the values, or values inside them, hold a day or a time on which the two calendars differ."""
+    """Return whether a value, or a value inside one, is a day or a time on which the two calendars may differ."""
     kind = values.type
     if pa.types.is_struct(kind):
         return any(map(_has_old_days, values.flatten()))
@@ -157,7 +159,10 @@ def _has_old_days(values: pa.Array) -> bool:
 
 
 def _arrow_fields(metadata: pq.FileMetaData) -> pa.Schema:
-    """Return the columns' Arrow types: a dictionary's is that of its values, a 96-bit timestamp's an instant."""
+    """Return the columns of a Parquet file as Arrow fields, with types as Spark reads them.
+
+    A dictionary has the type of its values. A 96-bit timestamp is an instant (a timestamp with time zone).
+    """
     plain = metadata.schema.to_arrow_schema().remove_metadata()
     columns = [metadata.schema.column(at) for at in range(len(metadata.schema))]
     int96 = {column.path for column in columns if column.physical_type == "INT96"}

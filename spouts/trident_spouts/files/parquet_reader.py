@@ -1,7 +1,7 @@
-"""Reading of Parquet by Python in Spark's workers: row groups in shares, one Spark partition for each share.
+"""Reading of Parquet files by Python in Spark's workers: row groups form shares, and a Spark partition reads a share.
 
-For Spark's own operations, Spark's own scan is quicker. For Python operations it is a detour: the JVM decodes the rows,
-writes them as Arrow and sends them to a worker that could have read the file itself.
+For Spark's own operations, Spark's scan is quicker. For Python operations that scan is a detour: the JVM decodes the
+rows, writes them as Arrow, and sends them to a worker that could have read the file itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,22 +20,22 @@ from trident_spouts.files.ranges import PlannedFile
 from trident_spouts.workers import numbers_of, settle
 
 _BATCH_ROWS = 10_000
-"""The tuples that a function gets at once: as many as Spark would send."""
+"""The number of rows that are read at once: as many as Spark would send to a worker at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """Some row groups of one file, in order."""
+    """Some row groups of one Parquet file, by their numbers, in order."""
 
     path: str
     numbers: tuple[int, ...]
     planned: PlannedFile | None = None
-    """The file to which the path must lead; None if any file will do."""
+    """The planned file to which `path` must lead; None if any file at `path` will do."""
 
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """Turn errors of the body into SourceUnreadableError: the file cannot be read, or is not a Parquet file."""
+    """Raise SourceUnreadableError if the body fails because the file cannot be read, or is not a Parquet file."""
     try:
         yield
     except SourceUnreadableError:
@@ -45,27 +45,30 @@ def _reading(path: str) -> Iterator[None]:
 
 
 def footer(path: str) -> pq.FileMetaData:
-    """Return the file's footer. Raise SourceUnreadableError if it has none."""
+    """Return the footer of a Parquet file. Raises SourceUnreadableError if the file has none or cannot be read."""
     with _reading(path):
         return pq.read_metadata(path)
 
 
 def only_spark_reads(metadata: pq.FileMetaData) -> bool:
-    """Return whether Spark may read the file's days before 1582 and times before 1900 by the calendar of Spark 2.
+    """Return whether Spark may read a file's days before 1582 and times before 1900 by the calendar of Spark 2.
 
-    Arrow does not know that calendar. Spark uses it if the file is marked so, or if the file was written by a version
-    that had no other calendar (for 96-bit timestamps: before 3.1).
+    Arrow does not know that calendar. Spark uses it if the footer says so, or if the file was written by a version of
+    Spark that had no other calendar (for 96-bit timestamps: before 3.1).
     """
     about = metadata.metadata or {}
     version = about.get(b"org.apache.spark.version", b"9").decode()
     marked = any(f"org.apache.spark.legacy{kind}".encode() in about for kind in ("DateTime", "INT96"))
-    return marked or version < "3.1.0"  # as text, which is how Spark compares it
+    return marked or version < "3.1.0"  # compared as text, as Spark does
 
 
 def shares(
     paths: Sequence[str], footers: Sequence[pq.FileMetaData], most: int, least: int = PART_BYTES
 ) -> tuple[tuple[RowGroups, ...], ...]:
-    """Cut the files' row groups, in order, into at most `most` shares of about equal bytes, none far below `least`."""
+    """Cut the row groups of all files, in order, into at most `most` shares of about equal size.
+
+    No share has far fewer bytes than `least`.
+    """
     groups = [
         (path, number, metadata.row_group(number).total_byte_size)
         for path, metadata in zip(paths, footers, strict=True)
@@ -92,14 +95,14 @@ def _by_file(share: Sequence[tuple[str, int]]) -> tuple[RowGroups, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    """The function that a worker runs. Each row of its input is the number of a share."""
+    """The function by which a worker reads shares of row groups. Each row of its input is the number of a share."""
 
     shares: tuple[tuple[RowGroups, ...], ...]
     schema: StructType
     """The fields to read, as declared."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the tuples of the shares with these numbers."""
+        """Yield the tuples of the shares whose numbers are the rows of `batches`."""
         settle()
         for number in numbers_of(batches):
             for groups in self.shares[number]:
@@ -107,12 +110,16 @@ class GroupReader:
 
 
 def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Yield the groups' tuples as declared, as Spark's own scan would give them, some thousands at a time."""
+    """Yield the tuples of row groups with the declared fields, as Spark's own scan returns them, up to 10,000 at once.
+
+    Raises SourceUnreadableError if the file cannot be read or is not the planned one, SpoutContractError if a column
+    does not fit its field.
+    """
     target = arrow_schema(schema)
     with _reading(groups.path), pq.ParquetFile(groups.path, coerce_int96_timestamp_unit="us") as file:
         if groups.planned is not None:
-            # Arrow does not tell which file it opened. So the path is opened again, after Arrow: if it still leads to
-            # the planned file, Arrow has that file too.
+            # Arrow does not tell which file it has opened. So the path is opened once more, after Arrow: if the path
+            # still leads to the planned file, Arrow has opened that file too.
             with open(groups.path, "rb") as opened:
                 groups.planned.check_opened(opened)
         names = [column_of(name, file.schema_arrow.names) for name in target.names]
@@ -122,7 +129,9 @@ def read_groups(groups: RowGroups, schema: StructType) -> Iterator[pa.RecordBatc
 
 
 def column_of(name: str, columns: Sequence[str]) -> str | None:
-    """Return the file's column for a field, as Spark finds it: by its name, else by its name in another case.
+    """Return the name of the column that Spark reads for field `name`: the same name, else the same in another case.
+
+    Return None if there is no such column, or more than one in another case.
 
     >>> column_of("word", ["n", "Word"])
     'Word'
@@ -134,7 +143,7 @@ def column_of(name: str, columns: Sequence[str]) -> str | None:
 
 
 def _as_declared(batch: pa.RecordBatch, names: Sequence[str | None], target: pa.Schema, path: str) -> pa.RecordBatch:
-    """Return a file's columns under the declared names and types. A column without a name is null."""
+    """Return a file's columns with the declared names and types; `names` are the columns, None for a field of nulls."""
     columns = []
     for name, field in zip(names, target, strict=True):
         if name is None:
@@ -148,7 +157,7 @@ def _as_declared(batch: pa.RecordBatch, names: Sequence[str | None], target: pa.
 
 
 def _zoned(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Add UTC to 96-bit timestamps, which come without a zone and mean UTC."""
+    """Return a column with UTC as its time zone if it holds 96-bit timestamps, which Arrow reads without a zone."""
     if pa.types.is_timestamp(kind) and kind.tz and pa.types.is_timestamp(column.type) and not column.type.tz:
         return column.cast(pa.timestamp(column.type.unit, "UTC"))
     return column

@@ -1,4 +1,4 @@
-"""The choice of the next batch from a listing: its files, and of long text files the bytes."""
+"""The choice of what the next batch reads: which listed files, and which bytes of long text files."""
 
 import os
 import shlex
@@ -13,16 +13,16 @@ from trident_spouts.files.ranges import FileRange, checksum, iso_time, unreadabl
 from trident_spouts.files.read_files import Entry, ReadFiles
 
 MOST_FILES = 1_000
-"""The most files in one batch, unless the user set a limit."""
+"""The most files in one batch, unless the user has set another limit."""
 
 
 class StaleListingError(Exception):
-    """A listed file is gone, or another file has its name by now."""
+    """The error that a listed file is gone, or that another file has its name by now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that goes into one batch, and the age (seconds) at which a file counts as complete."""
+    """The most bytes and files in one batch, and the age (seconds) from which on a file counts as complete."""
 
     bytes: int
     files: int | None
@@ -31,7 +31,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans batches of one source. `by_lines`: files may be cut where lines begin, and may grow by whole lines."""
+    """The planner of one source's batches.
+
+    With `by_lines`, a file may be cut where lines begin, and may grow by whole lines after it was read.
+    """
 
     source: FileSource
     limits: Limits
@@ -40,11 +43,11 @@ class Planner:
     # --- recognition of files that were read ----------------------------------------------------------------------
 
     def recognize(self, seen: ReadFiles, listing: list[ListedFile]) -> ReadFiles:
-        """Return what was seen, under the names that the files have now.
+        """Return the record `seen` of the files that were read, under the names that these files have in the listing.
 
-        A renamed file is recognized by its inode and its content. A file that differs from its entry in size or time is
-        recognized by its content. Raise SpoutContractError for a name that was read and now leads to another file, or
-        to one that was written anew: it is not known which part of that file is unread.
+        A renamed file is recognized by its inode and its content, and a file that differs from its entry in size or
+        time by its content. Raises SpoutContractError if the name of a file that was read leads to another file now, or
+        to a file that was written anew: it is not known which part of that file is unread.
         """
         root = os.path.realpath(self.source.root)
         moved = seen.root not in (None, root)
@@ -60,9 +63,10 @@ class Planner:
         return replace(seen, entries=entries, root=root)
 
     def _rebased(self, seen: ReadFiles, root: str, listing: list[ListedFile]) -> ReadFiles:
-        """Return what was seen, with names below another root. Raise SpoutContractError for an unrelated folder.
+        """Return the record of the files that were read, with names relative to another root than before.
 
-        Either the path covers more or fewer folders than before, or the folder was moved.
+        Either the spout's path covers more or fewer folders now, or the folder was moved. Raises SpoutContractError if
+        `root` is neither: none of the files that were read is there.
         """
         rebased = seen.below(root)
         if self._any_present(rebased, listing):
@@ -78,11 +82,11 @@ class Planner:
         )
 
     def _any_present(self, seen: ReadFiles, listing: list[ListedFile]) -> bool:
-        """Return whether a file that was read is listed, under its name and with its content."""
+        """Return whether at least one file that was read is listed with the name and content that it had."""
         return any(file.name in seen.entries and self._same_content(file, seen.entries[file.name]) for file in listing)
 
     def _check_old_files(self, seen: ReadFiles, rebased: ReadFiles, listing: list[ListedFile]) -> None:
-        """Raise SpoutContractError for an old file of an unread folder: the cutoff would count it as read."""
+        """Raise SpoutContractError if a folder that was not read has a file so old that it would count as read."""
         for file in listing:
             from_old_root = os.path.relpath(os.path.join(rebased.root or "", file.name), seen.root)
             if rebased.is_past(file) and from_old_root.startswith(os.pardir + os.sep):
@@ -93,14 +97,14 @@ class Planner:
                 )
 
     def _renamed(self, entries: dict[str, Entry], listing: list[ListedFile]) -> dict[str, Entry]:
-        """Return the entries under the present names of their files."""
+        """Return the entries, with those of renamed files under the names that the files have now."""
         names = {entry.inode: name for name, entry in entries.items() if entry.inode}
         present = {file.name: file.inode for file in listing if file.name in entries}
         moves: dict[str, str] = {}
         for file in listing:
             name = names.get(file.inode, file.name)
             if name != file.name and present.get(name) != file.inode:
-                # The inode alone proves nothing: a new file may have got that of a deleted one.
+                # An equal inode alone proves nothing: a new file may have got the inode of a deleted one.
                 entry = entries[name]
                 rewritten = file.size == entry.end and file.mtime != entry.mtime
                 if not rewritten and self._same_birth(file, entry) and self._same_content(file, entry):
@@ -109,7 +113,7 @@ class Planner:
         return {**kept, **{new: entries[name] for name, new in moves.items()}}
 
     def _same_content(self, file: ListedFile, entry: Entry) -> bool:
-        """Return whether the file begins with the content of its entry. Only files of lines may be longer."""
+        """Return whether a file begins with the content that was read, and is longer only if it may grow."""
         if file.size < entry.end or (file.size > entry.end and not self.by_lines):
             return False
         if entry.check is None:
@@ -117,7 +121,7 @@ class Planner:
         return self._checksum(file, entry.end) == entry.check
 
     def _same_birth(self, file: ListedFile, entry: Entry) -> bool:
-        """Return whether the file was made when the file of the entry was, as far as both times are known."""
+        """Return whether a file was made when the file that was read was; True if one of the times is not known."""
         born = self._birth(file)
         return born == entry.born or not (born and entry.born)
 
@@ -130,7 +134,10 @@ class Planner:
             return checksum(opened, end)
 
     def _verified(self, file: ListedFile, entry: Entry) -> Entry:
-        """Return the entry with the file's present inode, time and checksum. Refuse another file."""
+        """Return the entry with the inode, time and birth that the file has now, and with a checksum.
+
+        Raises SpoutContractError if the file has not the content that was read.
+        """
         if not self._same_content(file, entry):
             raise SpoutContractError(
                 f"FileSpout: {file.name} was read to byte {entry.end} (modified {iso_time(entry.mtime)}) and is "
@@ -146,9 +153,10 @@ class Planner:
     # --- the next batch -------------------------------------------------------------------------------------------
 
     def next(self, seen: ReadFiles, listing: list[ListedFile], time: float) -> tuple[list[FileRange], ReadFiles]:
-        """Return the ranges of the next batch, and what is seen after it. No ranges: there is nothing to read.
+        """Return the ranges that the next batch reads, and the record of the files that were read after it.
 
-        `seen` comes from `recognize`. `time` is the present time in seconds.
+        Without anything to read, there are no ranges, and the record is unchanged. `seen` is a result of `recognize`.
+        `time` is the present time (seconds since 1970). Raises StaleListingError if the listing is out of date.
         """
         ranges: list[FileRange] = []
         read: list[tuple[str, Entry]] = []
@@ -165,7 +173,7 @@ class Planner:
             if planned is None:
                 break
             range_, after = planned
-            if entry is not None or range_.end > range_.start:  # a file that grows has a new entry, read or not
+            if entry is not None or range_.end > range_.start:  # a file read before gets a new entry in any case
                 read.append((range_.name, after))
             if range_.end > range_.start:
                 ranges.append(range_)
@@ -175,9 +183,10 @@ class Planner:
     def _range(
         self, listed: ListedFile, entry: Entry | None, time: float, left: int, *, first: bool
     ) -> tuple[FileRange, Entry] | None:
-        """Return the part of a file that this batch reads, and the file's entry after it; None if the batch is full.
+        """Return the part of a file that the batch reads, and the file's entry after it; None if the batch is full.
 
-        The file may have grown since it was listed. The range is empty if the file is not complete yet.
+        `left` is the number of bytes for which the batch has room, `first` whether the batch has no range yet. The file
+        may have grown since it was listed. The range is empty if the file is not complete yet.
         """
         with self._open(listed) as file:
             now = ListedFile.of(listed.name, os.fstat(file.fileno()))
@@ -198,10 +207,10 @@ class Planner:
         return whole_lines_end(file, start, now.size) if self.by_lines else start
 
     def _next_line(self, file: BinaryIO, now: ListedFile, end: int) -> int:
-        """Return the byte at which the reading of a grown file goes on: behind the newline that follows, if one does.
+        """Return the byte at which the next line of a file begins that was read up to byte `end` and has grown since.
 
-        The last line may have had no newline when it was read. Raise SpoutContractError if that line itself went on: a
-        part of it was read as a whole line.
+        The last line may have had no newline when it was read; then its newline may follow, and is skipped. Raises
+        SpoutContractError if that line itself goes on, because a part of the line was read as a whole line.
         """
         file.seek(max(0, end - 1))
         last, more = file.read(1), file.read(2)
@@ -225,11 +234,14 @@ class Planner:
         )
 
     def _cut(self, file: BinaryIO, start: int, end: int, left: int, first: bool) -> int | None:
-        """Return the byte up to which the batch reads a file that is longer than its room; None for no byte."""
+        """Return the byte up to which the batch reads a file for which it lacks room; None if it reads nothing of it.
+
+        The room is `left` bytes. `first` says whether the batch has no range yet.
+        """
         if not self.by_lines:
             return end if first else None
         if not first and left < self.limits.bytes // 8:
-            return None  # so small a range is not worth a file's opening
+            return None  # so small a range is not worth opening a file
         return line_start(file, start + left, end)
 
     def _open(self, file: ListedFile) -> BinaryIO:

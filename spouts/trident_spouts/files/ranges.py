@@ -1,4 +1,4 @@
-"""The part of a file that belongs to one batch, and the checks that a file is still the planned one."""
+"""The part of a file that one batch reads, and the checks that the file is still the one that was planned."""
 
 import os
 import platform
@@ -14,10 +14,10 @@ _CHECKED_BYTES = 1 << 10
 
 
 def checksum(file: BinaryIO, end: int) -> int:
-    """Return a checksum of the content before byte `end`: of its first and its last kilobyte.
+    """Return a checksum of a file's content before byte `end`: of the first and the last kilobyte of that content.
 
-    The content identifies a file on another disk too, where its inode differs. To read a kilobyte costs no more than to
-    open the file.
+    The content identifies a file on another disk too, where the file has another inode. To read a kilobyte costs no
+    more than to open the file.
     """
     crc = 0
     for start in (0, max(0, end - _CHECKED_BYTES)):
@@ -27,12 +27,12 @@ def checksum(file: BinaryIO, end: int) -> int:
 
 
 def unreadable_error(path: str, error: OSError) -> SourceUnreadableError:
-    """Return the error for a file that the system does not let us read."""
+    """Return the error for a file that cannot be read."""
     return SourceUnreadableError(f"FileSpout: cannot read {path}: {error.strerror or error}")
 
 
 def iso_time(time_ns: int) -> str:
-    """Return a file's modification time as errors show it.
+    """Return a modification time (ns since 1970) as text for errors.
 
     >>> iso_time(1_700_000_000_000_000_000)
     '2023-11-14T22:13:20.000000Z'
@@ -42,10 +42,10 @@ def iso_time(time_ns: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """The file that a batch reads, as it was when the batch was emitted. Picklable: it travels to the workers.
+    """A file that a batch reads, as it was when the batch was emitted. It is picklable, because it is sent to workers.
 
-    A path may lead to another file when its bytes are read: a log that is rotated by renaming leaves its name to a new
-    file. So every reader checks the file that it opened.
+    When a worker reads, the path may lead to another file: a log that is rotated by renaming leaves its name to a new
+    file. So every reader checks the file that it has opened.
     """
 
     path: str
@@ -59,10 +59,10 @@ class PlannedFile:
     host: str
 
     def check_opened(self, file: BinaryIO) -> None:
-        """Raise SourceUnreadableError unless this opened file is the planned one.
+        """Raise SourceUnreadableError unless an opened file is the planned file.
 
-        The attempt fails then, and the next one looks for the planned file anew. Another machine may have other devices
-        and inodes for the same file: there only the content is compared.
+        The error fails the attempt, and the next attempt looks for the planned file anew. On another machine the same
+        file may have another device and inode: there only size and content are compared.
         """
         status = os.fstat(file.fileno())
         here = (self.host, self.device) == (platform.node(), status.st_dev)
@@ -72,9 +72,9 @@ class PlannedFile:
             raise self._replaced()
 
     def check_scanned(self) -> None:
-        """Raise SourceUnreadableError unless the path still leads to the planned file, untouched.
+        """Raise SourceUnreadableError unless the path still leads to the planned file, and that has not changed.
 
-        Spark opens its files itself, so that only the path can be checked.
+        Spark opens the files that it scans itself, so only the path can be checked.
         """
         try:
             status = os.stat(self.path)
@@ -93,7 +93,7 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes `start` (inclusive) to `end` (exclusive) of a file that had `size` bytes and `mtime` (ns) when planned."""
+    """Bytes `start` (inclusive) to `end` (exclusive) of a file, with its size and time (ns) at the plan."""
 
     name: str
     size: int
@@ -101,16 +101,20 @@ class FileRange:
     start: int
     end: int
     check: int | None = None
-    """The checksum of the content before `end`; see `checksum`."""
+    """The checksum of the file's content before byte `end`, by the function `checksum`; None in old logs."""
     inode: int = 0
 
     def to_json(self) -> list[Any]:
-        """Return the range as metadata."""
+        """Return the range as JSON, for the metadata of a batch."""
         return [self.name, self.size, self.mtime, self.start, self.end, self.check, self.inode]
 
 
 def check_unchanged(range_: FileRange, path: str, txid: int, *, grows: bool) -> PlannedFile:
-    """Return the file at `path`. Raise SpoutError unless it still holds the bytes that txid was planned to read."""
+    """Return the planned file at `path`, after a check that it still holds the bytes that `txid` was planned to read.
+
+    Raises SourceUnreadableError if the file cannot be read, SpoutContractError if it has changed. With `grows`, a file
+    that has only grown has not changed.
+    """
     planned = f"FileSpout: txid {txid} was planned to read {path} ({range_.size} bytes, modified "
     planned += f"{iso_time(range_.mtime)})"
     way_out = "bring the old file back, or start the topology anew: it then plans the batch anew"

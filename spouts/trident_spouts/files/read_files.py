@@ -1,4 +1,4 @@
-"""The record of the files that were read, and how far: small enough for the metadata of every batch."""
+"""The record of which files were read, and up to which byte: so small that the metadata of every batch holds it."""
 
 import base64
 import json
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from trident_spouts.files.listing import ListedFile
 
 REMEMBERED = 1_000
-"""The number of wholly read files that are remembered by name; older ones only as "at or before this time and name"."""
+"""How many wholly read files are remembered by name. All older files count as read: those at or before the cutoff."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The byte up to which a file was read, and its modification time then. `more`: the file was longer than that.
+    """What is remembered of a file: the byte up to which it was read, and its modification time (ns) then.
 
-    `inode` and `born` (the time in ms at which the file was made; 0: not known) identify the file under another name.
-    `check`, the checksum of what was read, identifies its content. Entries of earlier versions of this library have
-    none of these.
+    `more` says whether the file was longer than `end`. `inode` and `born` (the time in ms at which the file was made;
+    0: not known) identify the file under another name. `check`, the checksum of what was read, identifies the content.
+    Entries of earlier versions of this library lack `inode`, `check` and `born`.
     """
 
     end: int
@@ -30,17 +30,21 @@ class Entry:
     born: int = 0
 
     def fits(self, file: ListedFile) -> bool:
-        """Return whether the file has the modification time and the size that it had when it was read."""
+        """Return whether a file has the modification time and size that the file of this entry had when it was read.
+
+        The size of a file that was not read to its end is not known; the file must then be longer than what was read.
+        """
         return file.mtime == self.mtime and (file.size > self.end if self.more else file.size == self.end)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
-    """The files that the batches up to one txid have read.
+    """The record of all files that the batches up to one txid have read.
 
-    A file that was read has an entry, or sorts at or before `cutoff`; every other file is unread. When there are more
-    than REMEMBERED entries of wholly read files, the oldest are dropped, and the cutoff moves up to the last of them.
-    It never moves past a file that waits to be read. The names are relative to the folder `root`.
+    A file was read if it has an entry, or sorts at or before `cutoff` (modification time in ns, name); every other file
+    is unread. When there are more than REMEMBERED entries of wholly read files, the oldest of them are dropped, and the
+    cutoff moves up to the last dropped one, but never past a file that waits to be read. The names of files are
+    relative to the folder `root`.
     """
 
     cutoff: tuple[int, str] | None = None
@@ -48,11 +52,11 @@ class ReadFiles:
     root: str | None = None
 
     def is_past(self, file: ListedFile) -> bool:
-        """Return whether the file counts as read by the cutoff alone."""
+        """Return whether a file has no entry, and counts as read because it sorts at or before the cutoff."""
         return file.name not in self.entries and self.cutoff is not None and (file.mtime, file.name) <= self.cutoff
 
     def after(self, read: Iterable[tuple[str, Entry]], waiting: tuple[int, str] | None) -> "ReadFiles":
-        """Return the record with these files added. `waiting` is the first file that is still to be read."""
+        """Return the record after the files in `read` were read; `waiting` (time, name) is the first unread file."""
         entries = {**self.entries, **dict(read)}
         done = sorted((entry.mtime, name) for name, entry in entries.items() if not entry.more)
         dropped = [key for key in done[: max(0, len(done) - REMEMBERED)] if waiting is None or key < waiting]
@@ -62,7 +66,7 @@ class ReadFiles:
         return ReadFiles(max(cutoffs, default=None), entries, self.root)
 
     def below(self, root: str) -> "ReadFiles":
-        """Return the same record with names relative to another root; the files stay where they are.
+        """Return the same record with names relative to another root, for files that stay where they are.
 
         >>> ReadFiles(entries={"a": Entry(5, 2)}, root="/data/x").below("/data").entries
         {'x/a': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0)}
@@ -79,7 +83,7 @@ class ReadFiles:
     def encode(self) -> str:
         """Return the record as text: base64 of deflated JSON.
 
-        Times and inodes are differences, which deflate well: the log keeps the text of every batch.
+        The log keeps this text for every batch, so times and inodes are written as differences, which deflate well.
 
         >>> ReadFiles.decode(ReadFiles((1, "a"), {"b": Entry(5, 2)}).encode()).entries
         {'b': Entry(end=5, mtime=2, more=False, inode=0, check=None, born=0)}
@@ -96,7 +100,7 @@ class ReadFiles:
 
     @staticmethod
     def decode(text: str) -> "ReadFiles":
-        """Read the text of ``encode``, of this version or of one without inodes, checksums, roots and births."""
+        """Return the record in a text that ``encode`` wrote, also an old one without inodes, checksums, roots and births."""
         cutoff, files, *root = json.loads(zlib.decompress(base64.b64decode(text)))
         entries = {}
         last = Entry(0, 0)

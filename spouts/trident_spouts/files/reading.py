@@ -1,4 +1,4 @@
-"""Reading of text and JSON files in Spark's workers: stretches in shares, one Spark partition for each share."""
+"""Reading of text and JSON files in Spark's workers: stretches form shares, and a Spark partition reads a share."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class LineFormat(Protocol):
-    """The conversion of lines to tuples. Picklable: it travels to the workers."""
+    """A file format that converts lines to tuples. It is picklable, because it is sent to workers."""
 
     @property
     def schema(self) -> StructType: ...
 
     @property
     def driver_bytes(self) -> int:
-        """Return the most bytes that the driver reads sooner than a Python task begins on a worker."""
+        """Return the most bytes that the driver can read before a Python task would have begun on a worker."""
         ...
 
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
-        """Return the tuples of whole lines that begin at byte `offset` of the file."""
+        """Return the tuples of whole lines that begin at byte `offset` of the file `path`."""
         ...
 
     def count(self, data: bytes, offset: int) -> int:
-        """Count the tuples that `parse` would return."""
+        """Return the number of tuples that `parse` would return."""
         ...
 
 
@@ -44,8 +44,8 @@ class LineFormat(Protocol):
 class Stretch:
     """The lines of one file that begin at or after byte `first` and before byte `last`.
 
-    `start` and `end`, the bounds of the planned range, begin lines. `first` and `last` lie anywhere between them, so
-    that shares are cut without a look at the file.
+    Lines begin at `start` and `end`, the bounds of the planned range. `first` and `last` may lie anywhere between these
+    two, so that shares can be cut without reading the file.
     """
 
     path: str
@@ -54,11 +54,11 @@ class Stretch:
     first: int
     last: int
     planned: PlannedFile | None = None
-    """The file to which the path must lead; None if any file will do."""
+    """The planned file to which `path` must lead; None if any file at `path` will do."""
 
 
 def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
-    """Cut the stretches into at most `count` shares of about equal bytes, in order."""
+    """Cut stretches, in order, into at most `count` shares of about equal size."""
     total = sum(stretch.last - stretch.first for stretch in stretches)
     size = max(1, -(-total // count))
     cut: list[list[Stretch]] = [[]]
@@ -77,13 +77,17 @@ def shares(stretches: Sequence[Stretch], count: int) -> list[list[Stretch]]:
 
 
 def read_stretch(stretch: Stretch, line_format: LineFormat) -> Iterator[pa.Table]:
-    """Yield the stretch's tuples, a few megabytes at a time."""
+    """Yield the tuples of a stretch in tables, each from a few megabytes of lines."""
     for offset, data in _lines_of(stretch):
         yield line_format.parse(data, stretch.path, offset)
 
 
 def _lines_of(stretch: Stretch) -> Iterator[tuple[int, bytes]]:
-    """Yield the stretch's bytes in chunks of whole lines, each with the byte of the file at which it begins."""
+    """Yield the bytes of a stretch in chunks of whole lines, each after the offset at which the chunk begins.
+
+    Raises SourceUnreadableError if the file cannot be read or is not the planned one, SpoutContractError if it ends
+    too early.
+    """
     try:
         with open(stretch.path, "rb") as file:
             if stretch.planned is not None:
@@ -93,7 +97,7 @@ def _lines_of(stretch: Stretch) -> Iterator[tuple[int, bytes]]:
                 for edge in (stretch.first, stretch.last)
             )
             yield from read_whole_lines(file, first, last)
-            if stretch.planned is not None:  # once more: the file may have been written anew in place meanwhile
+            if stretch.planned is not None:  # once more, because the file may have been written anew in place meanwhile
                 stretch.planned.check_opened(file)
     except EOFError as error:
         raise SpoutContractError(
@@ -108,13 +112,13 @@ def _lines_of(stretch: Stretch) -> Iterator[tuple[int, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class ShareReader:
-    """The function that a worker runs. Each row of its input is the number of a share."""
+    """The function by which a worker reads shares of stretches. Each row of its input is the number of a share."""
 
     shares: tuple[tuple[Stretch, ...], ...]
     line_format: LineFormat
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the tuples of the shares with these numbers."""
+        """Yield the tuples of the shares whose numbers are the rows of `batches`."""
         settle()
         for number in numbers_of(batches):
             for stretch in self.shares[number]:
@@ -127,13 +131,13 @@ COUNTED = pa.schema([pa.field("rows", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class ShareCounter:
-    """The function by which a worker counts the tuples of shares. To count lines is far cheaper than to parse them."""
+    """The function by which a worker counts the tuples of shares, which is far cheaper than to parse their lines."""
 
     shares: tuple[tuple[Stretch, ...], ...]
     line_format: LineFormat
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield a row with the count of each stretch of the shares with these numbers."""
+        """Yield, for each stretch of the shares whose numbers are in `batches`, a row with its number of tuples."""
         for number in numbers_of(batches):
             for stretch in self.shares[number]:
                 counted = sum(self.line_format.count(data, offset) for offset, data in _lines_of(stretch))
@@ -142,7 +146,10 @@ class ShareCounter:
 
 @dataclass(slots=True)
 class LinesEmission:
-    """Stretches of text files, read by the workers. `rows` is known once the tuples were read or counted."""
+    """An emission of stretches of text or JSON files, which the workers read.
+
+    `rows` is None until the tuples were read or counted.
+    """
 
     stretches: tuple[Stretch, ...]
     line_format: LineFormat
@@ -151,16 +158,16 @@ class LinesEmission:
     rows: int | None = field(default=None, init=False, compare=False)
 
     def arrow(self) -> pa.Table:
-        """Return the tuples in the driver's memory."""
+        """Return the tuples of all stretches, read into the driver's memory."""
         tables = [table for stretch in self.stretches for table in read_stretch(stretch, self.line_format)]
         table = pa.concat_tables([arrow_schema(self.line_format.schema).empty_table(), *tables])
         self.rows = int(table.num_rows)
         return table
 
     def dataframe(self, spark: "SparkSession", scratch: Path) -> "DataFrame":
-        """Return a DataFrame that the workers read, with a partition for each core, but no more than megabytes.
+        """Return a DataFrame of the tuples, which the workers read in a partition for each core, or for each megabyte.
 
-        Small stretches are read here, in the driver.
+        There are as many partitions as the smaller of the two. If the stretches are small, the driver reads them.
         """
         read = self.reader(spark)
         if read is None:
@@ -169,17 +176,17 @@ class LinesEmission:
         return numbers.mapInArrow(reader, self.line_format.schema)
 
     def reader(self, spark: "SparkSession") -> "tuple[DataFrame, ShareReader] | None":
-        """Return a frame of shares, and the function that reads a share in a worker; None if the driver reads sooner.
+        """Return a DataFrame of share numbers, and the function by which a worker reads a share.
 
-        Operations that follow can run in the same worker.
+        Operations that follow can run in the same worker. Return None if the driver can read the tuples sooner.
         """
         cut = self._cut(spark)
         return None if cut is None else (numbers_frame(spark, len(cut)), ShareReader(cut, self.line_format))
 
     def counter(self, spark: "SparkSession") -> "tuple[DataFrame, ShareCounter] | None":
-        """Return a frame of shares, and the function that counts a share's tuples; None if `rows` needs no count.
+        """Return a DataFrame of share numbers, and the function by which a worker counts the tuples of a share.
 
-        It needs none when it is known, or when the driver reads the tuples anyway.
+        Return None if no count is needed: `rows` is known, or the driver will read the tuples itself.
         """
         cut = self._cut(spark) if self.rows is None else None
         return None if cut is None else (numbers_frame(spark, len(cut)), ShareCounter(cut, self.line_format))

@@ -1,4 +1,4 @@
-"""The spout of text, JSON and Parquet files."""
+"""FileSpout: a spout of text, JSON or Parquet files."""
 
 import logging
 import zlib
@@ -47,33 +47,33 @@ _T = TypeVar("_T")
 FileFormat = Literal["text", "json", "parquet"]
 
 _LISTING_SECONDS = 1.0
-"""The longest use of a listing that still has unread files: to list a folder of 100,000 files takes longer."""
+"""The seconds for which a listing that still has unread files is used: to list 100,000 files takes longer."""
 
 _LISTINGS = 5
-"""The most listings in one plan. It lists anew when a file is gone, or is another one, since it was listed."""
+"""The most listings in one plan, which lists again if a listed file is gone, or another file has its name."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class FileSpout:
-    r"""The files of a folder or glob, and those that appear there while the topology runs.
+    r"""A spout of the files of a folder or glob, also of files that appear there while the topology runs.
 
-    Transactional: a batch's metadata is the exact list of its files with size, modification time and, for text and
-    JSON, the byte range. The workers read the bytes. Files come in the order of modification time, then name. Each file
-    is read once, also over a restart.
+    The spout is transactional: the metadata of a batch is the exact list of its files with size, modification time and,
+    for text and JSON, the byte range. The workers read the bytes. Files are read in the order of modification time,
+    then name. Each file is read once, also over a restart.
 
     Parameters
     ----------
     path : str or path
         A file, a folder (without its subfolders) or a glob (``**`` goes into folders). Files and folders whose names
         begin with ``_`` or ``.`` are left out. The driver and all workers must see the same files under the same path.
-        The log names files relative to the part before the first wildcard, so that a folder can be moved together with
-        the checkpoint.
+        The log names files relative to the part of the path before the first wildcard, so that a folder can be moved
+        together with the checkpoint.
     format : "text", "json" or "parquet"
         * text: each line is a tuple ``line string``. Lines end in ``\n`` or ``\r\n``. Compressed files are refused.
         * json: one object a line; needs `schema`. A missing field is null, an undeclared one is ignored. Dates and
           times are ISO 8601, binary is base64.
-        * parquet: columns are matched by name with the fields of `schema`. Without `schema` the fields are those of the
-          file that is first when they are first needed.
+        * parquet: columns are matched by name with the fields of `schema`. Without `schema` the fields are read from
+          the file that is first in order when the fields are first needed.
     schema : str or StructType, optional
         The fields with their types. For text it can only rename the one string field.
     maxBytesPerBatch : int
@@ -82,21 +82,22 @@ class FileSpout:
     maxFilesPerBatch : int, optional
         The most files in one batch; default 1,000.
     encodingErrors : "strict" or "replace"
-        Invalid UTF-8 raises MalformedInputError with file and byte, or becomes U+FFFD.
+        With "strict", invalid UTF-8 raises MalformedInputError with file and byte; with "replace", it becomes U+FFFD.
     malformed : "fail" or "keep"
-        A JSON line that cannot be read raises MalformedInputError with file and line, or becomes a tuple whose
-        additional field ``_corrupt string`` holds the line, with all others null.
+        With "fail", a JSON line that cannot be read raises MalformedInputError with file and line. With "keep", it
+        becomes a tuple whose additional field ``_corrupt string`` holds the line, and whose other fields are null.
     completeAfterSecs : float
-        A file that was modified less than this many seconds ago may still be written to: text and JSON are read up to
-        the last whole line, Parquet is not read. With 0 a file is complete when it appears (most writers move it in).
+        A file that was modified less than this many seconds ago counts as still being written: text and JSON are read
+        up to the last whole line, Parquet is not read. With 0 a file counts as complete as soon as it appears (most
+        writers move finished files in).
 
     Raises
     ------
     SourceUnreadableError
         There is no such file or folder, or it cannot be read; a planned file has vanished; a file is compressed.
     SpoutContractError
-        A file changed between plan and replay, or after it was read; a line went on after it was read; the folder is
-        another one than was read.
+        A file changed between plan and replay, or after it was read; a line went on after it was read; the path leads
+        to another folder than the one that the stream has read.
     MalformedInputError
         Invalid UTF-8; a malformed line of JSON.
 
@@ -109,11 +110,11 @@ class FileSpout:
 
     Notes
     -----
-    A text or JSON file may grow by whole lines after it was read: the reading goes on where it ended. A renamed file is
+    A text or JSON file may grow by whole lines after it was read: the new lines are read too. A renamed file is
     followed. A copied or restored file is recognized by its content. Any other change to a file that was read is an
-    error, not a second reading. The 1,000 latest files are remembered by name, and besides them all files that still
-    grow. Older ones are remembered only as "everything up to this time and name": do not touch them, and do not move in
-    files that are older than the last thousand.
+    error; the file is not read a second time. The spout remembers the 1,000 latest files by name, and all files that
+    still grow. Of older files it remembers only "everything up to this time and name": do not touch such files, and do
+    not move in files that are older than the last thousand.
     """
 
     path: str
@@ -125,7 +126,7 @@ class FileSpout:
     completeAfterSecs: float
     _declared: StructType | None
     _first_schema: list[StructType] = field(compare=False)
-    """The fields of the first Parquet file, once they are read; a list, because the dataclass is frozen."""
+    """A list with the fields of the first Parquet file once they were read: the dataclass is frozen, a list is not."""
     kind = SpoutKind.TRANSACTIONAL
 
     def __init__(
@@ -158,9 +159,10 @@ class FileSpout:
 
     @property
     def schema(self) -> StructType:
-        """Return the declared fields, or those of the file that is first when this is first called.
+        """Return the declared fields; without, those of the file that is first in order when this is first called.
 
-        The topology is built for these fields. When it reads, another Parquet file may be first.
+        The topology is built for the fields of that file, even if another Parquet file is the first when it reads.
+        Raises TypeDeclarationError if there is no file yet.
         """
         if self._declared is not None or self._first_schema:
             return self._declared or self._first_schema[0]
@@ -220,7 +222,7 @@ class _FileExecutor(SpoutExecutor):
         self._listed_at = float("-inf")
         self._warned = False
         self._known: tuple[str | None, ReadFiles] = (None, ReadFiles())
-        """The files that were read up to the last planned batch: as text, and as recognized in the listing."""
+        """The record of files read up to the last planned batch: as text, and as `Planner.recognize` returned it."""
 
     def plan(self, attempt: TransactionAttempt, previous: Metadata, time: float) -> Metadata:
         for _ in range(_LISTINGS):
@@ -240,7 +242,10 @@ class _FileExecutor(SpoutExecutor):
         )
 
     def _seen(self, previous: Metadata, anew: bool) -> ReadFiles:
-        """Return the files that were read up to the previous batch, recognized in the listing. `anew`: list first."""
+        """Return the record of the files read up to the previous batch, under the names that they have in the listing.
+
+        With `anew`, list the files first.
+        """
         text = None if previous is None else _read(previous, "seen", str)
         known, seen = self._known
         if text != known:
@@ -264,7 +269,7 @@ class _FileExecutor(SpoutExecutor):
             return self._planner.recognize(seen, self._listing)
 
     def _list(self, seen: ReadFiles) -> None:
-        """List the files. Warn of late files that count as read, and once if there is no file."""
+        """List the files. Log a warning for each new file that counts as read, and once if there is no file at all."""
         before = {file.name for file in self._listing}
         self._listing = list_files(self._source)
         if not self._listing and not self._warned:
@@ -304,13 +309,13 @@ class _FileExecutor(SpoutExecutor):
         return FilesEmission(paths, schema, rows, planned=tuple(files))
 
     def _planned_file(self, range_: FileRange, txid: int) -> PlannedFile:
-        """Return the planned file under its present name. Raise SpoutError if it is gone or has changed."""
+        """Return the planned file, also if it was renamed since. Raises SpoutError if it is gone or has changed."""
         try:
             return check_unchanged(range_, self._source.path(range_.name), txid, grows=self._by_lines)
         except SpoutError:
             for file in list_files(self._source):
                 if file.inode == range_.inode and file.name != range_.name:
-                    with suppress(SpoutError):  # it has only the inode; the error of the planned name says more
+                    with suppress(SpoutError):  # a file with the inode alone; the first error says more
                         return check_unchanged(range_, self._source.path(file.name), txid, grows=self._by_lines)
             raise
 

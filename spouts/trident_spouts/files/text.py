@@ -1,4 +1,4 @@
-"""The text format: every line is a tuple of one string field."""
+"""The text format: each line of a file is a tuple of one string field."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from trident_spouts.files.lines import EncodingErrors, check_encoding, count_lin
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """Lines as strings, without their ends."""
+    """The format of files in which each line, without its newline, is a string."""
 
     schema: StructType
     encoding_errors: EncodingErrors
     driver_bytes: int = 4 << 20
 
     def parse(self, data: bytes, path: str, offset: int) -> pa.Table:
-        """Return the lines."""
+        """Return one tuple per line. Raises MalformedInputError for invalid UTF-8 if `encoding_errors` is "strict"."""
         return pa.table([to_lines(check_encoding(data, path, offset, self.encoding_errors))], self.schema.names)
 
     def count(self, data: bytes, offset: int) -> int:
-        """Count the lines."""
+        """Return the number of lines in `data`."""
         return count_lines(data, offset)
