@@ -100,7 +100,7 @@ class ReadFiles:
 
     @staticmethod
     def decode(text: str) -> "ReadFiles":
-        """Return the record in a text that ``encode`` wrote, also an old one without inodes, checksums, roots and births."""
+        """Return the record in a text of ``encode``, also in an old one without inodes, checksums, roots and births."""
         cutoff, files, *root = json.loads(zlib.decompress(base64.b64decode(text)))
         entries = {}
         last = Entry(0, 0)
