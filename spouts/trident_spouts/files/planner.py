@@ -97,7 +97,7 @@ class Planner:
                 )
 
     def _renamed(self, entries: dict[str, Entry], listing: list[ListedFile]) -> dict[str, Entry]:
-        """Return the entries, with those of renamed files under the names that the files have now."""
+        """Return the entries; that of a renamed file stands under the name that the file has now."""
         names = {entry.inode: name for name, entry in entries.items() if entry.inode}
         present = {file.name: file.inode for file in listing if file.name in entries}
         moves: dict[str, str] = {}

@@ -159,7 +159,7 @@ class FileSpout:
 
     @property
     def schema(self) -> StructType:
-        """Return the declared fields; without, those of the file that is first in order when this is first called.
+        """Return the declared fields; if there are none, the fields of the first file at the first call.
 
         The topology is built for the fields of that file, even if another Parquet file is the first when it reads.
         Raises TypeDeclarationError if there is no file yet.
@@ -264,7 +264,7 @@ class _FileExecutor(SpoutExecutor):
             return self._planner.recognize(seen, self._listing)
         except SpoutContractError:
             # A folder is not listed in one moment. A file that was renamed meanwhile may be missing under its new name,
-            # while another file has its former one. A second listing has both.
+            # while another file has its former name. A second listing shows both files.
             self._list(seen)
             return self._planner.recognize(seen, self._listing)
 
@@ -315,7 +315,7 @@ class _FileExecutor(SpoutExecutor):
         except SpoutError:
             for file in list_files(self._source):
                 if file.inode == range_.inode and file.name != range_.name:
-                    with suppress(SpoutError):  # a file with the inode alone; the first error says more
+                    with suppress(SpoutError):  # only the inode is equal; the first error says more
                         return check_unchanged(range_, self._source.path(file.name), txid, grows=self._by_lines)
             raise
 

@@ -238,7 +238,7 @@ class Entries:
         return np.flatnonzero(present & (txids > expired) if expired > 0 else present)
 
     def copy_of(self, live: Slots) -> "Entries":
-        """Return new entries with a copy of those in the `live` slots; a reader of the old entries sees no change."""
+        """Return a copy of the entries in the `live` slots; a reader of the old entries sees no change."""
         fresh = Entries(self.value.kind, StateKind.OPAQUE if self.versioned else StateKind.NON_TRANSACTIONAL)
         fresh.reserve(len(live))
         for at in range(0, len(live), _COPY_ENTRIES):

@@ -267,7 +267,7 @@ def _batches(cut: Cut) -> Iterator[pa.RecordBatch]:
 
 
 def _restore(entries: Entries, batch: pa.RecordBatch, expired: int) -> None:
-    """Put the rows of a segment into `entries`, but not the expired ones: those of batch `expired` and earlier."""
+    """Put the rows of a segment into `entries`, except those that expired: of batch `expired` and earlier."""
     if expired > 0:
         batch = batch.filter(pc.greater(batch.column("txid"), expired))
     keys, txids, *columns = batch.columns

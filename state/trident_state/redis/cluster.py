@@ -49,7 +49,7 @@ class Servers:
             self._slots = None
 
     def _learn(self) -> SlotMap:
-        """Ask the servers of the url, then those known of the cluster, until one knows a master for every hash slot.
+        """Ask the servers in the url, then all known servers, until one knows a master for every hash slot.
 
         If none does, return the answer with the most slots. The first server may not know the others: it may have been
         taken out of the cluster, or have lost its view of it.

@@ -52,7 +52,7 @@ class Link:
             targets = self._send(commands, slots)
             replies = [connection.reply() for connection in targets]
         except BaseException:
-            self.close()  # otherwise a later command would get the reply of one of these
+            self.close()  # otherwise a later command would get a reply to one of `commands`
             if slots is not None and slots.cluster:
                 self._servers.forget(slots)
             raise

@@ -88,7 +88,7 @@ class Inspector:
         return layouts
 
     def _present_metas(self, names: list[bytes]) -> list[Meta]:
-        """Return those of the named meta hashes that exist."""
+        """Return the meta hashes that exist under the given names."""
         commands = [*_kinds(names), *[read_meta(bulks([name])) for name in names]]
         replies = self._links.exchange(commands, errors=True)
         kinds, read = replies[: len(names)], replies[len(names) :]
