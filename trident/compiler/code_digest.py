@@ -1,9 +1,9 @@
 """Digest what a user gave a step: a function's code and what it closes over, an object's class and attributes.
 
-Two steps of one program that differ only in such a value are told apart by it, also by a later start of the same
-program. So a digest depends on nothing that differs between two processes: no address, no order of a set. Plain data is
-digested by value. Anything else is digested by its type alone, because a connection, a lock or a logger differs at each
-start; the digest of a value that holds such a part ends in "?".
+The digest tells two steps of one program apart that differ only in such a value, and does so again at a later start of
+the same program. So it depends on nothing that differs between two processes: no address, no order of a set. Plain data
+is digested by value. Anything else is digested by its type alone, because a connection, a lock or a logger differs at
+each start; the digest of a value that holds such a part ends in "?".
 """
 
 import datetime
@@ -27,10 +27,10 @@ from pyspark.sql.types import DataType
 from trident.operations.functions import Filter, Function
 
 _ITEMS, _DEPTH = 4000, 40
-"""The limits of reading one value: its parts in all, and the depth of parts. The rest is digested by its type."""
+"""The most parts of one value that are read, and the greatest depth of a part. Other parts are digested by type."""
 
 _VERBS = ("isKeep", "batchRetrieve", "updateState", "init")
-"""Methods that tell a step's operation: of filters, queries, updaters, and aggregators of every kind."""
+"""Methods by which an object is known as a step's operation: a filter, query, updater, or aggregator of any kind."""
 
 _PLAIN = (
     type(None),
@@ -89,7 +89,7 @@ def digest(value: Any) -> str:
 
 
 class _Reader:
-    """A reader of one value into JSON."""
+    """What turns one value into JSON that can be digested."""
 
     def __init__(self) -> None:
         self.partial = False
@@ -156,7 +156,7 @@ class _Reader:
             case _ if _is_operation(value):
                 return [self.read(type(value)), self._attributes(value)]
             case _ if type(value).__name__ == "Column" and _of_spark(value):
-                self.partial = True  # a function within it is only named
+                self.partial = True  # the text of a Column only names a function within it
                 return str(value)
         return self._type_of(value)
 
@@ -177,7 +177,7 @@ class _Reader:
         return self.read(_attributes(value))
 
     def _class(self, value: type) -> Any:
-        """Return a class by its name, and with its methods if a function made it: these may close over something."""
+        """Return a class's name, and its methods if the class was made in a function: they may close over variables."""
         own = vars(value).items() if "<locals>" in value.__qualname__ else ()
         return [_qualified(value), {name: self.read(each) for name, each in own if isinstance(each, FunctionType)}]
 
@@ -195,7 +195,7 @@ class _Reader:
 def _is_operation(value: Any) -> bool:
     """Return whether this object is the operation of a step.
 
-    Its attributes are then digested, like the variables that a function closes over.
+    The attributes of an operation are digested, like the variables that a function closes over.
     """
     kind = type(value)
     if _of_spark(value):
@@ -204,7 +204,7 @@ def _is_operation(value: Any) -> bool:
 
 
 def _name(value: Any) -> str | None:
-    """Return the name of a callable; None for an instance of a class, and for a proxy, whose attributes are remote."""
+    """Return the name of a callable; None for one without a name, and for a proxy, whose attributes are remote."""
     if not callable(value) or _of_spark(value):
         return None
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
@@ -212,7 +212,7 @@ def _name(value: Any) -> str | None:
 
 
 def _of_spark(value: Any) -> bool:
-    """Return whether this is an object of Spark's; nothing in such an object is the same after a restart."""
+    """Return whether this object is Spark's own, and no udf: nothing in such an object is the same after a restart."""
     return type(value).__module__.partition(".")[0] in ("pyspark", "py4j") and not _is_udf(value)
 
 
@@ -225,7 +225,7 @@ def _attribute_traits(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    if _is_udf(value):  # beside its function it holds what Spark made of it when it was first called
+    if _is_udf(value):  # a udf also holds what Spark made of its function at the first call
         return {"func": value.func}
     slots = [name for each in type(value).__mro__ for name in _names(vars(each).get("__slots__", ()))]
     slotted = {name: getattr(value, name) for name in slots if not name.startswith("__") and hasattr(value, name)}
@@ -253,7 +253,7 @@ def _qualified(each: type) -> str:
 def _module_and_name(value: Any) -> tuple[str, str]:
     """Return the module and name of a class or function.
 
-    For one of this library, the package stands for the module: another version may move it to another module.
+    For this library's own, the package stands in the module's place: another version may move the object elsewhere.
     """
     module = str(getattr(value, "__module__", ""))
     package = module.partition(".")[0]

@@ -1,4 +1,4 @@
-"""The fields of each node that a later node reads. The others are not carried through Python."""
+"""Column pruning: which fields of each node a later node reads. No other fields are carried through Python."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,8 +10,8 @@ from trident.plan.traits import traits_of
 def needs(nodes: Sequence[Node], ends: Mapping[int, Iterable[str]], always: Iterable[str] = ()) -> dict[int, set[str]]:
     """Return for each node (by id) the fields that must leave it.
 
-    `nodes` are in walk order. `ends` gives the fields that are read of nodes from outside. `always` are hidden fields
-    that every node passes on.
+    `nodes` are in walk order: each after its sources. `ends` gives, by a node's id, the fields that are read of the
+    node by others than `nodes`, such as an output. `always` are hidden fields that every node passes on.
     """
     hidden = set(always)
     needed = {id(node): hidden | set(ends.get(id(node), ())) for node in nodes}
@@ -28,7 +28,7 @@ def needs(nodes: Sequence[Node], ends: Mapping[int, Iterable[str]], always: Iter
 def with_letters(
     nodes: Sequence[Node], ends: Mapping[Node, Iterable[str]], caught: Mapping[int, Caught]
 ) -> dict[int, set[str]]:
-    """Return `ends` by id, with all fields of the tuples that may become dead letters."""
+    """Return `ends` by the nodes' ids, and add the sources of steps that make dead letters, with all their fields."""
     read = {id(node): set(names) for node, names in ends.items()}
     for node in nodes:
         if id(node) in caught and caught[id(node)].dead:

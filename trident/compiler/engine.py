@@ -30,20 +30,23 @@ class Slot(Protocol):
     ) -> StageResult:
         """Run `stage` over these inputs.
 
-        `scratch` is a folder of this attempt for temporary files. Raise UserFunctionError, SpoutError or
-        FailedException. Any other error is a failure of the engine, and the attempt fails too.
+        `scratch` is a folder of this attempt for temporary files. Raises UserFunctionError, SpoutError or
+        FailedException. Any other error is a failure of the engine; the attempt then fails too.
         """
         ...
 
     def cancel(self) -> None:
-        """Stop the attempt that is running in this slot, and no other; its `run` then raises."""
+        """Stop the attempt that is running in this slot, and no other attempt; `run` then raises."""
         ...
 
     def close(self) -> None: ...
 
 
 def check_fields(node: Node, names: Sequence[str]) -> list[str]:
-    """Return the node's fields in their order; refuse tuples with other fields, in whatever order they are."""
+    """Return the node's fields in the order of its schema. `names` are the fields of its tuples, in any order.
+
+    Raises SpoutContractError if the tuples have other fields than the node declares.
+    """
     if sorted(names) != sorted(node.schema.names):
         raise SpoutContractError(
             f"{node.step}: the tuples have the fields ({', '.join(names)}), declared are "
@@ -53,7 +56,7 @@ def check_fields(node: Node, names: Sequence[str]) -> list[str]:
 
 
 class Engine(Protocol):
-    """The maker of slots; a run has one engine. The defaults are those of an engine without a Spark session."""
+    """What runs stages, in slots; a run has one engine. The defaults here fit an engine without a Spark session."""
 
     def slot(self, group: Group) -> Slot:
         """Make a slot for batches of this group."""
@@ -61,11 +64,11 @@ class Engine(Protocol):
 
     @property
     def frames(self) -> Callable[[], Frames] | None:
-        """The maker of DataFrames of frozen rows; None where there is no Spark session."""
+        """A function that returns the maker of DataFrames of frozen rows; None where there is no Spark session."""
         return None
 
     def compile_request(self, plan: RequestPlan) -> Answer:
-        """Compile a DRPC function. A request raises MissingSessionError where only Spark can run an operation."""
+        """Compile a DRPC function. Raises MissingSessionError if only Spark can run one of its operations."""
         return compile_request(plan)
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
 """The tuples on which a user's function fails, where its step has an error policy (`onError`).
 
 At first a batch runs as if no step had a policy: that is fast. If a function with a policy fails, the stage runs once
-more and catches: where such a function fails for many tuples, it is called for each of them alone, and the tuples on
-which it fails leave the stream. The following batches are run in this way at once, for a while.
+more and catches: where the function fails over many tuples, it is called again for each of them alone, and the tuples
+on which it fails leave the stream. For a while after that, batches catch in their first run.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,16 +21,16 @@ from trident.plan.nodes import Each, Filter, LettersOf, Map, Node, PartitionPers
 from trident.spouts.dead_letters import ReplaySpout
 
 _CATCHING_RUNS = 100
-"""The number of catching runs without a failure after which a stage runs without catching again."""
+"""After this number of catching runs without a failed tuple, a stage runs without catching first again."""
 
 # --- which steps catch --------------------------------------------------------------------------------------------
 
 
 def catching_nodes(nodes: Collection[Node], stage: int, attempt: int) -> dict[int, Caught]:
-    """Return the nodes (by id) that catch failed tuples in an attempt, with the fate of these tuples.
+    """Return for each node (by id) that catches failed tuples in this attempt what becomes of these tuples.
 
-    A `DeadLetter` policy may ask for attempts that fail before one catches. A stage after the first is computed in the
-    commit turn, where there are no attempts, so it catches at once.
+    A `DeadLetter` policy may ask that some attempts fail before one catches. A stage after the first is computed in the
+    commit turn, where there are no attempts, so there a policy catches at once.
     """
     catching = {}
     for node in nodes:
@@ -48,7 +48,10 @@ RunCatching = Callable[[Mapping[int, Caught], Letters], StageResult]
 
 
 class Catcher:
-    """The runner of one slot's stages, which catches where it must. `nodes` are those of each stage, by its number."""
+    """What runs the stages of one slot, and runs them catching where it must.
+
+    `nodes` gives the nodes of each stage, by the stage's number.
+    """
 
     def __init__(self, nodes: Mapping[int, Sequence[Node]]) -> None:
         self._nodes = {
@@ -56,7 +59,7 @@ class Catcher:
             for number, stage_nodes in nodes.items()
         }
         self._catching_runs = 0
-        """The number of runs that still catch at once."""
+        """The number of coming runs that catch without a plain run before."""
 
     def run(self, stage: Stage, attempt: TransactionAttempt, plain: RunPlain, catch: RunCatching) -> StageResult:
         """Run a stage for an attempt: by `plain`, by `catch`, or by `catch` after `plain` failed."""
@@ -80,7 +83,7 @@ class Catcher:
 def _with_letters(
     result: StageResult, letters: Letters, stage: Stage, attempt: TransactionAttempt, nodes: Sequence[Node]
 ) -> StageResult:
-    """Return the result with a table for each output of dead letters that has any."""
+    """Return the result with the counts of skipped tuples, and a table for each output that has dead letters."""
     by_step: dict[str, list[LetterRecord]] = {}
     # Sorted, so that the ids do not depend on the order in which partitions report.
     for number, letter in enumerate(sorted(letters.dead, key=lambda letter: (letter["step"], letter["tuple"]))):
@@ -97,7 +100,7 @@ def _with_letters(
 
 
 def _check_number(node: Node, dead: Sequence[LetterRecord]) -> None:
-    """Refuse a batch with more dead letters of a step than its policy takes. Raise UserFunctionError."""
+    """Raise UserFunctionError if a step made more dead letters in this batch than its policy takes."""
     policy = getattr(node, "onError", None)
     if isinstance(policy, DeadLetter) and len(dead) > policy.most:
         first = dead[0]
@@ -118,7 +121,11 @@ def letter_table(output: Output, dead: Sequence[LetterRecord], attempt: Transact
 
 
 def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
-    """Refuse dead letters that no stream reads, and those that come too late. Raise TopologyError."""
+    """Check that the dead letters of each step can come about and that a stream reads them.
+
+    Raises TopologyError if no stream reads a step's dead letters, if its policy makes them after more attempts than
+    `maxAttempts` allows, or if a spout replays dead letters and no state keeps any.
+    """
     kept = any(isinstance(node, PartitionPersist) and isinstance(_updater(node), KeepLetters) for node in nodes)
     for node in nodes:
         if isinstance(node, SpoutSource) and isinstance(node.spout, ReplaySpout) and not kept:
@@ -145,5 +152,5 @@ def check_read(nodes: Collection[Node], maxAttempts: int) -> None:
 
 
 def _updater(node: PartitionPersist) -> object:
-    """Return the object whose method updates the state."""
+    """Return the updater object whose method updates the state; None where a plain function does."""
     return getattr(node.updating.call, "__self__", None)

@@ -37,23 +37,23 @@ from trident.plan.partitions import Counts, partition_counts
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The nodes of a stage in walk order, and what is known of each by its id."""
+    """The nodes of a stage in walk order (each after its sources), and for each, by id, how it is read and placed."""
 
     inputs: frozenset[int]
-    """The nodes where tuples enter the stage."""
+    """The ids of the nodes where tuples enter the stage."""
     nodes: tuple[Node, ...]
     readers: Mapping[int, int]
-    """How often each node is read."""
+    """For each node the number of its readers: nodes, outputs and effects."""
     needed: Mapping[int, set[str]]
-    """The fields of each node that any reader needs."""
+    """For each node the fields that any of its readers needs."""
     partitions: Counts
     caught: Mapping[int, Caught] = field(default_factory=dict)
-    """The nodes whose failed tuples are caught."""
+    """The nodes whose failed tuples leave the stream, each with what becomes of these tuples."""
     catch_points: tuple[Node, ...] = ()
-    """The nodes behind which caught tuples are parted from the others: one for each row of Python operations."""
+    """The nodes behind which caught tuples are separated from the others: one in each chain of Python operations."""
 
     def names(self, node: Node) -> list[str]:
-        """Return the fields that leave a node, in its order.
+        """Return the fields that leave a node, in the order of its schema.
 
         There is at least one: Spark carries no row without a column.
         """
@@ -64,22 +64,24 @@ class Layout:
     def partitioned(self) -> bool:
         """Return whether partitions have to exist even if they are empty.
 
-        That is so where a hint gives their number, or where an aggregation makes something of each.
+        They have to where a hint gives their number, or where an aggregation makes a result of each partition.
         """
         by_partition = any(isinstance(node, Aggregate) and node.scope == "partition" for node in self.nodes)
         return by_partition or any(count is not None for count in self.partitions.values())
 
     def shared(self, node: Node) -> bool:
-        """Return whether what leaves this node is read more than once.
+        """Return whether the tuples that leave this node are read more than once.
 
-        A Debug is not counted: it passes its source's tuples on, so the source is the shared node.
+        Those of a catch point are: once for the caught tuples, once for the others. A Debug is never shared: it passes
+        its source's tuples on, so the source is the shared node.
         """
         return node in self.catch_points or self.readers[id(node)] > 1 and not isinstance(node, Debug)
 
     def chain(self, node: Node) -> tuple[tuple[Work, ...], Node]:
-        """Return the longest row of Python operations that ends in this node, and the node before the row.
+        """Return the longest chain of adjacent Python operations that ends in this node, and the node before the chain.
 
-        No other node reads a result within the row. The row is empty where none of its operations calls Python.
+        No node outside the chain reads a result within it. The chain is empty where none of its works calls Python:
+        works that only rename or drop fields are left to Spark.
         """
         works: list[Work] = []
         below, first = node, True
@@ -93,13 +95,13 @@ class Layout:
         return (tuple(works), below) if any(work.operation is not None for work in works) else ((), node)
 
     def _after_python(self, node: Node) -> bool:
-        """Return whether the source of this node is Python work that no other node reads."""
+        """Return whether this node's source ends a chain of Python operations and has no other reader."""
         (source,) = sources_of(node)
         return id(source) not in self.inputs and not self.shared(source) and bool(self.chain(source)[0])
 
 
 def is_filter_null(node: Node) -> bool:
-    """Return whether this is FilterNull, which runs in Spark as well as in Python."""
+    """Return whether this node filters with FilterNull, which Spark can run as well as Python."""
     return isinstance(node, Filter) and isinstance(node.predicate.target, FilterNull)
 
 
@@ -111,8 +113,8 @@ def layout(
 ) -> Layout:
     """Return the layout of the nodes that lead from `inputs` to `ends`, both included.
 
-    `ends` are the nodes that are read from outside, each with the fields that are read. `captured` are the Debug steps
-    whose tuples are brought to the run's log. `caught` are the nodes (by id) whose failed tuples leave the stream.
+    `ends` are the nodes that a stage is run for, each with the fields that its results take of it. `captured` are the
+    Debug steps whose tuples the driver shows. `caught` are the nodes (by id) whose failed tuples leave the stream.
     """
     input_ids = frozenset(id(node) for node in inputs)
     nodes = walk(*ends, *captured, starts=input_ids)
@@ -123,7 +125,7 @@ def layout(
     for end in ends:
         readers[id(end)] += 1
     for debug in captured:
-        # A captured Debug that is also read has two readers: they share the tuples of its source.
+        # A captured Debug that other nodes read too: the driver and these nodes read the tuples of its source.
         readers[id(debug.source)] += 1 if readers[id(debug)] > 0 else 0
     needed = needs(nodes, with_letters(nodes, ends, caught))
     points = _catch_points([node for node in nodes if id(node) not in input_ids], readers, caught) if caught else ()
@@ -131,7 +133,7 @@ def layout(
 
 
 def _catch_points(nodes: Sequence[Node], readers: Mapping[int, int], caught: Mapping[int, Caught]) -> tuple[Node, ...]:
-    """Return the last node that catches in each row of Python operations that run together."""
+    """Return for each chain of Python operations that run together the last node that catches failed tuples."""
     reader = {id(source): node for node in nodes for source in sources_of(node)}
 
     def caught_above(node: Node) -> bool:
@@ -147,7 +149,11 @@ def _catch_points(nodes: Sequence[Node], readers: Mapping[int, int], caught: Map
 
 
 def stage_ends(stage: Stage) -> dict[Node, list[str]]:
-    """Return the nodes that a stage's outputs and effects read, each with the fields that are read."""
+    """Return the end nodes of a stage: its effects, and for each output the node whose tuples the output holds.
+
+    Each end comes with the fields that outputs take of it as they are: none of an effect, and none of a
+    PersistentAggregate, which gives accumulators.
+    """
     ends: dict[Node, list[str]] = {}
     for output in stage.outputs:
         end = end_of(output.step)
@@ -159,12 +165,15 @@ def stage_ends(stage: Stage) -> dict[Node, list[str]]:
 
 
 def end_of(step: Node) -> Node:
-    """Return the node whose tuples an output holds: for a query and a sink, the node before it."""
+    """Return the node whose tuples a step's output holds: the node before a query or sink, else the step itself."""
     return step.source if isinstance(step, StateQuery | Sink) else step
 
 
 def check_picklable(stage_layout: Layout) -> None:
-    """Refuse a function that cannot be pickled, at the start and not at the first batch. Raise UserCodeError."""
+    """Check at the start, not at the first batch, that the user's functions can be sent to Spark's workers.
+
+    Raises UserCodeError if one of them cannot be pickled.
+    """
     for node in stage_layout.nodes:
         if id(node) not in stage_layout.inputs:
             for site, target in _worker_code(node):

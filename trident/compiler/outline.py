@@ -1,9 +1,9 @@
 """The outline of a batch group: each frozen output, described by the graph above and below it and not by its name.
 
-A batch is frozen with the outline of its program. When a later run commits it, each of its outputs goes to the output
-of that run's program which is the same part of the same graph, even if lines of the program changed places meanwhile.
-The user's functions may change in between: to mend a function is a reason to start again. They count only where the
-graph alone cannot tell two outputs apart (`trident.compiler.code_digest`).
+A batch is frozen with the outline of its program. When a later run commits the batch, each frozen output goes to the
+output of the later program that has the same place in the same graph, even if lines of the program changed places
+meanwhile. The user's functions may change in between: to mend a function is a reason to start again. Functions count
+only where the graph alone cannot tell two outputs apart (`trident.compiler.code_digest`).
 """
 
 import hashlib
@@ -28,15 +28,15 @@ _NOT_SHAPE = {
     *("step", "site", "function_site", "source", "sources", "onError"),
     *("path", "partitions", "formerly", "anew"),
 }
-"""Fields of nodes that have no part in which tuples flow where."""
+"""Fields of nodes that do not belong to a node's shape: they do not change which tuples flow where."""
 
 _NOT_CODE = {*_NOT_SHAPE, "spout", "state", "branch"}
-"""Fields that hold no function of the tuples above an output; `branch` is below one."""
+"""Fields in which no user's function is looked for: none there makes an output's tuples (`branch` only reads them)."""
 
 _STORED_NAMES = {("Part", "number"): "place"}
-"""The names that outlines have in the log for fields of nodes that the code has renamed: class and field.
+"""The names under which outlines in the log know fields that the code has renamed, by class and new name.
 
-A name is part of the shape. Under another one, a batch that waits would not fit the program that froze it.
+A field's name is part of the shape: under a new name, a waiting batch would not fit the program that froze it.
 """
 
 
@@ -46,19 +46,20 @@ class Step(msgspec.Struct, frozen=True):
     name: str
     """The step with its site: "s/1:each(f) at wc.py:3"."""
     shape: str
-    """The part of it that belongs to the graph: "each (inputs v; outputs struct<x:bigint>)"."""
+    """What describes the step in the graph: "each (inputs v; outputs struct<x:bigint>)"."""
 
 
 class Part(msgspec.Struct, frozen=True):
     """One output of one stage.
 
-    `shape` is a digest of the graph above it. `above` lists the steps of that graph by their indices in
-    `Outline.steps`, its own step last. `leads` names the states and outputs below it, such as "state counts".
+    `shape` is a digest of the graph above the output. `above` lists the steps of that graph by their indices in
+    `Outline.steps`, the output's own step last. `leads` names the states and outputs below the output, such as
+    "state counts".
 
     Twins are parts of one stage with the same shape and the same fields. `traits` are digests of the user's functions
-    in the steps above, by "<index in above>:<field>:<trait>", as far as twins differ in them; a part without twins has
-    none. `text` is a digest of the program's source text, for a part that its traits do not tell from each twin and
-    that has a trait which is partly unknown: only an unchanged program is known to have such twins in the same order.
+    in the steps above, by "<index in above>:<field>:<trait>": only those in which twins differ, so a part without twins
+    has none. `text` is a digest of the program's source text. A part has it if its traits do not tell it from every
+    twin, and one of them is partly unknown: only an unchanged program is known to have such twins in the same order.
     """
 
     stage: int
@@ -88,12 +89,12 @@ class Outline:
         return Outline(*msgspec.json.decode(text, type=tuple[tuple[Part, ...], tuple[Step, ...]]))
 
     def above(self, part: Part) -> tuple[Step, ...]:
-        """Return the steps above a part, its own last."""
+        """Return the steps above a part, the part's own step last."""
         return tuple(self.steps[at] for at in part.above)
 
 
 def outline_of(outputs: Sequence[tuple[int, str, pa.Schema, Node]], stage_of: Callable[[Node], int]) -> Outline:
-    """Return the outline of a group whose stages freeze these outputs: stage, name, schema and step of each.
+    """Return the outline of a group. `outputs` are what its stages freeze: stage number, name, schema and step.
 
     `stage_of` returns the number of the stage in which a step is run.
     """
@@ -123,10 +124,10 @@ def _shown(schema: pa.Schema) -> str:
 
 
 def _leads(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[int, set[str]]:
-    """Return the states and outputs below each node, itself included; `nodes` are in walk order.
+    """Return for each node (by id) the states and outputs below it, its own included.
 
-    A table that is carried to a later stage leads only to what reads it there: in the stage that made it, the step
-    itself is read and not the table.
+    `nodes` are in walk order: each after its sources. For a carried node only what lies below its readers in later
+    stages counts: in its own stage, nodes read the step itself and not the frozen table.
     """
     below: dict[int, set[str]] = {id(node): set() for node in nodes}
     later: dict[int, set[str]] = {id(node): set() for node in nodes}
@@ -146,7 +147,7 @@ def _leads(nodes: Sequence[Node], stage_of: Callable[[Node], int]) -> Mapping[in
 
 
 def _shape(node: Node) -> Iterator[Any]:
-    """Yield the names, fields and numbers that describe a node in its graph, and no function."""
+    """Yield what describes a node in its graph: each field's name, then its value as JSON; functions are left out."""
     for name, value in _stored_fields(node, _NOT_SHAPE):
         if (plain := _plain(value)) is not None:
             yield name
@@ -154,7 +155,7 @@ def _shape(node: Node) -> Iterator[Any]:
 
 
 def _stored_fields(value: Any, without: Container[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a node, or of what it holds, by the names under which outlines are stored."""
+    """Yield the fields of a node, or of an object in it: the name that outlines in the log use, and the value."""
     for field in fields(value):
         if field.name not in without:
             yield _STORED_NAMES.get((type(value).__name__, field.name), field.name), getattr(value, field.name)
@@ -171,7 +172,7 @@ def _plain(value: Any) -> Any:
             return value.simpleString()
         case StateSpec():
             return value.name
-        case Node():  # of a query: its state; of late tuples: their window
+        case Node():  # the state step that a query reads, or the window of late tuples: the name of its state
             return _plain(getattr(value, "state", None))
         case tuple():
             return [_plain(each) for each in value]
@@ -179,7 +180,7 @@ def _plain(value: Any) -> Any:
 
 
 def _shape_text(node: Node) -> str:
-    """Return the shape in words, without the fields that leave."""
+    """Return a node's shape in words, without the fields of the tuples that leave it."""
     shape = list(_shape(node))
     described = [
         f"{name} {', '.join(map(str, value)) if isinstance(value, list) else value}"
@@ -197,11 +198,11 @@ def _named(node: Node) -> str:
 # --- what tells twins apart -----------------------------------------------------------------------------------------
 
 _TRAITS: WeakKeyDictionary[Node, dict[str, str]] = WeakKeyDictionary()
-"""The traits of each step as its functions were at the topology's first start: a run may change attributes later."""
+"""The traits of the functions in each step, as they were at the topology's first start: a run may change attributes."""
 
 
 def _differences(twins: Sequence[Node]) -> Mapping[int, tuple[dict[str, str], str]]:
-    """Return by id, for outputs of one stage, shape and schema: the traits in which they differ, and the text."""
+    """Return for each of these twins (by the step's id) its `traits` and its `text`, as `Part` defines them."""
     if len(twins) == 1:
         return {id(twins[0]): ({}, "")}
     above = {id(step): _traits_above(step) for step in twins}
@@ -224,7 +225,7 @@ def _traits_above(step: Node) -> dict[str, str]:
 
 
 def _code(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the traits of the user's functions within a step, each under a name."""
+    """Yield the traits of the user's functions within a step: "<field>:<trait>", and the digest."""
     if value is None or isinstance(value, CallSite) or (name and isinstance(value, Node)):
         return
     if is_dataclass(value) and type(value).__module__.startswith("trident."):
@@ -238,7 +239,7 @@ def _code(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _text(twins: Sequence[Node]) -> str:
-    """Return a digest of the files, or notebook cells, that the steps above these are written in."""
+    """Return a digest of the source files, or notebook cells, that hold the twins and the steps above them."""
     files = sorted({node.site.file for node in walk(*twins)})
     linecache.checkcache()
     return _digest([linecache.getlines(file) for file in files])

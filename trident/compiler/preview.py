@@ -30,10 +30,10 @@ Inputs: TypeAlias = Mapping[SpoutSource, Emission | pa.Table]
 
 
 def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
-    """Return the first `n` tuples that leave this node, of its spouts' first batches.
+    """Return the first `n` tuples that leave this node when its spouts give their first batches.
 
-    It uses no txid, commits nothing and moves no position. Spark runs it where a session is given or active, or where
-    an operation has no Python form; else it runs in this process.
+    A preview uses no txid, commits nothing and moves no position. It runs on Spark where a session is given or active,
+    or where an operation has no Python form; else in this process.
     """
     session = spark or SparkSession.getActiveSession()
     if session is None and not all(map(has_python_form, walk(node))):
@@ -49,7 +49,7 @@ def take(node: Node, n: int, spark: SparkSession | None = None) -> list[Row]:
 
 
 def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
-    """Print Spark's own plan for what leaves this node, over its spouts' first batches; nothing is run."""
+    """Print Spark's own plan for the tuples that leave this node, over its spouts' first batches; run nothing."""
     session = spark or SparkSession.getActiveSession() or local_session()
     with _first_batches(node) as emissions, _in_spark(node, emissions, session) as frame:
         frame.explain(mode=mode)
@@ -57,7 +57,10 @@ def explain(node: Node, mode: str, spark: SparkSession | None = None) -> None:
 
 @contextmanager
 def _first_batches(node: Node) -> Iterator[Inputs]:
-    """Open the spouts below the node, and give the first batch of each; close the spouts at the end."""
+    """Open the spouts that the node gets tuples from, yield the first batch of each, and close them at the end.
+
+    Raises TopologyError if a state or a DRPC request lies on the way.
+    """
     nodes = walk(node)
     for below in nodes:
         if isinstance(below, StateStep | RequestSource):
@@ -71,7 +74,7 @@ def _first_batches(node: Node) -> Iterator[Inputs]:
 
 
 def _first(source: SpoutSource, executor: SpoutExecutor) -> Emission | pa.Table:
-    """Return the first batch of a spout; an empty table where it is idle."""
+    """Return the first batch of a spout; an empty table where the spout has nothing."""
     attempt = TransactionAttempt(1, 0)
     metadata = executor.plan(attempt, None, time.time())
     return arrow_schema(source.schema).empty_table() if metadata is None else executor.emit(attempt, metadata)
@@ -85,7 +88,7 @@ def _in_python(node: Node, emissions: Inputs, n: int) -> pa.Table:
 
 @contextmanager
 def _in_spark(node: Node, emissions: Inputs, spark: SparkSession) -> Iterator[DataFrame]:
-    """Give the tuples that leave the node, as a DataFrame in a session of its own."""
+    """Yield the tuples that leave the node, as a DataFrame in a new session, which is given back at the end."""
     session = run_session(spark)
     try:
         with tempfile.TemporaryDirectory(prefix="trident-take-") as scratch, active_session_kept():

@@ -33,13 +33,14 @@ class Output:
 
     - PersistentAggregate: the group fields, then one value column, each key once (ungrouped: exactly one row).
     - StateQuery: the tuples that enter the query.
-    - StateUpdate (the driver makes it): the key fields, then the new value, each key once; a null removes the key.
-    - Emitted: the tuples that the updater emitted, or a window's results. LateTuples: the late tuples.
-    - LettersOf: the dead letters that its step made in this stage.
-    - Sink: the tuples that enter it. The driver hands them on where they are a table already.
-    - Any other node: its own tuples, carried to a later stage that reads them beside a state's new values
-      (``join(stream, counts.newValuesStream())``), or to a state update. The table enters that stage as it is.
-      Where only updates read it, it holds only the fields that they need.
+    - StateUpdate (made by the driver): the key fields, then the new value, each key once; a null removes the key.
+    - Emitted: the tuples that the updater emitted, or a window's results.
+    - LateTuples: the late tuples.
+    - LettersOf: the dead letters of the step before it, as that step made them in this stage.
+    - Sink: the tuples that enter the sink. The driver makes this output where a state step gave the tuples.
+    - Any other node: the tuples that leave the node, carried to a later stage: to be joined with a state's new values
+      (``join(stream, counts.newValuesStream())``), or to a state update. The table enters the later stage as it is.
+      Where only state updates read the table, it has only the fields that they need.
 
     `name` is unique in its group and stable over restarts; `_output_names` in `stages.py` lists the forms.
     """
@@ -50,7 +51,7 @@ class Output:
 
     @property
     def carried(self) -> bool:
-        """Return whether these tuples enter no state step and no sink, only a later stage."""
+        """Return whether the log only carries this output to a later stage: it enters no state step and no sink."""
         return not isinstance(self.step, StateStep | Sink)
 
 
@@ -60,19 +61,19 @@ class Stage:
 
     number: int
     inputs: tuple[Node, ...]
-    """The nodes whose tuples the engine starts from: the spouts in stage 1, later the steps of earlier outputs.
+    """The nodes whose tuples the engine starts from: in stage 1 the spouts, in later stages steps of earlier outputs.
 
-    Such a step stands for the tuples behind it: for a PersistentAggregate its new values, for a StateQuery the answered
-    tuples, for a carried node its own table.
+    A step of an output stands for the tuples that leave it: a PersistentAggregate for its new values, a StateQuery for
+    the tuples with their answers, a carried node for its table.
     """
     outputs: tuple[Output, ...]
     """The tables that the engine makes."""
     debugs: tuple[Debug, ...] = ()
     effects: tuple[Node, ...] = ()
-    """Leaves without a state, which run for what their functions do."""
+    """The leaves of the plan without a state or a sink: they run for the side effects of the user's functions."""
     updates: tuple[Output, ...] = ()
-    """The tables that the driver makes without an engine: from states and the tuples that enter StateUpdates, or of
-    tables that enter Sinks. They are frozen with the outputs."""
+    """The tables that the driver makes without an engine, frozen with `outputs`: the results of StateUpdates, late
+    tuples, dead letters, and tables that a state step hands to a sink."""
 
     @cached_property
     def frozen(self) -> tuple[Output, ...]:
@@ -81,7 +82,7 @@ class Stage:
 
     @property
     def states(self) -> tuple[StateWriter, ...]:
-        """The steps that write states."""
+        """The steps of this stage that write states."""
         return tuple(o.step for o in self.frozen if isinstance(o.step, StateWriter))
 
     @property
@@ -91,14 +92,14 @@ class Stage:
 
     @cached_property
     def reads(self) -> tuple[Node, ...]:
-        """The nodes whose tuples engine or driver read: outputs of earlier stages, and the spouts in stage 1."""
+        """The nodes whose tuples the engine or the driver reads: in stage 1 spouts, later steps of earlier outputs."""
         drivers = StateUpdate | LateTuples | Sink
         entering = [o.step.source for o in self.updates if isinstance(o.step, drivers)]
         return tuple(dict.fromkeys([*self.inputs, *entering]))
 
     @property
     def nodes(self) -> list[Node]:
-        """The nodes of this stage in walk order, those that it reads among them."""
+        """The nodes of this stage and the nodes that it reads (`reads`), in walk order: each after its sources."""
         ends = [output.step for output in self.frozen]
         return walk(*ends, *self.debugs, *self.effects, starts={id(node) for node in self.reads})
 
@@ -108,7 +109,7 @@ class Group:
     """Spouts that share txids, because a merge, a join, a query or a common state connects them."""
 
     name: str
-    """The first stream name in alphabetical order. In a run: the group's name in the log, which never changes."""
+    """When compiled: the alphabetically first of the group's streams. In a run: the group's lasting name in the log."""
     spouts: tuple[SpoutSource, ...]
     stages: tuple[Stage, ...]
 
@@ -130,7 +131,7 @@ class Group:
 
     @cached_property
     def _stage_numbers(self) -> dict[int, int]:
-        """The number of the first stage that each node is in, by the node's id."""
+        """For each node (by id) the number of the first stage that contains it."""
         numbers: dict[int, int] = {}
         for stage in self.stages:
             for node in stage.nodes:
@@ -140,7 +141,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestPlan:
-    """A DRPC function: the plan from the request's arguments to the leaf, and the states that it reads."""
+    """A DRPC function: the plan from a request's arguments (`source`) to the answers (`leaf`); its state queries."""
 
     function: str
     source: RequestSource
@@ -159,4 +160,4 @@ class Program:
     shapes: dict[str, StateShape]
     """The shape of each state, by its name."""
     statics: tuple[StaticState, ...] = ()
-    """The states that are only read."""
+    """The states that the topology reads and never writes."""

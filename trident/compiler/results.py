@@ -9,7 +9,10 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class FrozenFile:
-    """A part of a large result, which an executor wrote and fsynced: its name in the attempt's folder, sizes, CRC32."""
+    """One file of a large result, written and fsynced by an executor; `name` is in the attempt's folder.
+
+    `checksum` is the CRC32 of its bytes.
+    """
 
     name: str
     bytes: int
@@ -19,7 +22,7 @@ class FrozenFile:
 
 @dataclass(frozen=True, slots=True)
 class FrozenFiles:
-    """A large result by reference: the exact list of its files in `folder`, which is relative to the checkpoint."""
+    """A large result by reference: the exact list of its files in `folder`, a path relative to the checkpoint."""
 
     folder: str
     files: tuple[FrozenFile, ...]
@@ -36,10 +39,10 @@ Result: TypeAlias = pa.Table | FrozenFiles
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What a stage gave in one attempt."""
+    """The results of a stage in one attempt."""
 
     results: Mapping[str, Result]
-    """The results by the names of the outputs. An optional output without rows may be missing."""
+    """The results by the names of the stage's outputs. Dead letters have an entry only where there are some."""
     rows: int | None = None
     """The number of tuples that the stage read, where that is known."""
     debug: Mapping[str, pa.Table] = field(default_factory=dict)

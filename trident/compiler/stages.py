@@ -39,7 +39,10 @@ def cut(topology: TopologyPlan) -> Program:
 
 
 def cut_nodes(sinks: Iterable[Node], requests: Mapping[str, tuple[RequestSource, Node]]) -> Program:
-    """Return the program of these sinks (leaf nodes, and all steps that write a state) and DRPC functions."""
+    """Return the program of a plan and its DRPC functions, `requests`.
+
+    `sinks` are the ends of the plan: its leaf nodes, and all steps that write a state.
+    """
     plans = tuple(_request(function, source, leaf) for function, (source, leaf) in requests.items())
     of_requests = {id(node) for _, leaf in requests.values() for node in walk(leaf)}
     roots = [sink for sink in sinks if id(sink) not in of_requests or isinstance(sink, StateWriter)]
@@ -53,7 +56,7 @@ def cut_nodes(sinks: Iterable[Node], requests: Mapping[str, tuple[RequestSource,
 
 
 def _with_writers(roots: Sequence[Node]) -> list[Node]:
-    """Return the roots, and the writers of every state that is read below them."""
+    """Return the roots, and every step that writes a state which is read on the way to a root or to such a step."""
     complete: dict[int, Node] = {}
     waiting = list(roots)
     while waiting:
@@ -68,7 +71,7 @@ def _with_writers(roots: Sequence[Node]) -> list[Node]:
 
 
 def _components(nodes: Sequence[Node]) -> list[list[Node]]:
-    """Return the nodes in components that have no node and no state in common, and so no txid."""
+    """Return the nodes of each batch group: nodes that a source, a query or a common state connects are together."""
     sets = NodeSets(nodes)
     writers: dict[str, Node] = {}
     for node in nodes:
@@ -93,11 +96,12 @@ def _group(nodes: list[Node]) -> Group:
 
 
 def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
-    """Return the stages of one group; `nodes` are in walk order, each after those it reads."""
+    """Return the stages of one group. `nodes` are in walk order: each node comes after its sources."""
     level: dict[int, int] = {}
     for node in nodes:
         level[id(node)] = _level(node, level)
-    # A LettersOf reads no tuple that leaves its source: a leaf that only has dead letters still runs for its effect.
+    # A LettersOf does not read the tuples that leave its source: a step that nothing else reads is still a leaf, and
+    # runs for its effect.
     read = {id(source) for node in nodes for source in sources_of(node) if not isinstance(node, LettersOf)}
     carried = _carried(nodes, level)
     names = _output_names(nodes, carried)
@@ -119,7 +123,7 @@ def _stages(nodes: list[Node]) -> tuple[Stage, ...]:
 def _level(node: Node, level: Mapping[int, int]) -> int:
     """Return the number of the stage that a node belongs to.
 
-    A state update belongs to the stage after that of its tuples, because these are frozen first.
+    A state update belongs to the stage after the one that makes its tuples, because the tuples are frozen first.
     """
     if isinstance(node, StateUpdate | LateTuples):
         return level[id(node.source)] + 1
@@ -139,7 +143,7 @@ def _ends_stage(node: Node) -> bool:
 
 
 def _made_by_driver(node: Node) -> bool:
-    """Return whether the driver makes this output, from tables that it has in the commit turn anyway."""
+    """Return whether the driver makes this node's output, from tables that the driver has in the commit turn anyway."""
     if isinstance(node, Sink):
         return _ends_stage(node.source)
     return isinstance(node, StateUpdate | Emitted | LateTuples | LettersOf)
@@ -158,9 +162,9 @@ def _writers_read(node: Node) -> list[Node]:
 
 
 def _carried(nodes: list[Node], level: Mapping[int, int]) -> dict[int, list[Node]]:
-    """Return the nodes (by id) without a state whose tuples later stages read, with those readers.
+    """Return for each carried node (by id) the nodes of later stages that read it.
 
-    These tuples are frozen beside those that enter the states.
+    A carried node does not end its stage, but later stages read its tuples, so these are frozen too.
     """
     readers: dict[int, list[Node]] = {}
     for node in nodes:
@@ -171,7 +175,7 @@ def _carried(nodes: list[Node], level: Mapping[int, int]) -> dict[int, list[Node
 
 
 def _inputs(nodes: list[Node], level: Mapping[int, int]) -> tuple[Node, ...]:
-    """Return the nodes that a stage of these nodes starts from: its spouts, and what it reads of earlier stages."""
+    """Return the nodes that a stage starts from: its spouts, and the steps of earlier stages that its `nodes` read."""
     inputs: dict[int, Node] = {}
     for node in nodes:
         if isinstance(node, SpoutSource):
@@ -183,16 +187,18 @@ def _inputs(nodes: list[Node], level: Mapping[int, int]) -> tuple[Node, ...]:
 
 
 def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[int, str]:
-    """Return by id the name of each node's output: unique in the group, and stable over restarts.
+    """Return for each node (by id) the name of its output, which is unique in the group and stable over restarts.
 
     - "<state>": what a step writes into its state
     - "<state>?<n>": what enters the n-th query of a state
     - "<state>>": what an updater or a window emits; "<state>>late": a window's late tuples
     - "<step>~": dead letters of a step
     - "<sink>!": what enters a sink
-    - "<state>|": what is carried to an update; "<state>>late|": to a window's late tuples; "<step>|": to anything else
+    - "<state>|": tuples carried to the update of a state
+    - "<state>>late|": tuples carried to the search for a window's late tuples
+    - "<step>|": the step's tuples, carried to any other node
 
-    Logs hold these names: another form needs a migration.
+    Logs hold these names: a change of their form needs a migration.
     """
     names: dict[int, str] = {}
     queries: dict[str, int] = {}
@@ -217,16 +223,16 @@ def _output_names(nodes: list[Node], carried: Mapping[int, list[Node]]) -> dict[
 
 
 def _carried_to(node: Node, readers: Sequence[Node]) -> str:
-    """Return the name of the update or of the late tuples that a node is carried to; else the node's own step."""
+    """Return what a carried node's output is named after: an updated state, a window's late tuples, or its own step."""
     updates = [reader for reader in readers if isinstance(reader, StateUpdate)]
-    if updates:  # a window rather than its watermark, which reads the same tuples
+    if updates:  # the window comes before its watermark: both read the same tuples
         return min(updates, key=lambda update: isinstance(update, Watermark)).state.name
     late = next((reader for reader in readers if isinstance(reader, LateTuples)), None)
     return node.step if late is None else f"{late.window.state.name}>late"
 
 
 def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:
-    """Return the table that a stage makes for this node, which these nodes of later stages read."""
+    """Return the output that a stage makes for a node. `readers` are the nodes of later stages that read the output."""
     if isinstance(node, StateWriter):
         shape = shape_of(node)
         return Output(name, node, shape.keys.append(pa.field(node.schema.names[-1], shape.value)))
@@ -241,9 +247,9 @@ def _output(name: str, node: Node, readers: Sequence[Node] = ()) -> Output:
 
 
 def _has_effect(leaf: Node) -> bool:
-    """Return whether a leaf without a result has to run, because a node below it calls the user's code.
+    """Return whether a leaf that nothing reads has to run, because a step on the way to it calls the user's code.
 
-    Below a Debug only a Peek counts: the tuples that a Debug shows are evaluated anyway.
+    On the way to a Debug only a Peek counts: the tuples that a Debug shows are evaluated anyway.
     """
     nodes = walk(leaf)
     if isinstance(leaf, Debug):

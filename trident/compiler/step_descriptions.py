@@ -37,7 +37,10 @@ def stage_lines(program: Program) -> list[str]:
 
 
 def _outputs(stage: Stage) -> str:
-    """Return the outputs of a stage, without those that follow from another: what updaters and windows emit."""
+    """Return the names of a stage's outputs in words.
+
+    What updaters and windows emit is left out: such an output always goes with the one of their state.
+    """
     named = [
         frozen_in_words(output.name) for output in stage.frozen if not isinstance(output.step, Emitted | LateTuples)
     ]
@@ -45,7 +48,7 @@ def _outputs(stage: Stage) -> str:
 
 
 def frozen_in_words(name: str) -> str:
-    """Return an output's name with words for the mark that it ends in.
+    """Return an output's name in words: the mark at its end tells what the output holds.
 
     >>> [frozen_in_words(name) for name in ("counts", "counts|", "lines/1:each(f)|", "hours>late|", "out!")]
     ['counts', 'what enters counts', 'tuples of lines/1', 'what may be late for hours', 'output out']
