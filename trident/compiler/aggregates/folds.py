@@ -23,7 +23,7 @@ from trident.operations.builtin_aggregators import BuiltinAggregator
 from trident.operations.tuples import tuple_type
 
 _FEW = 256
-"""From this number of rows on Arrow counts and sums faster than a Python loop."""
+"""With this number of rows or more, Arrow counts and sums faster than a Python loop."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class FoldMember:
     aggregation: Aggregation
     presented_type: pa.DataType | None = None
     accumulator: pa.Field = field(init=False)
-    """The accumulators as a column."""
+    """The name and type of a column of accumulators."""
 
     def __post_init__(self) -> None:
         kind = arrow_type(self.aggregation.type)
@@ -45,7 +45,7 @@ class FoldMember:
 
     @property
     def output(self) -> str:
-        """The output field."""
+        """The name of the output field."""
         return self.aggregation.output
 
     @property
@@ -54,16 +54,16 @@ class FoldMember:
         return self.accumulator.type
 
     def zero(self) -> Any:
-        """Return the accumulator of no tuple."""
+        """Return the accumulator of a group without a tuple."""
         with self.where.calling("zero()"):
             return self.aggregation.aggregator.zero()
 
     def column(self, values: list[Any]) -> Column:
-        """Return accumulators as a column; an error names the one that is of another type."""
+        """Return accumulators as a column. Raises UserFunctionError if one of them is of another type."""
         return output_column(self.where, values, self.accumulator)
 
     def presented(self, accumulators: Column) -> Column:
-        """Return the results of these accumulators; the result of a null is null."""
+        """Return the result of each accumulator: by `present`, where the aggregator has it; null of a null."""
         if self.presented_type is None:
             return accumulators
         present = self.aggregation.aggregator.present  # type: ignore[attr-defined]
@@ -74,7 +74,7 @@ class FoldMember:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldSpec:
-    """Combiners over the same groups."""
+    """Combiners over the same groups, as they travel to the workers."""
 
     members: tuple[FoldMember, ...]
     keys: pa.Schema
@@ -94,13 +94,13 @@ class FoldSpec:
         )
 
     def zeros(self, rows: int = 1) -> Columns:
-        """Return the accumulators of no tuple, without keys, in this number of rows."""
+        """Return `rows` rows of accumulators of no tuple, without key fields."""
         return Columns(
             {member.output: member.column([member.zero() for _ in range(rows)]) for member in self.members}, rows
         )
 
     def with_zeros(self, folded: Columns, parts: Columns | None) -> Columns:
-        """Return the accumulators of an aggregate without group fields, also of parts that had no tuple.
+        """Return the accumulators of an aggregate without group fields: `folded`, and those of parts without a tuple.
 
         `parts` has the keys of all parts, one row each; None: there is one part, without a key.
         """
@@ -117,12 +117,12 @@ class FoldSpec:
         return concat([folded, zeros.select(folded.names)])
 
     def presented(self, folded: Columns) -> Columns:
-        """Return columns of `schema` with results in place of accumulators."""
+        """Return `folded` with results in place of accumulators."""
         return folded.plus({m.output: m.presented(folded[m.output]) for m in self.members if m.presented_type})
 
 
 class Accumulators:
-    """One combiner's accumulators, by the number of their key."""
+    """One combiner's accumulators: `values` holds them at the numbers of their keys."""
 
     __slots__ = ("member", "values")
 
@@ -131,7 +131,7 @@ class Accumulators:
         self.values: list[Any] = []
 
     def add_tuples(self, numbers: list[int], columns: Columns, count: int) -> None:
-        """Fold tuples whose keys have these numbers, all below `count`."""
+        """Fold tuples into the accumulators. `numbers` are the numbers of the tuples' keys, all below `count`."""
         aggregator = self.member.aggregation.aggregator
         self._grow(count)
         native = self.member.aggregation.native
@@ -149,7 +149,7 @@ class Accumulators:
         self._fold(numbers, tuples, aggregator.init, lists)
 
     def add_partials(self, numbers: list[int], columns: Columns, count: int) -> None:
-        """Merge accumulators whose keys have these numbers, all below `count`."""
+        """Merge partial accumulators into these. `numbers` are the numbers of their keys, all below `count`."""
         self._grow(count)
         self._fold(numbers, columns[self.member.output].values(), None, [])
 
@@ -163,14 +163,14 @@ class Accumulators:
             counts[number] += 1
 
     def _sum(self, numbers: list[int], values: list[Any]) -> None:
-        """Fold as Sum does, without a tuple for each row and calls of it."""
+        """Fold as Sum does, without making a tuple and calling Sum for each row."""
         sums = self.values
         for number, value in zip(numbers, values, strict=True):
             addend, stored = 0 if value is None else value, sums[number]
             sums[number] = addend if stored is None else stored + addend
 
     def _gather(self, numbers: list[int], lists: list[list[Any]], gathered: Callable[[list[Any]], Any]) -> None:
-        """Fold all tuples of a key at once."""
+        """Fold the tuples of each key by one call of the aggregator's `gathered` for all of them."""
         rows: dict[int, list[Any]] = {}
         for number, values in zip(numbers, zip(*lists, strict=True), strict=True):
             rows.setdefault(number, []).append(values)
@@ -237,7 +237,7 @@ def folded_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
 
 
 def fold_columns(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
-    """Return every key of these tuples with its accumulators."""
+    """Return every key of these tuples with its accumulators, by Arrow's grouping where that is faster and agrees."""
     if sum(part.rows for part in parts) >= _FEW:
         partials = [arrow_partial(spec, part) for part in parts]
         if all(part is not None for part in partials):
@@ -248,7 +248,7 @@ def fold_columns(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
 def merge_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
     """Merge partial accumulators of several partitions by key.
 
-    Without key fields the result is one row, also if there are no accumulators.
+    Without key fields the result is one row, even where there are no accumulators.
     """
     if partials.num_rows >= _FEW and arrow_can_merge(spec):
         return _merge_in_arrow(spec, partials)
@@ -258,9 +258,10 @@ def merge_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
 
 
 def arrow_can_merge(spec: FoldSpec) -> bool:
-    """Return whether Arrow can merge these partial accumulators as Spark does.
+    """Return whether Arrow merges partial accumulators of this spec as Spark does.
 
-    It can for flat keys, whole numbers and values without NaN rules.
+    It does if there are keys, none of them nested or floating-point, and the accumulators are counts, int64 sums, or
+    minima and maxima of whole numbers, strings or dates: values that need no rule for NaN.
     """
     flat = bool(spec.keys.names) and not any(
         kinds.is_nested(kind) or kinds.is_floating(kind) for kind in spec.keys.types
@@ -271,7 +272,7 @@ def arrow_can_merge(spec: FoldSpec) -> bool:
 def arrow_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
     """Return the partial accumulators of these tuples by Arrow's grouping; None where Spark would differ.
 
-    Arrow keeps 0.0 and -0.0 apart: a merge has to follow.
+    Arrow takes 0.0 and -0.0 for two keys, so `arrow_merge` has to follow.
     """
     if not _arrow_can_fold(spec, columns):
         return None
@@ -285,7 +286,7 @@ def arrow_partial(spec: FoldSpec, columns: Columns) -> pa.Table | None:
 
 
 def arrow_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
-    """Merge partial accumulators of `arrow_partial` by key, equal as Spark means it."""
+    """Merge the results of `arrow_partial` by key. Keys are equal where Spark says so."""
     if len(partials) == 1 and not any(map(kinds.is_floating, spec.keys.types)):
         return Columns.of(partials[0], spec.schema)
     return _merge_in_arrow(spec, pa.concat_tables(partials))
@@ -294,7 +295,7 @@ def arrow_merge(spec: FoldSpec, partials: Sequence[pa.Table]) -> Columns:
 def _merge_in_arrow(spec: FoldSpec, partials: pa.Table) -> Columns:
     """Merge the rows of one table that have the same key.
 
-    A Python loop does it where Arrow's sum might overflow.
+    A Python loop does it where Arrow's sum might overflow, or where a key is floating-point.
     """
     width = len(spec.keys)
     hows = ["sum" if m.aggregation.native == "count" else str(m.aggregation.native) for m in spec.members]
@@ -313,9 +314,10 @@ def _member_can_merge(member: FoldMember) -> bool:
 
 
 def _arrow_can_fold(spec: FoldSpec, columns: Columns) -> bool:
-    """Return whether Arrow can fold these tuples as Spark does.
+    """Return whether Arrow folds these tuples as Spark does.
 
-    It can for flat keys, whole numbers that cannot overflow and values without NaN rules.
+    It does if there are keys, none of them nested, and the members count, sum whole numbers that cannot overflow, or
+    take minima and maxima of whole numbers, strings or dates: values that need no rule for NaN.
     """
     if not spec.keys.names or any(map(kinds.is_nested, spec.keys.types)):
         return False
@@ -357,5 +359,6 @@ def _grouped(keys: Sequence[Any], spec: FoldSpec, values: Sequence[pa.Array | No
     columns = [grouped.column(name) for name in names]
     for at, member in enumerate(spec.members):
         result = grouped.column("count_all" if values[at] is None else f"v{at}_{hows[at]}").cast(member.kind)
-        columns.append(result.fill_null(0) if member.aggregation.native == "sum" else result)  # of nulls alone
+        # where a key has only nulls, Arrow's sum is null
+        columns.append(result.fill_null(0) if member.aggregation.native == "sum" else result)
     return pa.Table.from_arrays(columns, schema=spec.schema)

@@ -1,7 +1,7 @@
 """Aggregators that see every tuple of a group: reducers, and those that emit any number of tuples.
 
-All tuples of a group are in one partition. They are taken in as they come, no tuple is kept; each member keeps a state
-for each group, and what it emits.
+All tuples of a group are in one partition. Tuples are added as they come, and none is kept: each member keeps a state
+for each group, and the tuples that it emits.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,17 @@ from trident.operations.tuples import tuple_type
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReduceMember:
-    """A reducer as it travels to the workers. `presented_type` is the type of what it presents, if it does."""
+    """A reducer as it travels to the workers.
+
+    `presented_type` is the type of the values that its `present` returns; None where it has no `present`.
+    """
 
     where: Where
     reduction: Reduction
     presented_type: pa.DataType | None = None
 
     def open(self, batch: int | None) -> "MemberRun":
-        """Return a run over one batch."""
+        """Return a new run of this member over the groups of one batch."""
         return _ReduceRun(self)
 
 
@@ -42,13 +45,13 @@ class EmitMember:
     emitting: Emitting
 
     def open(self, batch: int | None) -> "MemberRun":
-        """Return a run over one batch."""
+        """Return a new run of this member over the groups of one batch."""
         return _EmitRun(self, batch)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GatherSpec:
-    """Aggregators of any kind over the same groups."""
+    """Aggregators of any kind over the same groups, as they travel to the workers."""
 
     members: tuple[FoldMember | ReduceMember | EmitMember, ...]
     keys: pa.Schema
@@ -62,17 +65,17 @@ class MemberRun(Protocol):
     """One member over the groups of one batch."""
 
     def grow(self, count: int) -> None:
-        """Begin every group below `count` that has not begun."""
+        """Begin the groups with numbers below `count` that have not begun."""
         ...
 
     def add(self, numbers: list[int], columns: Columns) -> None:
-        """Add tuples whose groups have these numbers and have begun."""
+        """Add tuples. `numbers` are the numbers of their groups, all of which have begun."""
         ...
 
     def result(self) -> tuple[list[Column], list[int] | None]:
-        """Return the output fields of all groups, group after group, and the number of tuples of each group.
+        """Return the member's output fields, group after group, and how many rows each group has in them.
 
-        None in place of the numbers: each group has one tuple.
+        None in place of the numbers of rows: each group has one.
         """
         ...
 
@@ -96,9 +99,9 @@ class Gather:
             run.add(numbers, columns)
 
     def result(self) -> Columns:
-        """Return the results of the members; of several members every combination within a group.
+        """Return the results of all groups: of several members, every combination of their results within a group.
 
-        The tuples of the last member change fastest. Without key fields there is one group, also without a tuple.
+        The results of the last member change fastest. Without key fields there is one group, even without a tuple.
         """
         if not self._spec.keys.names and not len(self._index):
             self._numbered(Columns({}, 1))
@@ -117,9 +120,10 @@ class Gather:
         return numbers
 
     def _combined(self, counts: Sequence[list[int] | None]) -> tuple[list[int] | None, list[list[int] | None]]:
-        """Return the group of each result tuple, and for each member the rows that the tuples are made of.
+        """Return for each result tuple the number of its group, and for each member the row of it that the tuple takes.
 
-        None: the groups, or the rows, as they are.
+        `counts` has for each member its numbers of rows by group. None in place of a list stands for 0, 1, 2 ...:
+        nothing has to be moved or repeated.
         """
         if all(count is None for count in counts):
             return None, [None for _ in counts]

@@ -1,6 +1,6 @@
-"""A reducer over several streams; it makes a state of its own for each partition, or for each group with a tuple.
+"""Reducers over several streams. A reducer makes a state for each partition, or for each group that has a tuple.
 
-Both engines run the same `PartitionReducer`; a request's tuples are a group by themselves.
+Both engines run the same `PartitionReducer`; the tuples of each DRPC request are reduced apart.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ from trident.plan.nodes import MultiReduce
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReduceSpec:
-    """One reducer as it travels to the workers."""
+    """A reducer over several streams as it travels to the workers."""
 
     step: str
     site: CallSite
@@ -53,7 +53,7 @@ class ReduceSpec:
 
 @contextmanager
 def partition_reducer(spec: ReduceSpec, partition: int, count: int | None) -> Iterator["PartitionReducer"]:
-    """Yield the reducer of one partition, between its prepare and its cleanup where it has them."""
+    """Yield the reducer of one partition; call the user's `prepare` before and `cleanup` after, if there are any."""
     operation = Operation(spec.reducer, spec.site, Call.FUNCTION)
     works = [Work("each", spec.where(), operation, spec.outputs)]
     with prepared(works, OperationContext(partition, count)) as (ready,):
@@ -62,7 +62,7 @@ def partition_reducer(spec: ReduceSpec, partition: int, count: int | None) -> It
 
 
 class PartitionReducer:
-    """The states of one partition, fed with the tuples of any stream in any order."""
+    """The user's reducer with its states of one partition, fed with the tuples of any stream in any order."""
 
     def __init__(self, spec: ReduceSpec) -> None:
         self._spec = spec
@@ -74,12 +74,12 @@ class PartitionReducer:
         self._group = tuple_type(tuple(spec.keys.names))
 
     def begin(self) -> None:
-        """Make the state of a partition that has one even without a tuple."""
+        """Make the state of a partition without groups, which has one even without a tuple."""
         self._index.numbers([], 1)
         self._add_state(())
 
     def add(self, stream: int, columns: Columns) -> None:
-        """Add tuples of the stream of this number: its group fields and input fields are read."""
+        """Reduce tuples of the stream with this number; only the stream's group fields and input fields are read."""
         spec, inputs = self._spec, self._spec.inputs[stream]
         names = spec.groups[stream] if spec.groups else ()
         numbers = self._index.numbers([columns[name] for name in names], columns.rows)
@@ -98,7 +98,7 @@ class PartitionReducer:
                     raise where.error(f"{what}; {where.tuple_text(lists, row)}")
 
     def complete(self) -> None:
-        """Call complete for every state: there are no more tuples."""
+        """Call the user's `complete` for every state, after the last tuple."""
         complete, group = self._spec.reducer.complete, ()
         with Calling(lambda cause: self._failed(cause, "complete", group)):
             for state, group in zip(self._states, self._groups, strict=True):
@@ -158,7 +158,10 @@ def multi_reduced(
 def _by_request(
     sources: Sequence[Columns], hidden: Sequence[str], requests: Columns | None
 ) -> Iterator[tuple[dict[str, Column], list[Columns]]]:
-    """Yield the tuples of every request with the columns that mark them; all tuples if there are no requests."""
+    """Yield for each request a column with its number, and its tuples of each stream.
+
+    Without requests, yield no column and all tuples.
+    """
     if requests is None or not hidden:
         yield {}, list(sources)
         return

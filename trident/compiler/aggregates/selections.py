@@ -1,6 +1,6 @@
-"""Selections of whole tuples: one kernel for both engines.
+"""Selections of whole tuples, such as the first ones or the greatest one, by one function for both engines.
 
-The tuples selected from parts can be selected from again: the result is that of the whole.
+A selection may be made in each part of the tuples, and then among the selected ones: the result is that of the whole.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ class PickSpec:
 
 
 def picked(spec: PickSpec, columns: Columns, apart: Sequence[str] = ()) -> Columns:
-    """Return the selected tuples; tuples that differ in the fields `apart` are selected from separately."""
+    """Return the selected tuples. Tuples that differ in a field of `apart` do not compete: each set has a selection."""
     if not apart:
         return columns.take(_rows(spec, columns))
     groups: dict[int, list[int]] = {}
@@ -50,7 +50,7 @@ def picked(spec: PickSpec, columns: Columns, apart: Sequence[str] = ()) -> Colum
 
 
 def _rows(spec: PickSpec, columns: Columns) -> list[int]:
-    """Return the selected rows, in their new order."""
+    """Return the numbers of the selected rows, in the order in which they leave."""
     picking = spec.picking
     if isinstance(picking, First):
         return _first(picking, spec.where, columns)
@@ -71,7 +71,7 @@ def _tuples(where: Where, columns: Columns) -> list[Any]:
 
 
 def _by_arrow(column: Column, greatest: bool) -> list[int] | None:
-    """Return the row of the extreme value where Arrow orders as Spark does; None where it does not."""
+    """Return the row of the extreme value, in a list (empty: all are null); None where Arrow orders unlike Spark."""
     kind = column.kind
     if not (kinds.is_integer(kind) or kinds.is_string(kind) or kinds.is_date(kind) or kinds.is_timestamp(kind)):
         return None
@@ -84,7 +84,7 @@ def _by_arrow(column: Column, greatest: bool) -> list[int] | None:
 
 
 def _extreme(spec: PickSpec, values: Sequence[Any], rows: Iterable[int]) -> int | None:
-    """Return the row of the extreme value among these rows; the last one where several are equal."""
+    """Return the row of the extreme value among these rows: of several equal ones the last, of no rows None."""
     picking = spec.picking
     assert isinstance(picking, Extreme)
     compare, sign = picking.comparator or _compare, 1 if picking.greatest else -1
@@ -114,7 +114,7 @@ def _compare(a: Any, b: Any) -> int:
 
 
 def _rank(value: Any) -> tuple[Any, ...]:
-    """Return what orders values as Spark does: NaN is greater than every number."""
+    """Return a sort key that orders values as Spark does: NaN is greater than every number."""
     return (0, value) if value == value else (1,)
 
 

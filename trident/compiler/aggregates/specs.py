@@ -1,4 +1,4 @@
-"""The plan node of an aggregate as a spec of a fold or a gather, which travels to the workers."""
+"""Aggregates of the plan as specs of folds or gathers, which travel to the workers."""
 
 from collections.abc import Iterable
 
@@ -18,14 +18,14 @@ def can_fold(node: Aggregate | PersistentAggregate) -> bool:
 
 
 def inputs_of(node: Aggregate | PersistentAggregate) -> tuple[str, ...]:
-    """Return the fields that its aggregators see, each once."""
+    """Return the fields that an aggregate's aggregators see, each once."""
     if isinstance(node, PersistentAggregate):
         return node.inputs
     return tuple(dict.fromkeys(name for member in node.members for name in member.inputs))
 
 
 def fold_spec(node: Aggregate | PersistentAggregate, hidden: Iterable[pa.Field] = ()) -> FoldSpec:
-    """Return the spec of an aggregate of combiners. `hidden` are key fields before its own."""
+    """Return the spec of an aggregate of combiners. `hidden` are key fields that come before the group fields."""
     if isinstance(node, PersistentAggregate):
         where = Where(node.step, node.aggregation.site, node.inputs)
         return FoldSpec.of(_keys(node, hidden), FoldMember(where, node.aggregation))
@@ -33,7 +33,7 @@ def fold_spec(node: Aggregate | PersistentAggregate, hidden: Iterable[pa.Field] 
 
 
 def gather_spec(node: Aggregate, batch: int | None, hidden: Iterable[pa.Field] = ()) -> GatherSpec:
-    """Return the spec of an aggregate of any members."""
+    """Return the spec of an aggregate of members of any kind. `hidden` are key fields before the group fields."""
     keys = _keys(node, hidden)
     members = tuple(_member(node, member) for member in node.members)
     outputs = [arrow_schema(member.outputs) for member in node.members]
@@ -65,6 +65,6 @@ def _presented_type(member: Member, how: Aggregation | Reduction) -> pa.DataType
 
 
 def read_fields(node: Aggregate | PersistentAggregate) -> list[str]:
-    """Return the fields that an aggregate reads of its source; one at least."""
+    """Return the fields that an aggregate reads of its source: at least one, even where it needs none."""
     wanted = {*node.group, *inputs_of(node)}
     return [name for name in node.source.schema.names if name in wanted] or node.source.schema.names[:1]

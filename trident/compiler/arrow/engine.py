@@ -23,7 +23,7 @@ from trident_spouts.executor import Emission
 
 
 class ArrowEngine(Engine):
-    """An engine that runs the Python form of a plan, batch by batch, in the calling thread. No JVM."""
+    """An engine that runs the Python form of a plan, batch by batch, in the calling thread and without a JVM."""
 
     def slot(self, group: Group) -> "ArrowSlot":
         """Return a new slot for batches of this group."""
@@ -82,7 +82,7 @@ def columns_of(node: Node, emission: Emission | pa.Table) -> Columns:
 
 
 def _compiled(stage: Stage, caught: Mapping[int, Caught] = MappingProxyType({})) -> StageFunction:
-    """Return a stage as one function."""
+    """Return the function that runs a stage. `caught` names the nodes (by id) whose failed tuples leave the stream."""
     evaluation = Evaluation(_ends(stage), stage.inputs, caught=caught)
 
     def run(work: Run) -> StageResult:

@@ -61,8 +61,9 @@ from trident.plan.nodes import (
 from trident.plan.partitions import keeps_partitions, partition_counts
 
 Native = Callable[[Node, Columns, Columns], Columns]
-"""A function that runs one node that only Spark can run: from the node, its tuples, and one row for each request of the
-hidden fields."""
+"""A function that runs a node which only Spark can run, and returns the tuples that leave the node.
+
+It takes the node, the tuples that enter the node, and the requests: one row for each, with the hidden fields alone."""
 
 
 @dataclass(slots=True)
@@ -72,20 +73,20 @@ class Run:
     inputs: Mapping[int, Columns]
     read: Read | None = None
     requests: Columns | None = None
-    """One row for each request: the hidden field alone."""
+    """One row for each request, with its number in the hidden field; None for a batch."""
     debug: dict[str, pa.Table] = field(default_factory=dict)
     check: Callable[[], None] = lambda: None
-    """Called between steps; raises where the run was cancelled."""
+    """A function that is called between steps, and raises where the run was cancelled."""
     txid: int = 1
     letters: Letters = field(default_factory=Letters)
 
 
 NodeFunction = Callable[[Sequence[Columns], Run], Columns]
-"""From the tuples of a node's sources to those that leave the node."""
+"""A function from the tuples of a node's sources to the tuples that leave the node."""
 
 AggregateFunction = Callable[[Columns, Columns | None, Run], Columns]
-"""From tuples to aggregates. The second argument has one row for each part that is aggregated by itself, in hidden
-fields that the tuples have too; None: all tuples are one part."""
+"""A function from tuples to aggregates. Its second argument lists the parts of the tuples that are aggregated apart:
+one row for each part, in hidden fields that the tuples have too; None: all tuples are one part."""
 
 Answer = Callable[[pa.Table, Read], pa.Table]
 """A compiled DRPC function."""
@@ -95,9 +96,9 @@ _REQUEST = pa.field("\0request", pa.int64())
 
 
 class Evaluation:
-    """Nodes compiled once to functions over columns.
+    """A plan whose nodes were compiled once to functions over columns.
 
-    `run` evaluates each node once, however many nodes read it.
+    Each call of `run` evaluates a node once, however many nodes read it.
     """
 
     def __init__(
@@ -110,7 +111,8 @@ class Evaluation:
     ) -> None:
         """Compile the nodes between `entries`, where tuples enter, and `ends`, the nodes whose fields are read.
 
-        `hidden` fields tell parts of the tuples apart (requests), and pass every node.
+        `hidden` fields pass through every node; they tell the tuples of one request from those of another.
+        `native` runs the nodes that only Spark can run; without it such a node raises MissingSessionError.
         `caught` names the nodes (by id) whose failing tuples leave the stream; `Run.letters` takes them.
         """
         self._caught = caught
@@ -147,7 +149,7 @@ class Evaluation:
         return lambda sources, run: self._placed(node, function(sources, run), count, run)
 
     def _placed(self, node: Node, columns: Columns, count: int | None, run: Run) -> Columns:
-        """Return the tuples in their partitions, for a node whose tuples do not stay where its source's are."""
+        """Return a node's tuples in their new partitions, for a node that moves tuples between partitions."""
         match node:
             case Repartition() | MultiReduce():
                 return columns
@@ -160,7 +162,7 @@ class Evaluation:
         return spread(columns, count)
 
     def _unplaced(self, node: Node) -> NodeFunction:  # noqa: C901  # one case for each kind of node
-        """Return the function of a node, before its tuples get their partitions."""
+        """Return the function of a node, which does not yet move tuples to the node's partitions."""
         after = frozenset(self._needs[id(node)])
         work = work_of(node)
         if work is not None:
@@ -216,9 +218,9 @@ class Evaluation:
         return with_lifecycle
 
     def _aggregate_function(self, node: Aggregate | PersistentAggregate) -> NodeFunction:
-        """Return the function of an aggregate; without group fields each part gives one row, also if it is empty.
+        """Return the function of an aggregate; without group fields each part gives one row, even an empty part.
 
-        A part is a request, a partition, or a partition of a request; the batch where there are none of these.
+        A part is a request, a partition, or a partition of a request; without requests and partitions, the whole batch.
         """
         by_partition = self._partitioned and isinstance(node, Aggregate) and node.scope != "batch"
         keys = [*self._hidden_fields, *([PARTITION_FIELD] if by_partition else [])]
@@ -257,7 +259,7 @@ class Evaluation:
 
 
 def _folding(node: Aggregate | PersistentAggregate, keys: Sequence[pa.Field]) -> AggregateFunction:
-    """Return the function of an aggregate of combiners; `keys` are the fields of its parts."""
+    """Return the function of an aggregate of combiners; `keys` are the hidden fields that tell its parts apart."""
     spec, grouped = fold_spec(node, keys), bool(node.group)
 
     def fold(columns: Columns, parts: Columns | None, run: Run) -> Columns:
@@ -268,7 +270,7 @@ def _folding(node: Aggregate | PersistentAggregate, keys: Sequence[pa.Field]) ->
 
 
 def _gathering(node: Aggregate, keys: Sequence[pa.Field]) -> AggregateFunction:
-    """Return the function of an aggregate that must see each tuple; `keys` are the fields of its parts."""
+    """Return the function of an aggregate that must see each tuple; `keys` are the hidden fields of its parts."""
 
     def gather(columns: Columns, parts: Columns | None, run: Run) -> Columns:
         gathered = Gather(gather_spec(node, _batch(run), keys))
@@ -301,12 +303,13 @@ def _debugged(node: Debug, columns: Columns, run: Run) -> Columns:
 
 
 def compile_request(plan: RequestPlan, native: Native | None = None) -> Answer:
-    """Return a function that answers requests.
+    """Return a DRPC function as one Python function, which answers many requests in one pass.
 
-    It takes a reader of states and a table, one row for each request: a leading request number (an int64 of any name,
-    no number twice) and the function's arguments. It gives the leaf's tuples behind the number of the request that they
-    answer. An aggregate is one of its request. `native` runs the steps that only Spark can run; without it such a plan
-    is refused with MissingSessionError.
+    The Python function takes a table with one row for each request, and a reader of states. The table's first field is
+    the number of the request (an int64 of any name, no number twice); the others are the arguments. The function
+    returns the leaf's tuples, each behind the number of the request that it answers. The tuples of each request are
+    aggregated apart. `native` runs the steps that only Spark can run. Raises MissingSessionError if there is such a
+    step and no `native`.
     """
     leaf = arrow_schema(plan.leaf.schema)
     evaluation = Evaluation({plan.leaf: leaf.names}, [plan.source], [_REQUEST], native)

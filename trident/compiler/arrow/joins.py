@@ -12,11 +12,11 @@ from trident.plan.joins import origins_of
 from trident.plan.nodes import Join, Merge
 
 Picked = Sequence[int | None]
-"""For each tuple that leaves a join the row of one source; None where the source is missing."""
+"""For each tuple that leaves a join, the row of one source in it; None where the source has no tuple of that key."""
 
 
 def merged(node: Merge, sources: Sequence[Columns], hidden: Sequence[str]) -> Columns:
-    """Return all tuples of all sources, by position, under the node's names."""
+    """Return the tuples of all sources under the merge's field names; fields match by position."""
     schema = arrow_schema(node.schema)
     parts = []
     for number, (source, columns) in enumerate(zip(node.sources, sources, strict=True)):
@@ -32,7 +32,7 @@ def merged(node: Merge, sources: Sequence[Columns], hidden: Sequence[str]) -> Co
 
 
 def joined(node: Join, sources: Sequence[Columns], hidden: Sequence[str], after: Collection[str]) -> Columns:
-    """Return every combination of tuples with equal keys, with the fields in `after`."""
+    """Return every combination of tuples with equal keys, one of each source, with only the fields in `after`."""
     matches = list(_matches(node, sources, hidden))
     picked: list[Picked] = [[match[at] for match in matches] for at in range(len(sources))]
     columns_by_name = {}
@@ -46,7 +46,7 @@ def joined(node: Join, sources: Sequence[Columns], hidden: Sequence[str], after:
 
 
 def _matches(node: Join, sources: Sequence[Columns], hidden: Sequence[str]) -> Iterator[tuple[int | None, ...]]:
-    """Yield the matching rows, one of each source, None where it is missing; key by key."""
+    """Yield for each joined tuple its row in each source, key by key; None where a source has no tuple of the key."""
     keys = [[*hidden, *key] for key in node.keys]
     index = KeyIndex([sources[0][name].kind for name in keys[0]])
     rows: list[dict[int, list[int]]] = []
@@ -65,7 +65,7 @@ def _matches(node: Join, sources: Sequence[Columns], hidden: Sequence[str]) -> I
 
 
 def _first_present(columns: Sequence[Column], picked: Sequence[Picked]) -> Column:
-    """Return the values of the picked rows, each of the first source that has one; null where none has."""
+    """Return a value for each joined tuple, from the first source that has a row in it; null where none has."""
     if len(columns) == 1 and None not in picked[0]:
         return columns[0].take(picked[0])  # type: ignore[arg-type]
     offsets, rows = [0], 0

@@ -1,8 +1,8 @@
 """Calls of a user's operation over columns, and checks of what comes back.
 
-A scalar is one value, a tuple several, None a null; a generator gives many tuples. The common case, where every result
-is a plain value of the declared type, is recognised for a whole column at once; only other columns are looked at value
-by value.
+An operation may return a scalar (one value), a tuple (several values), None (a null) or a generator (many tuples). The
+common case, where every result is a plain value of the declared type, is recognised for a whole column at once; only
+other columns are looked at value by value.
 """
 
 from bisect import bisect_right
@@ -26,7 +26,7 @@ Lists = Sequence[list[Any]]
 
 
 def call_rows(operation: Operation, inputs: tuple[str, ...], width: int = 0) -> Callable[[Lists, int], Iterator[Any]]:
-    """Return a function from columns to one result for each row, lazily.
+    """Return a function that calls the operation for each row of some lists, and yields the results one by one.
 
     `width` is the number of values that a collector takes in one emission.
     """
@@ -64,7 +64,7 @@ class ListCollector:
         self._width = width
 
     def emit(self, values: Sequence[Any], *more: Any) -> None:
-        """Emit one tuple: one value for each declared output field."""
+        """Emit one tuple: a list with one value for each declared output field."""
         if more:
             raise TypeError(f"emit takes one list with a value a field: write emit([{short(values)}, ...])")
         if not isinstance(values, list | tuple):
@@ -78,16 +78,16 @@ class ListCollector:
 
 
 def not_emitted(returned: object) -> TypeError:
-    """Return the error for a method that has a collector and returned a result all the same."""
+    """Return the error for an `execute` that returned a result in place of emitting it through its collector."""
     return TypeError(f"execute returned {short(returned)}; it must emit its tuples: write collector.emit([...])")
 
 
 def collect_results(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> list[Any]:
-    """Return all results, one for each row; an exception becomes an error that shows its tuple."""
+    """Return all results, one for each row; an exception of the user's code becomes an error that shows the tuple."""
     collected: list[Any] = []
     with where.calling_rows(lists, lambda: len(collected)):
         collected.extend(results)
-    if len(collected) != rows:  # a StopIteration raised by the user's code ends our loop silently
+    if len(collected) != rows:  # a StopIteration raised by the user's code ends the loop over the results silently
         raise where.raised(StopIteration(), lists, len(collected))
     return collected
 
@@ -96,7 +96,7 @@ def collect_results(where: Where, results: Iterator[Any], lists: Lists, rows: in
 
 
 def predicate(operation: Operation, where: Where, after: frozenset[str]) -> Kernel:
-    """Return the kernel of a filter: of the tuples that the user's predicate keeps, the fields in `after`."""
+    """Return the kernel of a filter: it gives the tuples that the predicate keeps, with only the fields in `after`."""
     inputs = where.inputs
     if type(operation.target) is FilterNull:
         return lambda columns: columns.only(after).keep(_without_null(columns.lists(inputs), columns.rows))
@@ -117,14 +117,14 @@ def predicate(operation: Operation, where: Where, after: frozenset[str]) -> Kern
 
 
 def _without_null(lists: Lists, rows: int) -> list[bool]:
-    """Return what FilterNull says of each row, without a tuple and a call for each."""
+    """Return for each row whether FilterNull keeps it, without making a tuple and a call for each row."""
     if not lists:
         return [True] * rows
     return [not any(value is None for value in values) for values in zip(*lists, strict=True)]
 
 
 def action(operation: Operation, where: Where, after: frozenset[str]) -> Kernel:
-    """Return the kernel of an action: it shows the tuples to the user's function and ignores what this returns."""
+    """Return the kernel of an action: it calls the user's function for each tuple and ignores the result."""
     call = call_rows(operation, where.inputs)
 
     def peeked(columns: Columns) -> Columns:
@@ -139,9 +139,9 @@ def action(operation: Operation, where: Where, after: frozenset[str]) -> Kernel:
 
 
 def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: frozenset[str]) -> Kernel:
-    """Return the kernel of a function: the tuples with what it emits for each; of them the fields in `after`.
+    """Return the kernel of a function: it adds the emitted fields to the tuples, and gives the fields in `after`.
 
-    What a map replaces is not in `after`, so it needs no rule of its own.
+    A map needs no rule of its own: the fields that it replaces are not in `after`.
     """
     call = call_rows(operation, where.inputs, len(outputs))
     collected = operation.call is Call.FUNCTION
@@ -168,9 +168,10 @@ def emitter(operation: Operation, where: Where, outputs: pa.Schema, after: froze
 def _output_columns(
     where: Where, results: list[Any], outputs: pa.Schema, collected: bool, lists: Lists, ends: list[int] | None
 ) -> list[Column]:
-    """Return what a function gave as columns of the output fields; `collected` results are tuples of the right width.
+    """Return the results of a function as columns of the output fields.
 
-    `ends` is the number of results when each input row was done; None: one for each row.
+    `collected` results came through a collector: they are tuples of the right width. `ends` has for each input row the
+    number of results up to its end; None: each row has one result.
     """
     origin = origin_of(ends)
     if len(outputs) == 1 and not collected and are_exact(results, outputs.field(0).type):  # the common case
@@ -184,7 +185,7 @@ def _output_columns(
 
 
 def repeat_rows(columns: Columns, ends: list[int]) -> Columns:
-    """Return each row once for each of its emissions; `ends` is their number when each row was done."""
+    """Return each row once for each of its emissions; `ends` has for each row the number of emissions up to its end."""
     if not columns.names:
         return Columns({}, ends[-1] if ends else 0)
     counts: Any = numpy.diff(numpy.asarray(ends, numpy.int64), prepend=0)
@@ -192,9 +193,9 @@ def repeat_rows(columns: Columns, ends: list[int]) -> Columns:
 
 
 def collect_emissions(where: Where, results: Iterator[Any], lists: Lists, rows: int) -> tuple[list[Any], list[int]]:
-    """Return every emission of every result, and how many there were at the end of each result.
+    """Return the emissions of all results, and for each result the number of emissions up to its end.
 
-    One result lives at a time: many generators at once are work for the garbage collector.
+    Only one result is alive at a time: many generators at once are work for the garbage collector.
     """
     flat: list[Any] = []
     ends: list[int] = []
@@ -206,7 +207,7 @@ def collect_emissions(where: Where, results: Iterator[Any], lists: Lists, rows: 
                 raise where.gave(f"{short(result)} where many tuples are expected", lists, len(ends), hint)
             flat.extend(result)
             ends.append(len(flat))
-    if len(ends) != rows:  # a StopIteration raised by the user's code ends our loop silently
+    if len(ends) != rows:  # a StopIteration raised by the user's code ends the loop over the results silently
         raise where.raised(StopIteration(), lists, len(ends))
     return flat, ends
 
@@ -238,7 +239,7 @@ def field_values(
 
 
 def _single(where: Where, result: Any, outputs: pa.Schema, lists: Lists, at: int, origin: Callable[[int], int]) -> Any:
-    """Return the one value of a result for a single field."""
+    """Return the value that a result holds for the only output field."""
     kind = outputs.field(0).type
     if isinstance(result, tuple):
         if len(result) == 1:
@@ -271,7 +272,8 @@ def tuple_column(
 ) -> Column:
     """Return the values of one output field as a column, checked against its declared type.
 
-    `exact` is the answer of `are_exact` for these values, where it is known.
+    `origin` gives the row that a value came from, so that an error can show the tuple. `exact` is what `are_exact`
+    returned for these values; None: it was not called yet.
     """
     try:
         return Column.made(values, field.type, exact)
@@ -280,9 +282,9 @@ def tuple_column(
 
 
 def output_column(where: Where, values: list[Any], field: pa.Field, verb: str = "gave") -> Column:
-    """Return the values of one output field as a column; an error names the value that is of another type.
+    """Return the values of one output field as a column, for results that belong to no single tuple.
 
-    For results that belong to no single tuple; where they do, `tuple_column` shows it.
+    Raises UserFunctionError with the value if one is of another type. `tuple_column` also shows the value's tuple.
     """
     try:
         return Column.made(values, field.type)

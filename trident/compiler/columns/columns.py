@@ -1,7 +1,7 @@
 """Tuples in the driver's or a worker's memory, column by column: an Arrow array, a Python list, or both.
 
-A step that calls Python reads lists and gives lists; a step that passes a field on leaves it as it came. A conversion
-happens once, when the other form is first needed; what is never needed is never converted.
+A step that calls Python reads lists and gives lists; a step that passes a field on leaves it as it came. A form is made
+once, when it is first needed; a form that is never needed is never made.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ _FEW = 64
 
 
 class Column:
-    """One field of several tuples. Immutable, apart from the second form, which is kept once it was made."""
+    """One field of several tuples, as an array, a list, or both. Immutable, but a form that is made later is kept."""
 
     __slots__ = ("kind", "_array", "_values")
 
@@ -35,9 +35,10 @@ class Column:
 
     @classmethod
     def made(cls, values: list[Any], kind: pa.DataType, exact: bool | None = None) -> "Column":
-        """Return a column of values that a function gave; raise NotAccepted where one is of another type.
+        """Return a column of values that a user's function gave.
 
-        `exact` is the answer of `are_exact` for these values, where it is known.
+        `exact` is what `are_exact` returned for these values; None: it was not called yet. Raises NotAccepted if a
+        value is of another type.
         """
         exact = are_exact(values, kind) if exact is None else exact
         if exact and len(values) <= _FEW and exact_type(kind) in _UNBOUNDED:
@@ -85,8 +86,8 @@ class Column:
 
 
 _UNBOUNDED = frozenset({float, bool, bytes})
-"""Python types whose every value fits its column, so that the array can wait (an int may be too big, a str may hold
-half a surrogate pair)."""
+"""Python types whose every value fits its column, so that the array can be made later. (An int may be too big, a str
+may hold half a surrogate pair.)"""
 
 
 class Columns:
@@ -100,9 +101,9 @@ class Columns:
 
     @classmethod
     def of(cls, data: pa.RecordBatch | pa.Table, schema: pa.Schema) -> "Columns":
-        """Return the columns of a batch or table, by position, under these names.
+        """Return the columns of a batch or table under the names of `schema`, matched by position.
 
-        A column of a related type is cast.
+        A column of a related type is cast to the type in `schema`.
         """
         by_name = {}
         for field, array in zip(schema, data.columns, strict=True):
@@ -119,7 +120,7 @@ class Columns:
         return self._by_name[name]
 
     def lists(self, names: Iterable[str]) -> list[list[Any]]:
-        """Return these columns as Python values."""
+        """Return the values of each of these columns as a Python list."""
         return [self._by_name[name].values() for name in names]
 
     def select(self, names: Iterable[str]) -> "Columns":
@@ -135,7 +136,7 @@ class Columns:
         return Columns({name: column.take(rows) for name, column in self._by_name.items()}, len(rows))
 
     def only(self, names: Container[str]) -> "Columns":
-        """Return those columns that are among these names, in their order."""
+        """Return the columns whose names are in `names`, in the order that the columns have here."""
         return Columns({name: column for name, column in self._by_name.items() if name in names}, self.rows)
 
     def keep(self, mask: list[bool]) -> "Columns":
@@ -145,17 +146,17 @@ class Columns:
         return Columns({name: column.keep(mask) for name, column in self._by_name.items()}, sum(mask))
 
     def plus(self, more: Mapping[str, Column]) -> "Columns":
-        """Return these columns and some more."""
+        """Return these columns and `more`; a column of `more` replaces one of the same name."""
         return Columns({**self._by_name, **more}, self.rows)
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
-        """Return one record batch of this schema, whose names choose the columns."""
+        """Return the columns that `schema` names as one record batch."""
         if not len(schema):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * self.rows, pa.struct([])))
         return pa.RecordBatch.from_arrays([self._by_name[field.name].array() for field in schema], schema=schema)
 
     def table(self, schema: pa.Schema) -> pa.Table:
-        """Return a table of this schema, whose names choose the columns."""
+        """Return the columns that `schema` names as a table."""
         if not len(schema):
             return pa.Table.from_batches([self.batch(schema)])
         return pa.Table.from_arrays([self._by_name[field.name].array() for field in schema], schema=schema)
@@ -166,7 +167,7 @@ Kernel = Callable[[Columns], Columns]
 
 
 def concat(parts: Sequence[Columns]) -> Columns:
-    """Return all rows, part after part, under the names of the first part; columns match by position."""
+    """Return the rows of all parts, part after part, under the names of the first part; columns match by position."""
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
@@ -182,5 +183,5 @@ def concat(parts: Sequence[Columns]) -> Columns:
 
 
 def made_tuples(make: Callable[[Iterable[Any]], Any], lists: Sequence[list[Any]], rows: int) -> Iterator[Any]:
-    """Yield the tuples that operations see: `make` of each row of these fields; without fields one for each row."""
+    """Yield the tuples that operations see: `make` of each row of these lists; without lists, `rows` empty tuples."""
     return map(make, zip(*lists, strict=True)) if lists else (make(()) for _ in range(rows))

@@ -15,9 +15,9 @@ from trident_state.records.documents import Documents
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """The fate of tuples on which a work fails: they leave the stream.
+    """What becomes of the tuples on which a step's function fails: they leave the stream.
 
-    `dead` says whether they become dead letters of these fields, or are only counted.
+    If `dead` is true they become dead letters, with the fields `fields` of the tuple; else they are only counted.
     """
 
     dead: bool
@@ -30,13 +30,13 @@ LetterRecord = dict[str, Any]
 
 @dataclass(slots=True)
 class Letters:
-    """The dead letters and the counts of skipped tuples: of a batch on the driver, of a partition on a worker."""
+    """Dead letters, and counts of skipped tuples by step: of a batch on the driver, of a partition on a worker."""
 
     dead: list[LetterRecord] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
 
     def add(self, where: Where, caught: Caught, row: Columns, error: UserFunctionError) -> None:
-        """Add a tuple on which a work failed."""
+        """Add the tuple in `row`, on which a step's function failed with `error`: as a dead letter, or to the count."""
         step = where.step
         if not caught.dead:
             self.skipped[step] = self.skipped.get(step, 0) + 1
@@ -52,13 +52,13 @@ class Letters:
         self.dead.append(letter)
 
     def take_lines(self) -> list[str]:
-        """Return everything as lines of JSON, and begin anew."""
+        """Return all dead letters and counts as lines of JSON, and forget them."""
         records: list[LetterRecord] = [*self.dead, *({"step": step, "skipped": n} for step, n in self.skipped.items())]
         self.dead, self.skipped = [], {}
         return [json.dumps(record) for record in records]
 
     def add_lines(self, texts: Sequence[str]) -> None:
-        """Add the lines that a worker sent."""
+        """Add the dead letters and counts in lines that `take_lines` returned on a worker."""
         for record in map(json.loads, texts):
             if "skipped" in record:
                 self.skipped[record["step"]] = self.skipped.get(record["step"], 0) + record["skipped"]
@@ -67,7 +67,7 @@ class Letters:
 
 
 def tuple_json(row: Columns, fields: pa.Schema) -> str:
-    """Return a tuple as JSON, by field."""
+    """Return the one tuple in `row` as a JSON object of its fields."""
     kind = pa.struct(list(fields))
     struct = pa.StructArray.from_arrays([row[name].array() for name in fields.names], fields=list(fields))
     try:

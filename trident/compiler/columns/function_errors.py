@@ -21,12 +21,12 @@ from trident.base.values import NotAccepted
 _MARK = "TRIDENT-FAILURE "
 _OURS = os.path.dirname(__file__)
 _LONGEST = 600
-"""Characters of a message that travel: Spark Connect cuts longer ones."""
+"""The most characters of a message that travel to the driver: Spark Connect cuts longer messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The call that an error is about: the step, the user's function and the fields that it reads."""
+    """What errors about a user's function name: the step, the function and the fields that it reads."""
 
     step: str
     site: CallSite
@@ -43,21 +43,21 @@ class Where:
         return self.error(f"{what}; {self.tuple_text(lists, row)}" if self.inputs else what, cause)
 
     def calling(self, method: str) -> "Calling":
-        """Return the context for calls of a method that sees no tuple, or many at once."""
+        """Return a context for calls of a user's method that sees no tuple, or many at once."""
         return Calling(lambda cause: self.error(f"raised {type(cause).__name__}: {cause} in {method}", cause))
 
     def calling_rows(self, lists: Sequence[Sequence[Any]], row: Callable[[], int]) -> "Calling":
-        """Return the context for calls over the rows of a column; `row` says which one an error came from."""
+        """Return a context for calls of a user's function row by row; `row` returns the row that is being worked on."""
         return Calling(lambda cause: self.raised(cause, lists, row()))
 
     def gave(self, what: str, lists: Sequence[Sequence[Any]], row: int, hint: str = "") -> UserFunctionError:
-        """Return the error for a function that gave what was not declared."""
+        """Return the error for a function that gave, at this row of its inputs, what was not declared."""
         return self.error(f"gave {what}; {self.tuple_text(lists, row)}{f' ({hint})' if hint else ''}")
 
     def error(
         self, what: str, cause: BaseException | None = None, kind: type[UserFunctionError] = UserFunctionError
     ) -> UserFunctionError:
-        """Return an error about this function: `what` follows its name."""
+        """Return an error about this function: the message is the step, the function's name, and `what`."""
         error = kind(f"{self.step}: {self.site} {what}")
         error.__cause__ = cause
         return error
@@ -69,10 +69,10 @@ class Where:
 
 
 class Calling:
-    """A context for calls of user code: what these raise becomes the error that `error` makes of it.
+    """A context for calls of user code: for an exception in it, what `error` makes of the exception is raised.
 
-    A FailedException passes, and so does an error that already names its step. Entering costs more than a call of a
-    small function: enter once for a column, never once for a row.
+    A FailedException passes unchanged, and so does an error that already names its step. Entering the context costs
+    more than a call of a small function: enter once for a column, never once for a row.
     """
 
     __slots__ = ("_error",)
@@ -83,7 +83,7 @@ class Calling:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, cause: BaseException | None, trace: object) -> None:
-        # a SystemExit of the user's must not end a worker or the driver's thread
+        # a SystemExit in the user's code must not end a worker or the driver's thread
         if isinstance(cause, Exception | SystemExit) and not isinstance(cause, FailedException | UserFunctionError):
             raise self._error(cause) from cause
 
@@ -103,7 +103,7 @@ def typed(value: object) -> str:
 
 
 def reason(error: NotAccepted) -> str:
-    """Return why a column does not take a value, in parentheses; nothing where the types say it all."""
+    """Return in parentheses why a column does not take a value; an empty text where the types say it all."""
     return f" ({error.why})" if error.why else ""
 
 
@@ -119,7 +119,7 @@ class WorkerFailure(Exception):
 
 
 def encoded(error: TridentError) -> WorkerFailure:
-    """Return the error as a worker raises it."""
+    """Return an error of the library in the form in which a worker raises it."""
     fields: dict[str, str] = {"type": type(error).__name__, "message": _cut(str(error))}
     if error.__cause__ is not None:
         fields["trace"] = _cut(_user_frames(error.__cause__))
@@ -131,14 +131,14 @@ def _cut(text: str) -> str:
 
 
 def _user_frames(cause: BaseException) -> str:
-    """Return the innermost frames, which are the user's, and the exception itself."""
+    """Return the innermost frames of the traceback, without those of this folder, and the exception itself."""
     frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if not frame.filename.startswith(_OURS)]
     shown = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames[-4:]]
     return " | ".join([*shown, "".join(traceback.format_exception_only(cause)).strip()])
 
 
 def decoded(text: str) -> TridentError | None:
-    """Return the error of ours that the text of a Spark exception carries, if it carries one."""
+    """Return the library's error that the text of a Spark exception carries; None where it carries none."""
     for line in _lines_with_mark(text):
         try:
             fields, _ = json.JSONDecoder().raw_decode(line)

@@ -21,7 +21,7 @@ from trident.operations.functions import Operation
 from trident.plan.nodes import Each, Filter, Map, Node, ParallelismHint, Peek, Project, Split
 
 _CHUNK = 64
-"""This many tuples are tried together before each is tried alone."""
+"""After a failure over more tuples, this many are tried together before each is tried alone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class Work:
     where: Where
     operation: Operation | None
     outputs: pa.Schema
-    """The fields that it adds (each), makes the new tuple of (map, split) or keeps (project)."""
+    """The fields that the operation adds (each), makes the new tuple of (map, split) or keeps (project)."""
     streams: Streams = ()
     """The streams that a split sends tuples to."""
     caught: Caught | None = None
@@ -40,7 +40,7 @@ class Work:
     """The fields that a project renames, as (new name, old name)."""
 
     def before(self, after: set[str]) -> set[str]:
-        """Return the fields that must enter, if these are needed of what leaves."""
+        """Return the fields that must enter the operation so that the fields in `after` can leave it."""
         if self.renamed:
             entering = dict(self.renamed)
             return {entering.get(name, name) for name in after}
@@ -50,7 +50,7 @@ class Work:
 
 
 def work_of(node: Node) -> Work | None:
-    """Return the Python work of this node; None where it is not a Python operation on one source."""
+    """Return the work of a node; None where the node is not a Python operation on one source."""
     match node:
         case Each(inputs=inputs, function=operation, outputs=outputs) if not operation.call.native:
             return Work("each", Where(node.step, operation.site, inputs), operation, arrow_schema(outputs))
@@ -75,7 +75,7 @@ def work_of(node: Node) -> Work | None:
 def compile_chain(
     works: Sequence[Work], needed: Iterable[str], letters: Letters | None = None
 ) -> tuple[Kernel, set[str]]:
-    """Return one kernel for works in a row, and the fields that must enter it.
+    """Return one kernel for adjacent works, and the fields that must enter the kernel.
 
     `needed` are the fields that must leave; `letters` takes the tuples on which works with a policy fail.
     """
@@ -128,7 +128,7 @@ def _renaming(work: Work, after: frozenset[str]) -> Kernel:
 
 
 def catching(work: Work, after: frozenset[str]) -> Callable[[Columns, Letters], Columns]:
-    """Return the kernel of one work that leaves out the tuples on which it fails."""
+    """Return one work's kernel that leaves out the tuples on which the work fails, and adds them to the letters."""
     apply, caught = kernel(work, after), work.caught
     assert caught is not None
 

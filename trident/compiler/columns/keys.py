@@ -1,4 +1,4 @@
-"""Numbers for keys, equal as Spark means it: 0.0 is -0.0, every NaN is one key, null is a value like any other."""
+"""Numbers for keys. Keys are equal where Spark says so: 0.0 is -0.0, every NaN is one key, null is a plain value."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,15 +9,15 @@ from pyarrow import types as kinds
 from trident.compiler.columns.columns import Column, Columns
 
 _NAN = float("nan")
-"""The one NaN: a dict finds it, as it is always the same object."""
+"""The NaN that stands for every NaN in a key: a dict finds a NaN only if it is the same object."""
 
 Normal = Callable[[Any], Any]
 
 
 def normal(kind: pa.DataType) -> Normal | None:
-    """Return a function that makes a dict's key of a value of this type; None where a value is one already.
+    """Return a function that makes values of this type keys of a dict; None where the values can be keys themselves.
 
-    What it gives may enter a column again.
+    The keys that the function returns may enter a column of this type again.
     """
     if kinds.is_floating(kind):
         return _float
@@ -41,7 +41,7 @@ def _same(value: Any) -> Any:
 
 
 def key_values(columns: Sequence[Column]) -> list[list[Any]]:
-    """Return the key columns as dict keys."""
+    """Return the values of each key column, in a form that can be a key of a dict."""
     keys = []
     for column in columns:
         change = normal(column.kind)
@@ -51,7 +51,7 @@ def key_values(columns: Sequence[Column]) -> list[list[Any]]:
 
 
 class KeyIndex:
-    """Numbers for keys: 0, 1, 2 ... in the order in which they first come."""
+    """Numbers for keys: 0, 1, 2 ... in the order in which the keys first come."""
 
     __slots__ = ("_kinds", "_numbers")
 
@@ -74,12 +74,12 @@ class KeyIndex:
         return [number(key, len(numbers)) for key in keys]
 
     def columns(self) -> list[Column]:
-        """Return the keys, in their order, as columns again."""
+        """Return the keys as columns again, in the order of their numbers."""
         if len(self._kinds) == 1:
             return [Column.made(list(self._numbers), self._kinds[0])]
         keys = list(zip(*self._numbers, strict=True)) or [() for _ in self._kinds]
         return [Column.made(list(values), kind) for values, kind in zip(keys, self._kinds, strict=True)]
 
     def named(self, names: Sequence[str]) -> Columns:
-        """Return the keys, in their order, as columns of these names."""
+        """Return the keys as columns of these names, in the order of their numbers."""
         return Columns(dict(zip(names, self.columns(), strict=True)), len(self))

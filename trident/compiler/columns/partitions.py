@@ -24,7 +24,7 @@ PARTITION = "\0partition"
 """The hidden column; users cannot give a field this name."""
 
 CHOICE = "__trident_partition"
-"""The field of the partition that a user's function chooses."""
+"""The field that holds the partition chosen by a user's function."""
 
 _KIND = pa.int32()
 PARTITION_FIELD = pa.field(PARTITION, _KIND)
@@ -34,13 +34,13 @@ PARTITION_FIELD = pa.field(PARTITION, _KIND)
 
 
 def batch_partition(txid: int, count: int) -> int:
-    """Return the partition of a whole batch: the same at every attempt, spread over txids."""
+    """Return the partition that takes a whole batch: the same at every attempt; txids spread over all partitions."""
     return (txid * 0x9E3779B97F4A7C15 >> 32) % count
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A user's function, called with the number of partitions too; what it chooses is checked."""
+    """A user's function that chooses partitions: it is called with their number too, and its choice is checked."""
 
     function: Callable[..., Any]
     count: int
@@ -59,7 +59,7 @@ class Choice:
 def choice_of(node: Repartition, count: int) -> Work:
     """Return the work that appends the chosen partition to each tuple.
 
-    A tuple for which several are chosen comes out once for each.
+    A tuple for which several partitions are chosen comes out once for each of them.
     """
     assert node.function is not None
     operation = node.function
@@ -72,7 +72,7 @@ def choice_of(node: Repartition, count: int) -> Work:
 
 
 def spread(columns: Columns, count: int | None) -> Columns:
-    """Return the tuples dealt out over the partitions, one after the other."""
+    """Return the tuples dealt out over the partitions in turn."""
     return _placed(columns, numpy.arange(columns.rows) % (count or 1))
 
 
@@ -130,14 +130,14 @@ def is_partitioned(nodes: Sequence[Node], counts: Counts) -> bool:
 
 
 def numbered(columns: Columns, name: str) -> Columns:
-    """Return the tuples with their partition as a field."""
+    """Return the tuples with the number of their partition as the field `name`."""
     if PARTITION in columns.names:
         return columns.plus({name: columns[PARTITION]})
     return columns.plus({name: Column.of(pa.array(numpy.zeros(columns.rows, numpy.int32), _KIND))})
 
 
 def every_partition(requests: Columns | None, count: int) -> Columns:
-    """Return a row for each partition, or for each request and partition, of the hidden columns alone."""
+    """Return a row for each partition, or for each request and partition, with the hidden columns alone."""
     rows = 1 if requests is None else requests.rows
     partitions = Column.of(pa.array(numpy.repeat(numpy.arange(count, dtype=numpy.int32), rows), _KIND))
     if requests is None:
@@ -158,7 +158,7 @@ def parts(columns: Columns) -> list[tuple[int, Columns]]:
 
 
 def _placed(columns: Columns, partitions: Any) -> Columns:
-    """Return the tuples with these partitions, in the order of these."""
+    """Return the tuples sorted by `partitions`, which has one for each tuple, and with these as the hidden column."""
     order = numpy.argsort(partitions, kind="stable")
     ordered = pa.array(numpy.asarray(partitions)[order].astype(numpy.int32), _KIND)
     moved = columns if (order == numpy.arange(len(order))).all() else columns.take(order.tolist())

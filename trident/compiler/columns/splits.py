@@ -1,4 +1,4 @@
-"""A split's result: one table with a row for each tuple that the function sends, in that order, for all streams."""
+"""Splits: one table for all streams, with a row for each tuple that the split's function sends, in order of sending."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _KIND = pa.int8()
 
 
 def part_of(node: Part, columns: Columns, hidden: Sequence[str]) -> Columns:
-    """Return the tuples of one stream under its own names."""
+    """Return the tuples of one stream of a split, under the field names of that stream."""
     rows = [row for row, number in enumerate(columns[STREAM_NUMBER].values()) if number == node.number]
     names = {name: name for name in hidden} | own_fields(node)
     inner_names = [name for name in names if name in columns.names]
@@ -62,7 +62,7 @@ class Splitting:
         return repeat_rows(rest, ends).plus({name: column for name, column in added.items() if name in self.after})
 
     def _by_stream(self, pairs: list[Any], ends: list[int], lists: Lists) -> dict[str, Column]:
-        """Return the columns of all streams, null in the rows of the others."""
+        """Return the stream number of each row, and the columns of all streams: null in the rows of other streams."""
         numbers = {name: stream for stream, (name, _) in enumerate(self.streams)}
         rows: list[list[int]] = [[] for _ in numbers]
         values: list[list[Any]] = [[] for _ in numbers]
@@ -117,7 +117,7 @@ class Splitting:
 
 @dataclass(frozen=True, slots=True)
 class OfStream(Where):
-    """The call that an error is about, and the stream to which it sent a tuple."""
+    """What errors about a split's function name: also the stream to which it sent a tuple."""
 
     stream: str = ""
 
@@ -129,7 +129,10 @@ class OfStream(Where):
 
 
 def _pairs(operation: Operation, where: Where, streams: Streams) -> Callable[[Lists, int], tuple[list[Any], list[int]]]:
-    """Return a function from columns to all pairs that are sent, and their number at the end of each input row."""
+    """Return a function from columns to all pairs (stream, values) that are sent.
+
+    It also returns for each input row the number of pairs up to the row's end.
+    """
     if operation.call is Call.FUNCTION:
         results: Callable[[Lists, int], Iterator[Any]] = _collected(operation, where, streams)
     else:
@@ -149,7 +152,7 @@ def _pairs(operation: Operation, where: Where, streams: Streams) -> Callable[[Li
 
 
 def _collected(operation: Operation, where: Where, streams: Streams) -> Callable[[Lists, int], Iterator[list[Any]]]:
-    """Return a function that gives what a Function sends through its collector, row by row."""
+    """Return a function that yields for each row the pairs that a Function sent through its collector."""
     execute, make = operation.target.execute, tuple_type(where.inputs)
     widths = {name: len(schema) for name, schema in streams}
 
@@ -175,7 +178,7 @@ class StreamsCollector:
         self._widths = widths
 
     def emitTo(self, stream: str, values: Sequence[Any]) -> None:
-        """Send one tuple to a stream: one value for each of its fields."""
+        """Send one tuple to a stream: a list with one value for each of the stream's fields."""
         width = self._widths.get(stream)
         if width is None:
             listed = ", ".join(self._widths)
@@ -191,5 +194,5 @@ class StreamsCollector:
         self.pairs.append((stream, tuple(values)))
 
     def emit(self, values: Sequence[Any]) -> None:
-        """Refuse a tuple without a stream's name."""
+        """Raise TypeError: a tuple needs the name of a stream, as `emitTo` takes it."""
         raise TypeError(f"emit names no stream: write emitTo({next(iter(self._widths))!r}, [...])")

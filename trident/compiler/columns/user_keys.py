@@ -14,7 +14,7 @@ from trident.compiler.columns.function_errors import reason, typed
 
 
 def key_columns(keys: Sequence[Any], fields: pa.Schema, where: str) -> Columns:
-    """Return the keys, one row each, in columns of these types; `where` begins every error.
+    """Return the keys as columns of these fields, one row for each key; `where` begins every error's message.
 
     Raises
     ------

@@ -1,6 +1,7 @@
-"""Aggregates as DataFrames.
+"""Aggregates as DataFrames: by Catalyst where it has the aggregate, else by Python functions.
 
-Catalyst's own where it has them; else partial folds that are merged by key, or whole groups in one partition.
+Python folds tuples in each partition and merges the accumulators by key; or, where an aggregator must see every tuple,
+it gets all tuples of a group in one partition.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from trident.compiler.spark.worker_aggregates import MARK, GatherGroups, MergePa
 
 
 def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:
-    """Return one row for each group, by Catalyst.
+    """Return one row for each group, aggregated by Catalyst.
 
     `frame` holds tuples, or accumulators where `partial` is true.
     """
@@ -29,17 +30,17 @@ def aggregated(frame: DataFrame, spec: FoldSpec, partial: bool) -> DataFrame:
 
 
 def merged_by_key(frame: DataFrame, spec: FoldSpec, profile: Profile) -> PendingFunction:
-    """Return one row for each group, with accumulators merged in Python.
+    """Return one row for each group; Python merges the partial accumulators in `frame`.
 
-    Without key fields it is one row, also if there is no tuple.
+    Without key fields there is one row, even without a tuple.
     """
     return PendingFunction(collocated(frame, spec.keys.names, profile), MergePartials(spec), spec.leaving)
 
 
 def gathered_by_key(frame: DataFrame, spec: GatherSpec, entering: pa.Schema, profile: Profile) -> PendingFunction:
-    """Return the results of aggregators over whole groups, for aggregators that see every tuple.
+    """Return the results of aggregators that see every tuple of a group; `frame` holds tuples of the fields `entering`.
 
-    `frame` has the fields `entering`.
+    Every group is whole in one partition.
     """
     if spec.keys.names:
         return PendingFunction(collocated(frame, spec.keys.names, profile), GatherGroups(spec, entering), spec.leaving)
@@ -48,9 +49,9 @@ def gathered_by_key(frame: DataFrame, spec: GatherSpec, entering: pa.Schema, pro
 
 
 def _with_marked_row(frame: DataFrame, fields: pa.Schema) -> DataFrame:
-    """Return the tuples and one more row, which is marked.
+    """Return the tuples and one marked row, so that there is a row even without a tuple.
 
-    Spark skips a function over no rows, and an aggregate of no tuples is a result too.
+    Spark does not call a function over no rows, but an aggregate of no tuples has a result.
     """
     kinds = [(quoted(field.name), type_ddl(field.dataType)) for field in spark_schema(fields).fields]
     tuples = frame.selectExpr(*[name for name, _ in kinds], f"false AS {MARK}")
@@ -61,7 +62,7 @@ def _with_marked_row(frame: DataFrame, fields: pa.Schema) -> DataFrame:
 def merged_in_partitions(partials: PendingFunction, spec: FoldSpec) -> PendingFunction:
     """Return one row for each group of each partition.
 
-    Without key fields it is one row for each partition, also if it is empty.
+    Without key fields there is one row for each partition, even for an empty one.
     """
     return partials.then(MergePartials(spec), spec.leaving)
 
@@ -72,9 +73,9 @@ def gathered_in_partitions(tuples: PendingFunction, spec: GatherSpec) -> Pending
 
 
 def collocated(frame: DataFrame, keys: Sequence[str], profile: Profile) -> DataFrame:
-    """Return the rows of equal keys in one partition.
+    """Return the rows with equal keys in one partition.
 
-    Without keys all rows are in one partition, which exists also if there was none.
+    Without keys all rows are in one partition, which exists even if `frame` has no partition.
     """
     if keys:
         return frame.repartition(profile.partitions, *[F.col(name) for name in all_quoted(keys)])
@@ -82,7 +83,7 @@ def collocated(frame: DataFrame, keys: Sequence[str], profile: Profile) -> DataF
 
 
 def catalyst(member: FoldMember, partial: bool) -> str:
-    """Return a built-in aggregate in SQL, over tuples or over partial accumulators."""
+    """Return a built-in aggregate in SQL, over tuples, or over partial accumulators where `partial` is true."""
     native, kind = member.aggregation.native, type_ddl(member.aggregation.type)
     if native == "count" and not partial:
         return f"CAST(count(1) AS {kind})"
@@ -95,9 +96,9 @@ def catalyst(member: FoldMember, partial: bool) -> str:
 
 
 def _total(field: str, kind: str) -> str:
-    """Return a sum, and 0 of no tuples.
+    """Return a sum in SQL, which is 0 for no tuples.
 
-    A decimal sum beyond its type, for which a lenient Spark gives null, is an error.
+    A decimal sum beyond its type is an error; a Spark without ANSI mode would give null.
     """
     total = f"CAST(sum({field}) AS {kind})"
     if not kind.startswith("decimal"):
@@ -107,7 +108,7 @@ def _total(field: str, kind: str) -> str:
 
 
 def _average(member: FoldMember, field: str, partial: bool) -> str:
-    """Return sum and count, or the quotient in which they are presented: null of no tuples."""
+    """Return an average in SQL: sum and count, or the quotient that presents them, which is null for no tuples."""
     total_kind, _ = (type_ddl(field.dataType) for field in member.aggregation.type.fields)  # type: ignore[attr-defined]
     total = _total(f"{field}.total" if partial else field, total_kind)
     count = f"coalesce(sum({field}.count), 0L)" if partial else f"count({field})"

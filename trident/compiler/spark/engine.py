@@ -32,17 +32,17 @@ from trident.plan.nodes import Node
 from trident_spouts.executor import Emission
 
 INLINE_BYTES = 32 << 20
-"""A larger result is written by the executors the next time, if they reach the checkpoint."""
+"""An output whose result was larger is written by the executors the next time, if they reach the checkpoint."""
 
 _INTERRUPT_AGAIN = 0.05
-"""Seconds between interruptions: a job that was not yet submitted at the first one is stopped by the next."""
+"""Seconds between interruptions: a job that was not yet submitted at one interruption is stopped by the next."""
 
 
 class SparkEngine:
     """An engine that runs stages as Spark jobs.
 
-    `spark` is never changed: each slot works in a session of its own beside it. `folders` are where the
-    executors write large results, if they reach them; else every result comes to the driver.
+    `spark` is never changed: each slot works in a session of its own beside it. The executors write large results into
+    `folders`, if they reach the checkpoint; else every result comes to the driver.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SparkEngine:
     def files(
         self, group: Group, stage: Stage, attempt: TransactionAttempt, session: SparkSession
     ) -> FileFolder | None:
-        """Return the folder for this attempt's large results; None where the executors reach no folder of ours."""
+        """Return the folder for this attempt's large results; None where the executors do not reach the checkpoint."""
         if self._folders is None:
             return None
         with self._lock:
@@ -79,7 +79,7 @@ class SparkEngine:
         return SparkFrames(self._spark, None if self._folders is None else self._folders.checkpoint)
 
     def close(self) -> None:
-        """Give back the sessions of ours; the user's session stays open."""
+        """Give back the session for DRPC steps; the user's session stays open."""
         self._steps.close()
 
 
@@ -140,7 +140,7 @@ class SparkSlot:
             self._running.clear()
 
     def _tried(self, stage: Stage, attempt: TransactionAttempt, run: Callable[[], StageResult]) -> StageResult:
-        """Run a stage once; raise the error that an error of Spark's stands for in its place."""
+        """Run a stage once. In place of an exception of Spark's, raise the error that it stands for."""
         self._job = job = _Job(self._job.number + 1)
         try:
             return run()
@@ -154,7 +154,7 @@ class SparkSlot:
         raise better  # not within `except`: Spark's own error would be printed before it
 
     def _meant(self, stage: Stage, attempt: TransactionAttempt, job: "_Job", error: Exception) -> BaseException:
-        """Return the error that stands for one of Spark's."""
+        """Return what to raise in place of `error`: that of a cancelled attempt, of a failed task, or a translation."""
         if self._cancelled.is_set():
             return AttemptCancelledError(f"attempt {attempt} was cancelled")
         reported = decoded(job.failure) if job.failure else None
@@ -166,7 +166,8 @@ class SparkSlot:
     def _on_failure(self, number: int, text: str) -> None:
         """Stop the job of this number, in which a task has failed.
 
-        Spark's scheduler waits for this method, and `interruptAll` waits for the scheduler: so another thread does it.
+        Spark's scheduler waits for this method, and `interruptAll` waits for the scheduler: so another thread stops the
+        job.
         """
         threading.Thread(target=self._stop, args=(self._job, number, text), name="trident-failed", daemon=True).start()
 
@@ -221,7 +222,7 @@ class SparkSlot:
             raise AttemptCancelledError("cancelled")
 
     def cancel(self) -> None:
-        """Stop the job that runs in this slot's session, and no other. Return at once."""
+        """Stop the job that runs in this slot's session, and no other job. Return at once."""
         if not self._running.is_set():
             return
         self._cancelled.set()
@@ -242,6 +243,6 @@ class SparkSlot:
 
 
 def _rows(inputs: Mapping[Node, Emission | pa.Table]) -> int | None:
-    """Return how many tuples enter, if every input knows its number."""
+    """Return the number of tuples that enter the stage; None where an input does not know its number."""
     known = [emission.num_rows if isinstance(emission, pa.Table) else emission.rows for emission in inputs.values()]
     return None if any(rows is None for rows in known) else sum(rows or 0 for rows in known)

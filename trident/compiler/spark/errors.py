@@ -1,4 +1,4 @@
-"""Spark's exceptions as errors of ours, where they are about user code or setup, without Java's and py4j's noise."""
+"""Spark's exceptions as errors of the library, where they are about user code or setup, without noise from Java."""
 
 import re
 import sys
@@ -49,7 +49,7 @@ _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED", "OPERATION_CANCELLED"
 
 
 def translated(error: BaseException) -> BaseException:
-    """Return the error that stands for this one; the same where Spark's own words say it best."""
+    """Return the library's error for an exception of Spark's; the exception itself where Spark's words say it best."""
     if isinstance(error, TridentError):
         return error
     text = _text(error)
@@ -71,7 +71,7 @@ def translated(error: BaseException) -> BaseException:
 
 
 def _setup_error(text: str) -> SparkFailedError | None:
-    """Return the error for broken workers or a broken session of Spark's, with the way out."""
+    """Return the error for workers or a session of Spark's that are broken, with the way out; None for other texts."""
     missing = _MISSING.search(text)
     if missing is not None:
         lacks = f"Spark's Python workers have no module {missing[1]!r}"
@@ -104,9 +104,9 @@ def _setup_error(text: str) -> SparkFailedError | None:
 
 
 def _java_gone(error: BaseException, text: str) -> SparkFailedError | None:
-    """Return the error for a Java process that has ended.
+    """Return the error for a Java process that has ended; None for other exceptions.
 
-    From then on py4j raises a bare ConnectionRefusedError.
+    Once the process has ended, py4j raises a bare ConnectionRefusedError.
     """
     if isinstance(error, ConnectionRefusedError):
         frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -122,7 +122,7 @@ def was_cancelled(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    """Return all text of the error, from whichever side of Spark it comes."""
+    """Return all text of an error: from Python, from PySpark and from Java."""
     parts = [str(error)]
     if isinstance(error, PySparkException):
         parts.append(str(error.getMessage() or ""))

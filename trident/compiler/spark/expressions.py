@@ -21,7 +21,7 @@ from trident.operations.functions import Call, Operation
 from trident.plan.nodes import Each, Filter, Map, Node, Transform
 
 Learned = dict[tuple[int, str], str]
-"""What was learned about nodes (by id) with the first batch."""
+"""What was learned with the first batch, by a node's id and a question: "form", "types" or "seen"."""
 
 _STRUCT = "__trident_struct"
 _NO_GENERATOR = ("MULTI_ALIAS_WITHOUT_GENERATOR", "UNSUPPORTED_GENERATOR", "NUM_COLUMNS_MISMATCH")
@@ -70,7 +70,7 @@ class Expressions:
         return result.selectExpr(*all_quoted(before), *items)
 
     def _typed(self, node: Each | Map, result: DataFrame, outputs: StructType, before: Sequence[str]) -> DataFrame:
-        """Return the same under the declared types; refuse what cannot be cast without a loss."""
+        """Return `result` with the declared types. Raises UserCodeError if a cast to them could lose something."""
         known = self._learned.get((id(node), "types"))
         if known is None:
             where = where_of(node, node.function)
@@ -116,7 +116,7 @@ class Expressions:
 def _fit(where: Where, result: StructType, declared: StructType, gives: str) -> str:
     """Return "same" where the result has the declared types, and "cast" where it may be cast to them.
 
-    Refuse any other result.
+    Raises UserCodeError for any other result.
     """
     actual = {field.name: field.dataType for field in result.fields}
     for field in declared.fields:
@@ -166,7 +166,7 @@ def where_of(node: Node, operation: Operation | None) -> Where:
 
 @contextlib.contextmanager
 def analysed(node: Node) -> Iterator[None]:
-    """Put the step's name before errors of Spark's while the step is lowered."""
+    """Raise Spark's errors about a step's plan as UserCodeErrors that name the step, within this context."""
     try:
         yield
     except TridentError:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from trident.compiler.spark.sessions import is_connect
 
 OnFailure = Callable[[int, str], None]
-"""A function of the number of a job and the text of its failure; called by a thread that Spark's scheduler waits
+"""A function that gets the number of a job and the text of its failure; a thread calls it that Spark's scheduler waits
 for."""
 
 _Failures = tuple[tuple[int, str], ...]
@@ -53,7 +53,7 @@ class FailureSignal:
     job: int = 0
 
     def of(self, job: int) -> "FailureSignal":
-        """Return the same for another job."""
+        """Return the signal for the job of this number."""
         return replace(self, job=job)
 
     def send(self, text: str) -> None:

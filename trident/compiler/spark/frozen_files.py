@@ -32,7 +32,7 @@ FROZEN = "frozen"
 class FrozenFolders:
     """The folders for a run's large results, below a checkpoint.
 
-    Each log has its own: epochs and txids, which name the folders, mean nothing across logs.
+    Each log has folders of its own: epochs and txids, which name the folders, mean nothing across logs.
     """
 
     checkpoint: Path
@@ -41,7 +41,7 @@ class FrozenFolders:
     def folder(self, group: str, attempt: TransactionAttempt, stage: int) -> "FileFolder":
         """Return the folder for a stage of an attempt.
 
-        The epoch comes first in its name: by it a later start knows what to sweep.
+        The folder's name begins with the epoch, by which a later start knows what to sweep.
         """
         name = f"{attempt.epoch}-{attempt.txid}-{attempt.attempt}-{stage}"
         return FileFolder(self.checkpoint, f"{FROZEN}/{self.log}/{group}/{name}")
@@ -80,7 +80,7 @@ class FileFolder:
 def write_frozen(batches: Iterator[pa.RecordBatch], folder: Path, part: str, schema: pa.Schema) -> FrozenFile | None:
     """Write batches to one new file in `folder`, flushed to the disk with its name.
 
-    Return None where there are no rows.
+    Returns None, and writes nothing, where there are no rows.
     """
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
@@ -104,7 +104,7 @@ def write_frozen(batches: Iterator[pa.RecordBatch], folder: Path, part: str, sch
 
 @dataclass(frozen=True, slots=True)
 class FreezeWriter(OnWorker):
-    """A function that writes a partition's batches and gives one manifest row."""
+    """A function that writes a partition's batches to a file and gives one manifest row; without rows it gives none."""
 
     folder: str
     part: str
@@ -119,7 +119,7 @@ class FreezeWriter(OnWorker):
 
 
 def manifest_of(table: pa.Table, folder: str, schema: pa.Schema) -> FrozenFiles:
-    """Return a result by reference, from the rows that its tasks gave."""
+    """Return a large result by reference, from the manifest rows that its tasks gave."""
     rows = sorted(table.to_pylist(), key=lambda row: str(row["name"]))
     return FrozenFiles(folder, tuple(FrozenFile(**row) for row in rows), schema)
 
@@ -127,8 +127,8 @@ def manifest_of(table: pa.Table, folder: str, schema: pa.Schema) -> FrozenFiles:
 def read_frozen(folder: Path, frozen: FrozenFiles) -> Iterator[pa.Table]:
     """Yield the tables of a large result, file by file.
 
-    `folder` is the checkpoint that `frozen.folder` is relative to. Raise LogCorruptError where a file is missing, or
-    has another size or checksum than was frozen.
+    `folder` is the checkpoint that `frozen.folder` is relative to. Raises LogCorruptError if a file is missing, or has
+    another size or checksum than was frozen.
     """
     for file in frozen.files:
         path = folder / frozen.folder / file.name
@@ -155,7 +155,7 @@ def read_whole(folder: Path, result: Result) -> pa.Table:
 def reachable(spark: SparkSession, folder: Path, tasks: int = 4) -> bool:
     """Return whether the executors see this folder of the driver's.
 
-    They are asked to read a probe and to answer with a file there.
+    The executors are asked to read a probe file in the folder, and to answer with a file of their own there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     token = secrets.token_hex(8)
@@ -173,7 +173,7 @@ def reachable(spark: SparkSession, folder: Path, tasks: int = 4) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A function that reads a probe and answers with a file of its own; the name "-" says that there was no probe."""
+    """A function that reads a probe and answers with a file, whose name it gives; "-" says that there was no probe."""
 
     folder: str
     token: str

@@ -28,13 +28,13 @@ class Frames(Protocol):
     """A maker of DataFrames of frozen rows."""
 
     def frame(self, result: Result, schema: StructType, scratch: Path) -> DataFrame:
-        """Return the rows as a DataFrame of these fields, good until the frozen content or `scratch` goes."""
+        """Return the rows as a DataFrame of these fields, good until the frozen content or `scratch` is removed."""
         ...
 
     def write_parquet(self, frozen: FrozenFiles, folder: Path, partitions: Sequence[str]) -> list[Part] | None:
-        """Write the rows of frozen files as hidden Parquet files in `folder`.
+        """Write the rows of frozen files as hidden Parquet files in `folder`, and return these files.
 
-        Return None where the workers do not reach it.
+        Returns None where the workers do not reach both `folder` and the frozen files.
         """
         ...
 
@@ -46,7 +46,10 @@ class Frames(Protocol):
 
 
 class SparkFrames:
-    """Frozen rows in a session of their own beside `spark`: the same runtime confs, catalog and database."""
+    """A maker of DataFrames of frozen rows, in a session of its own beside `spark`.
+
+    The session has the same runtime confs, catalog and database.
+    """
 
     def __init__(self, spark: SparkSession, checkpoint: Path | None) -> None:
         self.session = run_session(spark)
@@ -116,7 +119,7 @@ class SparkFrames:
 
 
 def _ours(error: Exception) -> TridentError:
-    """Return the error of ours that a failed job carries; else that the output did not take the batch."""
+    """Return the library's error that a failed job stands for; an OutputError where it stands for none."""
     better = translated(error)
     return better if isinstance(better, TridentError) else OutputError(f"the workers could not write a batch: {better}")
 

@@ -24,15 +24,16 @@ from trident_spouts.files.reading import COUNTED, LinesEmission
 
 
 def _no_reader() -> None:
-    """Return no reader, for an input that Python cannot read on the workers."""
+    """Return None: there is no reader for an input that Python cannot read on the workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageInput:
     """The tuples that enter a stage at one node.
 
-    With a `reader`, the Python operations that follow read the source in the same worker. `python_only`: Spark itself
-    cannot read it. `one_partition`: Spark reads it in one partition.
+    `frame` returns the tuples as a DataFrame. `reader` returns a Python function that reads the source, so that the
+    Python operations behind it can run in the same worker; None where there is none. `python_only`: Spark itself cannot
+    read the source. `one_partition`: Spark reads the source in one partition.
     """
 
     frame: Callable[[], DataFrame]
@@ -54,7 +55,7 @@ class StageInput:
 def stage_input(
     node: Node, names: Sequence[str], source: Emission | pa.Table, session: SparkSession, scratch: Path
 ) -> StageInput:
-    """Return what enters the stage at this node, with these fields."""
+    """Return the input of a stage at this node. `names` are the fields that are read of it."""
     _check_rows(source)
     emission = ArrowEmission(source) if isinstance(source, pa.Table) else source
     if isinstance(emission, LinesEmission):
@@ -82,7 +83,7 @@ def _rows(node: Node, emission: Emission, session: SparkSession, scratch: Path) 
 def count_branches(
     source: Emission | pa.Table, session: SparkSession, signal: FailureSignal | None
 ) -> Iterator[Branch]:
-    """Yield the branches that count the tuples of sources that only the workers see."""
+    """Yield a branch for each source whose tuples only the workers see: it counts them."""
     if isinstance(source, UnionEmission):
         for part in source.parts:
             yield from count_branches(part, session, signal)
@@ -100,9 +101,10 @@ def count_branches(
 
 
 def _check_rows(source: Emission | pa.Table) -> None:
-    """Refuse Parquet files that no longer have the rows that the batch was planned with.
+    """Check that Parquet files still have as many rows as when the batch was planned.
 
-    Spark then reads all of them or fails, because it may not ignore damaged files. Raise SourceUnreadableError.
+    If they have, Spark reads all rows or fails, because it may not ignore damaged files. Raises SourceUnreadableError
+    if they have not.
     """
     if isinstance(source, UnionEmission):
         for part in source.parts:
@@ -119,9 +121,10 @@ def _check_rows(source: Emission | pa.Table) -> None:
 
 
 def check_scanned(source: Emission | pa.Table) -> None:
-    """Refuse tuples for which Spark may have opened other files than the planned ones.
+    """Check, after Spark has read a source, that the files are still the planned ones.
 
-    Spark opens files by their names, whenever its tasks run. Raise SourceUnreadableError.
+    Spark opens files by their names, whenever its tasks run. Raises SourceUnreadableError if Spark may have opened
+    other files.
     """
     if isinstance(source, UnionEmission):
         for part in source.parts:
@@ -132,7 +135,7 @@ def check_scanned(source: Emission | pa.Table) -> None:
 
 
 def is_cheap(source: Emission | pa.Table) -> bool:
-    """Return whether reading it twice costs less than keeping it."""
+    """Return whether reading a source twice costs less than keeping its tuples."""
     if isinstance(source, UnionEmission):
         return all(map(is_cheap, source.parts))
     return isinstance(source, pa.Table | ArrowEmission | FilesEmission)

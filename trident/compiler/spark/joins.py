@@ -14,7 +14,7 @@ from trident.plan.nodes import Join, Merge
 
 
 def merged(node: Merge, frames: Sequence[DataFrame], names: Sequence[str]) -> DataFrame:
-    """Return the fields `names` of all frames' rows, by position, under the types of the merge."""
+    """Return the rows of all frames with the fields `names`, in the merge's types; fields match by position."""
     needed = set(names)
     fields = [(position, field) for position, field in enumerate(node.schema.fields) if field.name in needed]
     parts = []
@@ -22,7 +22,7 @@ def merged(node: Merge, frames: Sequence[DataFrame], names: Sequence[str]) -> Da
         items = []
         for position, field in fields:
             if position == len(source.schema.fields):
-                items.append(f"'{node.labels[number]}' AS {quoted(field.name)}")  # a name holds no quote
+                items.append(f"'{node.labels[number]}' AS {quoted(field.name)}")  # a label holds no quote
             else:
                 items.append(_item(source.schema.fields[position], field))
         parts.append(frame.selectExpr(*items))
@@ -30,7 +30,7 @@ def merged(node: Merge, frames: Sequence[DataFrame], names: Sequence[str]) -> Da
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """Return the rows of all frames, by position."""
+    """Return the rows of all frames; columns match by position."""
     return reduce(lambda left, right: left.unionAll(right), frames)
 
 
@@ -41,11 +41,12 @@ def _item(source: StructField, field: StructField) -> str:
 
 
 def joined(node: Join, frames: Sequence[DataFrame], used: Sequence[Sequence[str]], names: Sequence[str]) -> DataFrame:
-    """Return the fields `names` of the node. `used` are the fields that it reads of each frame.
+    """Return the joined tuples with the fields `names`. `used` are the fields that the join reads of each frame.
 
-    Streams that must have a tuple come first, by inner joins: only keys in all of them leave. One that may be missing
-    is then a left join, wherever it is in the list. Where all may be missing, each is a full join to those before, by
-    the key of the first of them that has a tuple. Every side gets names of its own: a stream can be joined with itself.
+    Streams that must have a tuple come first, by inner joins: only keys that all of them have leave. A stream that may
+    be missing follows by a left join, wherever it is in the list. Where all streams may be missing, each is joined by a
+    full join to those before it, by the key of the first of them that has a tuple. The fields of every stream get names
+    of their own, because a stream can be joined with itself.
     """
     sides = [
         frame.selectExpr(*[f"{quoted(name)} AS {_side(at, name)}" for name in fields])
@@ -77,7 +78,7 @@ _FOR_NULL = {"bigint": "-9223372036854775807L", "int": "-2147483647", "string": 
 
 
 def _keys_equal(left: str, right: str, kind: DataType) -> str:
-    """Return the condition that two keys are equal; null equals null.
+    """Return the condition in SQL that two keys are equal; null equals null.
 
     Spark's own ``<=>`` sorts and hashes by two columns, the value and whether it is null, and costs a quarter more than
     ``=``. So a rare value stands for null, and a second condition tells the two apart where it occurs.
@@ -90,7 +91,7 @@ def _keys_equal(left: str, right: str, kind: DataType) -> str:
 
 
 def _first_present(fields: Sequence[tuple[int, str]]) -> str:
-    """Return the first of these fields that is not null."""
+    """Return an SQL expression for the first of these fields that is not null."""
     listed = ", ".join(_side(*field) for field in fields)
     return listed if len(fields) == 1 else f"coalesce({listed})"
 

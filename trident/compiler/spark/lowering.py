@@ -1,7 +1,7 @@
 """A stage's plan as DataFrames: new ones for every attempt.
 
-Native operations become Columns, Python operations in a row one ``mapInArrow``, aggregates Catalyst's own or partial
-folds.
+Native operations become Columns, adjacent Python operations one ``mapInArrow``, aggregates either Catalyst's own or
+partial folds in Python.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ from trident.plan.window_inputs import entering_panes
 
 
 class Lowering:
-    """The DataFrames of one attempt, by node. `inputs` are what they are made from (by id)."""
+    """The DataFrames of a stage in one attempt, by node. `inputs` are the stage's inputs, by the ids of their nodes."""
 
     def __init__(
         self,
@@ -91,12 +91,12 @@ class Lowering:
         self._signal = signal
         self._checkpoints: list[DataFrame] = []
         self.failures: list[DataFrame] = []
-        """Failures that are rows of checkpointed frames: of each node that was lowered so far."""
+        """For each Python function whose tuples were kept so far, a frame of its failures: a row for each."""
         self.caught: list[DataFrame] = []
-        """What was caught, as lines of `CAUGHT`: of each node that was lowered so far."""
+        """For each catch point that was lowered so far, a frame of what was caught: the lines of `CAUGHT`."""
 
     def frame(self, node: Node) -> DataFrame:
-        """Return the tuples that leave this node: the fields that any step reads, and perhaps more."""
+        """Return the tuples that leave this node, with the fields that any step reads and perhaps more."""
         frame = self._frames.get(id(node))
         if frame is None:
             if id(node) in self._inputs:
@@ -124,9 +124,9 @@ class Lowering:
         return frame if count is None else partitions.spread(frame, count)
 
     def _without_caught(self, node: Node) -> DataFrame:
-        """Return the tuples that leave a node without those that were caught on the way.
+        """Return the tuples that leave a catch point, and put those that were caught on the way into `caught`.
 
-        Both are of one evaluation.
+        Both come from one evaluation.
         """
         chain = self._chain(node, self.layout.names(node))
         assert chain is not None, "what catches is a Python operation"
@@ -149,25 +149,26 @@ class Lowering:
         return partitions.spread(frame, count)
 
     def _keeps_partitions(self, node: Node) -> bool:
-        """Return whether the tuples that leave a node are in the partitions where the node makes them."""
+        """Return whether a node's tuples stay in the partitions in which the node makes them: no hint moves them."""
         here = keeps_partitions(node) or isinstance(node, Repartition | StateStep | MultiReduce)
         return here or self.layout.partitions[id(node)] is None
 
     def keep_input(self, node: Node) -> None:
-        """Read an input once, however many nodes read it."""
+        """Read an input now and once, however many nodes read it."""
         self._frames[id(node)] = self._keep(self.select(node, self.layout.names(node)))
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         """Return the frame, evaluated now and once, however many nodes read it.
 
-        A lost cache would be filled again, with other values. A checkpoint cannot be: a job that reads a lost part of
-        it fails.
+        Spark would fill a lost cache again, perhaps with other values. It does not fill a checkpoint again: a job that
+        reads a lost part of a checkpoint fails.
         """
         if self.profile.one_process:
             return self._checkpoint(frame)
         check_single_evaluation(frame.sparkSession)
-        # Spark runs a stage again where shuffled tuples were lost, while tasks of its first run still go on: then two
-        # executors hold two evaluations of one partition. A copy reads nothing that was shuffled, and holds only one.
+        # Where shuffled tuples were lost, Spark runs its stage again while tasks of the first run still go on: then two
+        # executors hold two evaluations of one partition. The second checkpoint copies the first: it reads nothing that
+        # was shuffled, and holds only one evaluation.
         return self._checkpoint(self._checkpoint(frame))
 
     def _checkpoint(self, frame: DataFrame) -> DataFrame:
@@ -182,7 +183,7 @@ class Lowering:
     def _kept_function(self, pending: PendingFunction) -> DataFrame:
         """Return the tuples that a Python function gives, evaluated now and once.
 
-        A failure is a row of the frame, and only the driver reads it.
+        A failure of the function is a row of the evaluated frame; only the driver reads that row, from `failures`.
         """
         if self._signal is None:
             return self._keep(pending.frame())
@@ -198,13 +199,16 @@ class Lowering:
     # --- Python operations -----------------------------------------------------------------------------------------
 
     def chain(self, node: Node) -> tuple[Chain, DataFrame] | None:
-        """Return the Python operations that end in this node as one function, and the DataFrame it runs over."""
+        """Return the Python operations that end in this node as one function, and the DataFrame that it runs over.
+
+        Returns None where the node was lowered already, or where Python has nothing to do.
+        """
         return None if id(node) in self._frames else self._chain(node, self.layout.names(node))
 
     def _chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
-        """Return the chain that ends in this node, with these fields.
+        """Return the chain that ends in this node and gives the fields `leaving`, and the DataFrame that it runs over.
 
-        A source that Python can read is read in the same worker.
+        Where Python can read the source, the chain reads it in the same worker.
         """
         works, below = self.layout.chain(node)
         prepared = needs_lifecycle(works)
@@ -219,7 +223,8 @@ class Lowering:
         chain = Chain(works, arrow_schema(select(below.schema, entering)), schema)
         if not prepared:
             return chain, self.select(below, entering)
-        # Spark numbers the tasks of a union through; this is the partition's number in its own frame
+        # the number of the task would not do: over a union of frames, Spark counts on from frame to frame; this is the
+        # partition's number in its own frame
         numbered = self.frame(below).selectExpr(
             *all_quoted(entering), f"spark_partition_id() AS {partitions.PARTITION_ID}"
         )
@@ -228,8 +233,8 @@ class Lowering:
     def _reader(self, node: Node) -> PendingFunction | None:
         """Return the function that reads a source in Python; None where a hint gives the source's partitions.
 
-        A source that only Python reads is kept for several readers; one that Spark reads too costs no more to read
-        again.
+        It is also None for a source with several readers that only Python can read: such a source is read once and
+        kept. To read a source again that Spark can read too costs no more than to keep it.
         """
         source = self._inputs.get(id(node))
         if source is None or self.layout.partitions.get(id(node)) is not None:
@@ -243,7 +248,7 @@ class Lowering:
     def pending(self, node: Node) -> PendingFunction | None:
         """Return the Python function that this node ends in, not yet part of a DataFrame.
 
-        None where the last work is Spark's own, or where the node was lowered already.
+        Returns None where Spark itself does the node's work, or where the node was lowered already.
         """
         if id(node) in self._frames:
             return None
@@ -311,7 +316,7 @@ class Lowering:
     # --- aggregates ------------------------------------------------------------------------------------------------
 
     def _aggregating(self, node: Aggregate | PersistentAggregate) -> PendingFunction:
-        """Return an aggregate that Spark does not have itself."""
+        """Return an aggregate that Spark does not have, as a Python function."""
         if isinstance(node, Aggregate) and node.scope == "partition":
             return self._partition_aggregate(node)
         if isinstance(node, Aggregate) and not can_fold(node):
@@ -323,7 +328,7 @@ class Lowering:
         return merged_by_key(self.folding(node).frame(), fold_spec(node), self.profile)
 
     def _partition_aggregate(self, node: Aggregate) -> PendingFunction:
-        """Return an aggregate of every partition, in the workers of the Python operations before it."""
+        """Return an aggregate of every partition, in the same workers as the Python operations before it."""
         if can_fold(node):
             return merged_in_partitions(self.folding(node), fold_spec(node))
         names = read_fields(node)
@@ -332,9 +337,9 @@ class Lowering:
         return gathered_in_partitions(PendingFunction(chain[1], chain[0], entering), gather_spec(node, self._txid))
 
     def _picked(self, node: Pick) -> PendingFunction:
-        """Return a selection from each partition, in the workers of the Python operations before it.
+        """Return a selection from each partition, in the same workers as the Python operations before it.
 
-        For a whole batch the selected tuples are selected from again.
+        For a whole batch a second selection is made among the tuples that were selected in the partitions.
         """
         reads = {*self.layout.names(node), *node.inputs}
         names = [name for name in node.schema.names if name in reads]
@@ -354,7 +359,7 @@ class Lowering:
     def folding(self, node: Aggregate | PersistentAggregate) -> PendingFunction:
         """Return one accumulator for each key and partition.
 
-        The fold runs in the workers of the Python operations before it, if there are any.
+        The fold runs in the same workers as the Python operations before it, if there are any.
         """
         if id(node) not in self._folds:
             self._folds[id(node)] = self._folding(node, self._folding_chain(node))
@@ -369,9 +374,9 @@ class Lowering:
         return PendingFunction(chain[1], PartialFold(chain[0], spec), spec.schema)
 
     def folds_in_python(self, node: Aggregate | PersistentAggregate) -> bool:
-        """Return whether Python folds a partition's tuples.
+        """Return whether Python folds a partition's tuples, and not Catalyst.
 
-        It does where only Python can, or where the tuples are in Python already.
+        Python does where only Python can, or where the tuples are in Python already.
         """
         if id(node) in self._folds:
             return True
@@ -381,11 +386,11 @@ class Lowering:
         return chain is not None or not all_native(node)
 
     def _folding_chain(self, node: Aggregate | PersistentAggregate) -> tuple[Chain, DataFrame] | None:
-        """Return the Python operations before an aggregate, if only it reads them: the fold can run with them."""
+        """Return the Python operations before an aggregate that nothing else reads: the fold can run with them."""
         return self._unshared_chain(node.source, read_fields(node))
 
     def _unshared_chain(self, node: Node, leaving: list[str]) -> tuple[Chain, DataFrame] | None:
-        """Return the Python operations that end in this node, if only one node reads it."""
+        """Return the Python operations that end in this node, if only one node reads it; else None."""
         if id(node) in self._frames or self.layout.shared(node):
             return None
         return self._chain(node, leaving)
@@ -398,10 +403,10 @@ class Lowering:
         return aggregated(self.frame(node.source), fold_spec(node), partial=False)
 
     def _coalesce_input(self, node: Node) -> None:
-        """Coalesce a single-partition input that only this node reads, where no step repartitions it on the way.
+        """Coalesce the input behind this node if it is one partition, and nothing else reads or repartitions it.
 
-        Spark does not know that it is one partition and would shuffle. Further up a coalesce would split what runs as
-        one loop.
+        Spark does not know that the input is one partition, and would shuffle the tuples for an aggregate. A coalesce
+        anywhere behind the input would split what Spark runs as one loop.
         """
         while self.layout.partitions.get(id(node)) is None and not self.layout.shared(node):
             if id(node) in self._inputs:
@@ -413,7 +418,7 @@ class Lowering:
             (node,) = sources_of(node)
 
     def _pane_fold(self, node: WindowPanes) -> PendingFunction | None:
-        """Return panes folded by Python, where only Python can or where the tuples are in Python already."""
+        """Return panes folded by Python, where only Python can or where the tuples are in Python already; else None."""
         reads = set(entering_panes(node))
         names = [name for name in node.source.schema.names if name in reads] or node.source.schema.names[:1]
         chain = self._unshared_chain(node.source, names)
@@ -436,7 +441,7 @@ class Lowering:
         return partitions.repartitioned(node, self.frame(node.source), names, before, count, own, self._txid)
 
     def _choosing(self, node: Repartition, names: list[str], count: int) -> PendingFunction:
-        """Return the tuples with the partitions that the user's function chooses."""
+        """Return the tuples with one more field: the partition that the user's function chooses."""
         choice = choice_of(node, count)
         entering = list(dict.fromkeys([*names, *node.names]))
         leaving = arrow_schema(select(node.schema, names)).append(choice.outputs.field(0))

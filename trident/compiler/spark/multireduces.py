@@ -1,6 +1,6 @@
-"""A reducer over several DataFrames: one Python function over the partitions of their union.
+"""A reducer over several streams: one Python function over the partitions of the union of their DataFrames.
 
-Each row carries the number of its stream.
+Each row of the union carries the number of its stream.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ def multi_reduced(
 ) -> PendingFunction:
     """Return the tuples that the node's reducer emits.
 
-    Ungrouped, it sees one partition of every stream at a time; the hint decides how many partitions there are, else
-    one.
+    Without group fields, the reducer sees the same partition of all streams at a time. `count` is the number of
+    partitions that a hint gives; None: without group fields there is one.
     """
     spec, columns = ReduceSpec.of(node), _columns(node)
     rows = [_rows(node, at, frame, columns) for at, frame in enumerate(frames)]
@@ -81,7 +81,7 @@ class MultiReducing(OnWorker):
             yield from self._emitted(reducer, 1)
 
     def _emitted(self, reducer: PartitionReducer, least: int) -> Iterator[pa.RecordBatch]:
-        """Yield the tuples emitted since the last call, if they are `least`, in batches of a bounded size."""
+        """Yield the tuples emitted since the last call, if they are at least `least`, in batches of a bounded size."""
         emitted = reducer.emitted(least)
         if emitted is not None:
             yield from sliced(emitted, self.spec.outputs)
@@ -100,13 +100,13 @@ class MultiReducing(OnWorker):
 
 
 def _names(groups: Sequence[Sequence[str]], inputs: Sequence[Sequence[str]], stream: int) -> dict[str, str]:
-    """Return the fields that are read of a stream: the name in the stream to the name in the union."""
+    """Return the fields that the reducer reads of a stream, each by its name there, with its name in the union."""
     names = {name: f"__trident_{stream}_{position}" for position, name in enumerate(inputs[stream])}
     return names | {name: _key(position) for position, name in enumerate(groups[stream] if groups else ())}
 
 
 def _columns(node: MultiReduce) -> dict[str, DataType]:
-    """Return the columns of the union: the group's, and the other inputs of each stream."""
+    """Return the columns of the union: the group fields, and the other input fields of each stream."""
     columns: dict[str, DataType] = {}
     for stream, source in enumerate(node.sources):
         for name, inner in _names(node.groups, node.inputs, stream).items():
@@ -115,7 +115,7 @@ def _columns(node: MultiReduce) -> dict[str, DataType]:
 
 
 def _rows(node: MultiReduce, at: int, frame: DataFrame, columns: Mapping[str, DataType]) -> DataFrame:
-    """Return the rows of one stream in the columns of the union, null in those of the other streams."""
+    """Return the rows of one stream in the columns of the union: null in the columns of other streams."""
     names = {} if at == _NO_STREAM else _names(node.groups, node.inputs, at)
     own = {inner: name for name, inner in names.items()}
     items = [f"{at} AS {_STREAM}"]

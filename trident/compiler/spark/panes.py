@@ -1,4 +1,4 @@
-"""Panes by Catalyst."""
+"""Tuples combined by pane and group by Catalyst, where it has the window's combiner."""
 
 import datetime
 from typing import Any
@@ -17,7 +17,7 @@ _COUNT = "__trident_count"
 
 
 def _literal(micros: int, node: WindowPanes) -> str:
-    """Return a time in SQL, in the type of the window's times; one with a zone is written in UTC."""
+    """Return microseconds since 1970 as an SQL literal of the type of the window's times; a zoned one is in UTC."""
     zoned = isinstance(node.schema.fields[0].dataType, TimestampType)
     shown = (datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=micros)).isoformat(" ")
     return f"timestamp_ltz'{shown}Z'" if zoned else f"timestamp_ntz'{shown}'"

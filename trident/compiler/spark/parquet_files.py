@@ -30,12 +30,12 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 
 NEVER_PASSING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-"""OSErrors that do not pass by waiting; others (a connection, a timeout, a full disk) may."""
+"""OSErrors that do not pass by waiting; others (a lost connection, a timeout, a full disk) may."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file, relative to its batch's folder, under its final name."""
+    """A Parquet file of a batch. `name` is its final path, relative to the batch's folder."""
 
     name: str
     rows: int
@@ -43,16 +43,16 @@ class Part:
 
     @property
     def hidden(self) -> str:
-        """The name of the file until the driver has listed it."""
+        """The path of the file until the driver has listed the file."""
         folder, file = os.path.split(self.name)
         return os.path.join(folder, f".{file}")
 
 
 def write_parts(tables: Iterable[pa.Table], folder: Path, partitions: Sequence[str]) -> Iterator[Part]:
-    """Write each table to new hidden files in `folder`, one for each value of the partitions.
+    """Write each table to new hidden files in `folder`, one for each combination of values of the fields `partitions`.
 
-    The folder must exist. Each file is durable before it is yielded. Raise OutputUnavailableError where the disk is
-    full or away.
+    The folder must exist. Each file is durable before it is yielded. Raises OutputUnavailableError if the disk is full
+    or away.
     """
     try:
         for table in tables:
@@ -124,7 +124,7 @@ def escaped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WriteFrozen(OnWorker):
-    """A function from numbers of frozen files to Parquet files of the same rows; it gives a row for each."""
+    """A function from numbers of frozen files to Parquet files of the same rows; it gives a row for each such file."""
 
     checkpoint: str
     frozen: FrozenFiles

@@ -14,7 +14,7 @@ PARTITION_ID = "__trident_place"
 
 
 def spread(frame: DataFrame, count: int) -> DataFrame:
-    """Return the tuples evenly over this number of partitions."""
+    """Return the tuples, spread evenly over this number of partitions."""
     return frame.repartition(count)
 
 
@@ -25,25 +25,25 @@ def by_fields(frame: DataFrame, names: Sequence[str], count: int | None) -> Data
 
 
 def in_one(frame: DataFrame, partition: int, count: int) -> DataFrame:
-    """Return all tuples in one of this number of partitions."""
+    """Return all tuples in the partition of this number; there are `count` partitions, the others empty."""
     return frame.repartition(1) if count == 1 else frame.repartitionById(count, F.lit(partition))
 
 
 def side_by_side(frame: DataFrame, count: int) -> DataFrame:
-    """Return a union of frames with this number of partitions each, partition by partition.
+    """Return a union of frames, each with `count` partitions, as a frame with `count` partitions.
 
-    The first partitions of all frames become the first one, and so on.
+    The first partitions of all frames become the first partition, and so on.
     """
     return frame.repartitionById(count, F.pmod(F.spark_partition_id(), F.lit(count)))
 
 
 def chosen(frame: DataFrame, names: Sequence[str], count: int) -> DataFrame:
-    """Return these fields, with every tuple in the partition that its hidden field names."""
+    """Return the tuples with the fields `names`, each in the partition that its hidden field `CHOICE` names."""
     return frame.repartitionById(count, F.col(CHOICE)).select(*all_quoted(names))
 
 
 def copied(frame: DataFrame, names: Sequence[str], count: int) -> DataFrame:
-    """Return every tuple in every partition."""
+    """Return a copy of every tuple in every partition."""
     if count == 1:
         return frame.repartition(1)
     every = frame.selectExpr(*all_quoted(names), f"explode(sequence(0, {count - 1})) AS {quoted(CHOICE)}")
@@ -80,6 +80,6 @@ def repartitioned(
 
 
 def numbered(frame: DataFrame, fields: Sequence[str], own: str, count: int) -> DataFrame:
-    """Return the fields, and as `own` the tuple's partition: its number in this very frame."""
+    """Return these fields, and as the field `own` the number of the tuple's partition in this very frame."""
     number = "CAST(0 AS INT)" if count == 1 else "spark_partition_id()"
     return frame.selectExpr(*all_quoted(fields), f"{number} AS {quoted(own)}")

@@ -1,4 +1,4 @@
-"""A Python function over a DataFrame that is not yet part of one: further functions can run in the same worker."""
+"""A Python function that is to run over a DataFrame: other functions can still be added, to run in the same worker."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -46,18 +46,19 @@ PINNED: Mapping[str, str] = MappingProxyType(
         "spark.sql.timestampType": "TIMESTAMP_LTZ",
     }
 )
-"""Setting to value."""
+"""The pinned settings by their names, each with the value that it has in every session of a run."""
 
 SPECULATION = "spark.speculation"
 
 _warned: set[tuple[str, str]] = set()
-"""Settings of a user that a warning was logged for: once in a process, though a run has several sessions."""
+"""Settings (name, user's value) for which a warning was logged: once in a process, though a run has many sessions."""
 
 
 def pin(session: SparkSession, user_conf: Mapping[str, str]) -> None:
-    """Set the pinned settings in a session of ours; `user_conf` is that of the user's session.
+    """Set the pinned settings in a session of a run; `user_conf` has the settings of the user's session.
 
-    Log a warning for each that differs there. Raise SparkSetupError where Spark does not take one.
+    Logs a warning for each pinned setting that the user's session has otherwise. Raises SparkSetupError if Spark does
+    not let a session set one.
     """
     for key, value in PINNED.items():
         user_value = user_conf.get(key, value)
@@ -78,9 +79,9 @@ def pin(session: SparkSession, user_conf: Mapping[str, str]) -> None:
 
 
 def check_single_evaluation(session: SparkSession) -> None:
-    """Refuse to keep tuples for several readers where two tasks may evaluate one partition at once.
+    """Check, before tuples are kept for several readers, that Spark never evaluates one partition in two tasks at once.
 
-    Each task would leave values of its own. Raise SparkSetupError.
+    Each task could leave other values. Raises SparkSetupError if speculation is on.
     """
     if (session.conf.get(SPECULATION, None) or "").lower() == "true":
         raise SparkSetupError(

@@ -26,7 +26,7 @@ _SMALL = Profile(small=True, partitions=1)
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A step as a plan of its own, over the request's number and the fields that it needs."""
+    """One step of a DRPC function as a plan of its own, over the request's number and the fields that it needs."""
 
     step: Node
     entry: Node
@@ -38,7 +38,7 @@ class _Prepared:
 
 
 class SparkSteps:
-    """Native steps of DRPC functions, run in a session that is made for the first one."""
+    """What runs the native steps of DRPC functions, in a session that is made when the first of them runs."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -47,7 +47,7 @@ class SparkSteps:
         self._prepared: dict[Node, _Prepared] = {}
 
     def __call__(self, node: Node, columns: Columns, requests: Columns) -> Columns:
-        """Run one step over the tuples of many requests; a transform sees those of one request at a time."""
+        """Run one step over the tuples of many requests; a transform sees the tuples of one request at a time."""
         (hidden,) = requests.names
         if isinstance(node, Transform):
             return self._each_alone(node, columns, requests[hidden].values(), hidden)
@@ -107,7 +107,7 @@ class SparkSteps:
 
 
 def _prepare(node: Node, names: list[str], number_kind: pa.DataType) -> _Prepared:
-    """Return an expression or a condition as a plan that passes the request's number on."""
+    """Return an expression or a condition as a plan of its own, which passes the request's number on."""
     (number,) = spark_schema(pa.schema([pa.field(_REQUEST, number_kind)])).fields
     match node:
         case Filter(source=source) | Each(source=source) | Map(source=source):

@@ -1,6 +1,6 @@
 """The sessions that batches run in, one for each slot.
 
-So the cancelling of one batch's work touches no other, and the user's session is never changed.
+So cancelling one batch's job touches no other batch, and the user's session is never changed.
 """
 
 import contextlib
@@ -28,23 +28,22 @@ SMALL_SECONDS = 0.5
 """A batch of unknown size that took less than this is treated as small the next time."""
 
 TINY_ROWS = 5_000
-"""Up to this number of tuples one shuffle partition is enough: a further one is a task that costs more than its
-rows."""
+"""Up to this number of tuples one shuffle partition is enough: the task of a second one costs more than its rows."""
 
 
 DRIVER_MERGE_ROWS = 200_000
-"""Up to this number of accumulators are merged faster on the driver than in a shuffle and the tasks behind it."""
+"""Up to this number, accumulators are merged faster on the driver than by a shuffle and the tasks behind it."""
 
 RELEASE_SECONDS = 5.0
-"""The limit of waiting for a Connect server when a session is given back to it."""
+"""The most seconds that are waited for a Connect server when a session is given back to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The best way to run a batch of some size.
+    """The best way to run a batch of some size, in `partitions` shuffle partitions.
 
-    `one_process`: all tasks run in the driver's own process. `partitioned`: partitions have to exist even if
-    they are empty.
+    `small`: with few tasks, and nothing re-planned on the way. `one_process`: all tasks run in the driver's own
+    process. `partitioned`: partitions have to exist even if they are empty.
     """
 
     small: bool
@@ -54,7 +53,7 @@ class Profile:
 
     @property
     def confs(self) -> dict[str, str | None]:
-        """The confs of a run's session; None for the value of the given session."""
+        """The confs of a run's session by their names; None stands for the value that the session had before."""
         return {
             "spark.sql.adaptive.enabled": "false" if self.small else "true",
             "spark.sql.shuffle.partitions": str(self.partitions),
@@ -90,7 +89,7 @@ class Confs:
         self._set: dict[str, str | None] = {}
 
     def apply(self, profile: Profile) -> None:
-        """Set the session up for a batch."""
+        """Set the session's confs for a batch of this profile."""
         for key, value in profile.confs.items():
             self._apply(key, self._known(key) if value is None else value)
         for key, rules in profile.without.items():
@@ -99,7 +98,7 @@ class Confs:
                 self._apply(key, ",".join([*filter(None, [own]), *rules]) or None)
 
     def _known(self, key: str) -> str | None:
-        """Return the value that the session had before we set it."""
+        """Return the value that the conf had in the session before this object set it."""
         if key not in self._own:
             self._own[key] = self._set[key] = self._session.conf.get(key, None)
         return self._own[key]
@@ -115,9 +114,9 @@ class Confs:
 
 
 def run_session(spark: SparkSession) -> SparkSession:
-    """Return a session of our own beside `spark`, with its own jobs.
+    """Return a new session beside `spark`, in which a run starts its own jobs.
 
-    It has the same runtime confs but for the pinned ones, and the same catalog and database.
+    It has the runtime confs of `spark` but for the pinned ones, and the same catalog and database.
     """
     session = spark.newSession()
     _run_sessions.add(session)
@@ -135,10 +134,10 @@ def run_session(spark: SparkSession) -> SparkSession:
 
 
 def released(session: SparkSession) -> None:
-    """Give a session of ours back.
+    """Give back a session that `run_session` returned.
 
-    A classic one holds nothing but memory. A Connect one lives on the server, and its client, while it is open, calls
-    the server once more when the process exits: for minutes if the server does not answer.
+    A classic session holds nothing but memory. A Connect session lives on the server; and its client, if it is still
+    open when the process exits, calls the server once more: for minutes if the server does not answer.
     """
     if not is_connect(session):
         return
@@ -158,11 +157,11 @@ def _release(session: SparkSession, views: "_Views") -> None:
 
 _Views: TypeAlias = dict[int, tuple[DataFrame, str]]
 _views: "weakref.WeakKeyDictionary[SparkSession, _Views]" = weakref.WeakKeyDictionary()
-"""By session of ours: the user's frames that are visible in it, by id, and the names of their views."""
+"""For each session of a run the user's frames that are visible in it, by id, with the names of their views."""
 
 
 def visible_in(session: SparkSession, frame: DataFrame) -> DataFrame:
-    """Return a frame of the user's session that can be joined with those of a session of ours.
+    """Return a frame of the user's session in a form that can be joined with frames of a run's `session`.
 
     Connect joins only frames of one session; a global view is visible in all sessions of a server.
     """
@@ -179,14 +178,14 @@ def visible_in(session: SparkSession, frame: DataFrame) -> DataFrame:
 
 _run_sessions: "weakref.WeakSet[SparkSession]" = weakref.WeakSet()
 _active_before: list[SparkSession] = []
-"""The session that was active before ours, at most one."""
+"""The user's session that was active before a session of a run: at most one."""
 
 
 @contextlib.contextmanager
 def active_session_kept() -> Iterator[None]:
-    """Keep the process's active session.
+    """Make the user's active session the active one of the process again, at the end of this context.
 
-    Classic ``createDataFrame`` makes its session the active one of the whole process; here it does not stay so.
+    Classic ``createDataFrame`` makes the session that it is called on the active one of the whole process.
     """
     active = getattr(SparkSession, "_activeSession", None)
     if active is not None and active not in _run_sessions:
@@ -201,8 +200,8 @@ def active_session_kept() -> Iterator[None]:
 def checkpointed(frame: DataFrame) -> DataFrame:
     """Return the frame's rows, evaluated now and never again.
 
-    Connect gives what it checkpoints to the thread's active session in place of the frame's own (pyspark 4.3), so the
-    frame's session is made active meanwhile.
+    Connect gives a checkpoint to the thread's active session in place of the frame's own session (pyspark 4.3), so the
+    frame's session is the active one meanwhile.
     """
     if not is_connect(frame.sparkSession):
         return frame.localCheckpoint()
@@ -217,8 +216,8 @@ def checkpointed(frame: DataFrame) -> DataFrame:
 def unpersist(frame: DataFrame) -> None:
     """Free the rows of a checkpointed frame.
 
-    Spark does so by itself, but only some time after its garbage collector has found that nothing refers to them: until
-    then they fill its memory, and then its disks. A Connect client has no means to ask for it.
+    Spark frees them by itself, but only some time after its garbage collector has found that nothing refers to them:
+    until then the rows fill its memory, and then its disks. A Connect client has no means to free them earlier.
     """
     with contextlib.suppress(Exception):  # not a public API: another version of Spark may differ
         frame._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001
@@ -226,13 +225,13 @@ def unpersist(frame: DataFrame) -> None:
 
 def local_session() -> SparkSession:
     """Return the session that Spark makes by default, with workers that run this Python."""
-    # else they are whatever python3 is first on the PATH: not this one in a notebook whose kernel was started from
-    # outside its environment
+    # else the workers run whatever python3 is first on the PATH: not this Python in a notebook whose kernel was started
+    # from outside its environment
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     elsewhere = {"SPARK_REMOTE", "SPARK_API_MODE"} & {*os.environ}
     if getattr(SparkSession, "_instantiatedSession", None) is None and not elsewhere:
-        # else each batch draws a bar into the program's output
+        # else each batch draws a progress bar into the program's output
         builder = builder.config("spark.ui.showConsoleProgress", "false")
     return builder.getOrCreate()
 
@@ -240,16 +239,13 @@ def local_session() -> SparkSession:
 def is_connect(session: SparkSession) -> bool:
     """Return whether the session is a Connect client's.
 
-    Its `client` cannot tell: a classic session raises when that is read.
+    The attribute `client` cannot tell: to read it raises on a classic session.
     """
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def local_cores(spark: SparkSession) -> int | None:
-    """Return how many tasks run at once where driver and executors are one process, else None.
-
-    They are one process with a ``local`` master.
-    """
+    """Return how many tasks run at once where driver and executors are one process (a ``local`` master); else None."""
     master = spark.conf.get("spark.master", "") or ""
     if not master.startswith("local") or master.startswith("local-cluster"):
         return None
@@ -316,4 +312,4 @@ class Sizes:
 
 
 _LZ4_RATIO = 4
-"""The most by which a frozen file may grow in memory: a result comes inline again only where it surely fits."""
+"""The greatest factor by which a frozen file may grow in memory: a result comes inline again only if it surely fits."""

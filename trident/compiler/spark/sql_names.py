@@ -27,7 +27,7 @@ def cast(what: str, kind: DataType, name: str) -> str:
 
 
 def widens(actual: DataType, declared: DataType) -> bool:
-    """Return whether every value of one type is one of the other, so that a cast loses nothing.
+    """Return whether every value of the type `actual` is one of `declared`, so that a cast loses nothing.
 
     >>> from trident.base.types import parse_type
     >>> widens(parse_type("int"), parse_type("long")), widens(parse_type("long"), parse_type("int"))

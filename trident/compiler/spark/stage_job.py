@@ -78,7 +78,7 @@ class StageJob:
         ]
 
     def lower(self, inputs: Mapping[Node, Emission | pa.Table], profile: Profile) -> None:
-        """Begin to make the other DataFrames from the inputs."""
+        """Prepare to make the other DataFrames from the inputs; keep inputs with several readers that are not cheap."""
         self._lowering = lowering = Lowering(
             self._layout, self._stage_inputs, profile, self._learned, self._txid, self._signal
         )
@@ -87,7 +87,7 @@ class StageJob:
                 lowering.keep_input(node)
 
     def branches(self) -> list[Branch]:
-        """Return everything that the stage gives, not yet run."""
+        """Return a branch for everything that the stage gives; none has run yet."""
         stage = self._stage
         branches = [self._output(output) for output in stage.outputs]
         branches += [self._shown(debug) for debug in stage.debugs]
@@ -138,8 +138,8 @@ class StageJob:
     def _merges_on_driver(self, node: PersistentAggregate, name: str) -> bool:
         """Return whether accumulators of several partitions are better merged on the driver.
 
-        In a small batch, or where they are few and Arrow adds them up, that spares a shuffle and the tasks behind it;
-        without group fields there is only one for each partition.
+        In a small batch, or where accumulators are few and Arrow merges them, that spares a shuffle and the tasks
+        behind it; without group fields there is only one accumulator for each partition.
         """
         few = name in self._few and arrow_can_merge(fold_spec(node))
         return (self._lower.profile.small or not node.group or few) and self._lower.folds_in_python(node)
@@ -170,7 +170,7 @@ class StageJob:
         return Branch.of_function(pending, finish, self._signal)
 
     def _caught(self) -> Branch:
-        """Return the branch of the tuples that were caught in all the others."""
+        """Return the branch of the tuples that were caught on the way to all other branches."""
         lower = self._lower
         for node in self._layout.catch_points:
             lower.frame(node)

@@ -24,7 +24,10 @@ Finish = Callable[[pa.Table], None]
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One result: its DataFrame (whose columns are those of `schema`, in order) and the driver's use of the rows."""
+    """One result of a job: a DataFrame with the columns of `schema`, and `finish`, which the driver calls on the rows.
+
+    The columns are in the order of `schema`.
+    """
 
     frame: DataFrame
     schema: StructType
@@ -32,10 +35,10 @@ class Branch:
 
     @classmethod
     def of_function(cls, tail: PendingFunction, finish: Finish, signal: FailureSignal | None) -> "Branch":
-        """Return the branch of a Python function that only the driver reads: its failure comes as a row.
+        """Return the branch of a Python function whose rows only the driver reads: a failure of it comes as a row.
 
-        Without a signal the driver would learn of it only when the slowest task has ended, so there the function
-        raises.
+        Without a signal the driver would learn of a failure only when the slowest task has ended; so without one the
+        function raises.
         """
         if signal is None:
             return cls(tail.frame(), spark_schema(tail.leaving), finish)
@@ -58,7 +61,7 @@ _FAILURES = StructType([StructField(FAILURE, StringType())])
 
 
 def _check(table: pa.Table) -> None:
-    """Raise the first failure among the rows, if there is one."""
+    """Raise the error of the first failure among the rows, if there is one."""
     failures = table.column(FAILURE).drop_null()
     if len(failures):
         text = failures[0].as_py()

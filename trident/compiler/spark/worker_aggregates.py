@@ -14,12 +14,12 @@ from trident.compiler.spark.worker_functions import Batches, Chain, OnWorker, sl
 from trident.compiler.windows.panes import PaneSpec
 
 _KEYS = 1_000_000
-"""Keys of a partial fold before it hands them on and starts again."""
+"""The number of keys at which a partial fold hands its accumulators on and starts again."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartialFold(OnWorker):
-    """A chain, and a partition's tuples folded to one accumulator for each key."""
+    """A chain whose tuples are folded in the same worker to accumulators by key, one partition at a time."""
 
     chain: Chain
     spec: FoldSpec
@@ -40,7 +40,7 @@ class PartialFold(OnWorker):
 
 
 class ArrowFold:
-    """PartialFold accumulators by Arrow's grouping, merged whenever they have become many."""
+    """Partial accumulators by Arrow's grouping, merged whenever they have become many."""
 
     def __init__(self, spec: FoldSpec) -> None:
         self._spec = spec
@@ -49,7 +49,7 @@ class ArrowFold:
         self._merged = 0
 
     def add(self, columns: Columns) -> bool:
-        """Fold these tuples; return False where Arrow cannot, and nothing is done."""
+        """Fold these tuples and return True; do nothing and return False where Arrow cannot fold them."""
         part = arrow_partial(self._spec, columns)
         if part is None:
             return False
@@ -68,7 +68,7 @@ class ArrowFold:
 
 @dataclass(frozen=True, slots=True)
 class PaneFold(OnWorker):
-    """A chain, and a partition's tuples folded to one accumulator for each pane and group; the driver merges them."""
+    """A chain whose tuples are folded in the same worker to accumulators by pane and group; the driver merges them."""
 
     chain: Chain
     spec: PaneSpec
@@ -87,9 +87,9 @@ class PaneFold(OnWorker):
 
 @dataclass(frozen=True, slots=True)
 class MergePartials(OnWorker):
-    """PartialFold accumulators of a partition, merged by key and presented.
+    """The partial accumulators of a partition, merged by key and presented.
 
-    Without key fields there is one row, also without an accumulator.
+    Without key fields there is one row, even without an accumulator.
     """
 
     spec: FoldSpec
@@ -105,14 +105,14 @@ class MergePartials(OnWorker):
 
 
 MARK = "__trident_mark"
-"""The hidden last field of tuples with one more row, which is no tuple."""
+"""The hidden last field of a frame of tuples and one more row: true for that row, which is no tuple."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatherGroups(OnWorker):
-    """Aggregators over every tuple of a partition's groups, which are whole here.
+    """Aggregators over every tuple of the groups of a partition, where each group is whole.
 
-    Without key fields there is one group, also without a tuple. Marked rows are no tuples.
+    Without key fields there is one group, even without a tuple. Marked rows are no tuples.
     """
 
     spec: GatherSpec

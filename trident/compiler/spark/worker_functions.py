@@ -1,6 +1,7 @@
 """Functions that travel to Spark's Python workers: small callables over record batches, importable, with all they need.
 
-Each is made anew for every batch and pickled with its plan's functions; the txid travels in them, never in the plan.
+Each function is made anew for every batch and pickled with the user's functions in it; the txid travels in such a
+function, never in the plan.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +27,7 @@ BATCH_ROWS = 10_000
 
 
 def guarded(run: Callable[[Batches], Iterable[pa.RecordBatch]], batches: Batches) -> Batches:
-    """Yield the run's batches; an error of ours leaves the worker in a form that the driver reads."""
+    """Yield the batches that `run` yields; raise errors of the library in the form that the driver can read."""
     settle()
     try:
         yield from run(batches)
@@ -54,8 +55,8 @@ FAILURE = "__trident_failure"
 class FailureAsRow:
     """A function whose failure is a row.
 
-    Where only the driver reads its rows, that spares the task's retries, and the pages that Spark logs for each. The
-    signal tells the driver before the other tasks end.
+    Where only the driver reads the rows, that spares the retries of the task, and the pages that Spark logs for each
+    retry. The signal tells the driver of the failure before the other tasks end.
     """
 
     function: Callable[[Batches], Batches]
@@ -64,7 +65,7 @@ class FailureAsRow:
 
     @property
     def leaving(self) -> pa.Schema:
-        """The function's fields, and the failure."""
+        """The function's fields, then the failure's."""
         return self.schema.append(pa.field(FAILURE, pa.string()))
 
     def __call__(self, batches: Batches) -> Batches:
@@ -94,9 +95,9 @@ class Composed:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """The lifecycle of a chain's operations: these are prepared before the tuples and cleaned up after them.
+    """The lifecycle of a chain: its operations are prepared before the tuples and cleaned up after them.
 
-    `partitions` is how many there are. The batches that enter end with the number of the partition.
+    `partitions` is the number of partitions. The last column of the batches that enter is their partition's number.
     """
 
     partitions: int | None
@@ -123,7 +124,7 @@ class Chain(OnWorker):
             yield apply(Columns.of(batch, self.entering))
 
     def _with_lifecycle(self, batches: Batches, lifecycle: Lifecycle, letters: Letters | None) -> Iterator[Columns]:
-        """Yield the same with prepared operations; a partition without tuples prepares none."""
+        """Yield what `columns` yields, with prepared operations; in a partition without tuples none is prepared."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
@@ -146,13 +147,13 @@ CAUGHT = "__trident_caught"
 
 @dataclass(frozen=True, slots=True)
 class CatchingChain(OnWorker):
-    """A chain that leaves out tuples on which its functions fail, and gives these beside the others."""
+    """A chain that gives tuples on which its functions fail apart from the others: as rows with the field `CAUGHT`."""
 
     chain: Chain
 
     @property
     def leaving(self) -> pa.Schema:
-        """The chain's fields, and what was caught."""
+        """The chain's fields, then the field of what was caught."""
         return self.chain.leaving.append(pa.field(CAUGHT, pa.string()))
 
     def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -180,7 +181,7 @@ class Drain(OnWorker):
 
 
 def sliced(columns: Columns, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield record batches of a bounded size."""
+    """Yield the columns that `schema` names as record batches of a bounded size."""
     batch = columns.batch(schema)
     if batch.num_rows <= 2 * BATCH_ROWS:
         yield batch

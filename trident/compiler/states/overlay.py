@@ -1,7 +1,7 @@
 """A user's view of a state within one batch: the batch's own changes over what is stored.
 
-Nothing is written to the state yet. Every key is read at most once; every later read sees what was written. The object
-is good for one call.
+Nothing is written to the store yet. Every key is read from the store at most once; a later read of the view sees what
+was put into the view. A view is good for one call of the user's updater.
 """
 
 import copy
@@ -38,7 +38,7 @@ class Stored(Protocol):
 
 
 class Overlay:
-    """Keys and values of one state in one batch. `where` is the call that the overlay is for."""
+    """The keys and values of one state that a batch has read or changed. `where` names the updater in errors."""
 
     def __init__(self, name: str, shape: StateShape, where: Where, stored: Stored) -> None:
         self._shape = shape
@@ -51,7 +51,7 @@ class Overlay:
         self._open = False
         self._nested = kinds.is_nested(shape.value)
         self.failure: BaseException | None = None
-        """The error of a read of the stored state: if the updater swallows it, its result must not be used."""
+        """The error of a failed read of the store: the updater's result is not used, even if it caught the error."""
 
     # --- State -----------------------------------------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ class Overlay:
         self._open = False
 
     def changes(self) -> Columns:
-        """Return every key that was written, once, with its last value as ``""``.
+        """Return every key that was written, each once, with its last value in a column named ``""``.
 
         The keys come in the order of the first writes, under the names of the key fields.
         """
@@ -103,7 +103,7 @@ class Overlay:
         return new_values
 
     def entries(self) -> list[tuple[Any, ...]]:
-        """Return all entries as they are now."""
+        """Return all entries: the stored ones, with the batch's own changes."""
         width = len(self._shape.keys)
         for page in self._guarded(lambda: list(self._stored.scan())):
             columns = Columns.of(page.select(range(width)), self._shape.keys)
@@ -117,7 +117,7 @@ class Overlay:
         return [row for row in rows if row[-1] is not None]
 
     def check_open(self, verb: str) -> None:
-        """Refuse a call from outside the one that the object was made for."""
+        """Raise StateClosedError if the updater's call for which the view was made is over."""
         if not self._open:
             raise StateClosedError(
                 f"{self.about(verb)} was called after the call that the state was given to; "
@@ -132,7 +132,7 @@ class Overlay:
     def _numbers(self, keys: Columns, read: bool) -> list[int]:
         """Return the numbers of the keys, which are the positions of their values.
 
-        New keys are read first, all in one go; without `read` they begin with null.
+        The values of new keys are first read from the store, in one read; without `read` they begin as null.
         """
         known = len(self._index)
         numbers = self._index.numbers([keys[name] for name in keys.names], keys.rows)
@@ -145,7 +145,7 @@ class Overlay:
         return numbers
 
     def _keep(self, keys: Columns, numbers: list[int], known: int, values: Callable[[list[int]], list[Any]]) -> None:
-        """Keep the keys whose numbers are `known` or above, with their values."""
+        """Keep the keys with numbers of `known` or above, each with what `values` returns for its first row."""
         first: dict[int, int] = {}
         for row, number in enumerate(numbers):
             if number >= known:

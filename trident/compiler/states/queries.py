@@ -19,13 +19,13 @@ from trident.plan.nodes import HeldState, StateQuery
 from trident.plan.state_schema import function_of, present_of
 
 Read = Callable[[HeldState, pa.Table], pa.Array]
-"""A function that reads a state: from a table of its key fields (no key twice; one row and no column for a global
-value) to one stored accumulator for each row, null where there is none."""
+"""A function that reads a state: from a table of key fields (no key twice; one row and no column for a global value) to
+one stored accumulator for each row, null where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """A `Read` that can also list a state: the key fields, then the value, page by page."""
+    """A `Read` that can also list a state: `scan` yields tables of entries, the key fields first, then the value."""
 
     read: Read
     scan: Callable[[HeldState], Iterator[pa.Table]]
@@ -44,12 +44,12 @@ def compile_query(step: StateQuery) -> Callable[[pa.Table, Read], pa.Table]:
 
 
 def compile_answer(step: StateQuery) -> Answer:
-    """Return the function of a state query over columns; hidden fields pass."""
+    """Return a state query as a function over columns; hidden fields pass through it."""
     return _get(step) if step.query.get else _query(step)
 
 
 def _get(step: StateQuery) -> Answer:
-    """Return the function of MapGet and SnapshotGet: whole columns, no object for a tuple."""
+    """Return the function of a MapGet or SnapshotGet: it works on whole columns and makes no tuple objects."""
     lookup = _Lookup(step)
     field = arrow_schema(step.outputs).field(0)
 
@@ -124,7 +124,7 @@ class ReadOnlyState:
     def __init__(self, lookup: "_Lookup", read: Read) -> None:
         self._lookup, self._read = lookup, read
         self.failure: BaseException | None = None
-        """The error of a read of the state, if one failed."""
+        """The error of a failed read of the state; None where no read failed."""
 
     def multiGet(self, keys: Sequence[Any]) -> list[Any]:
         """Return one value for each key, None where nothing is stored.
@@ -139,9 +139,9 @@ class ReadOnlyState:
         return self.multiGet([()])[0]
 
     def getTuples(self) -> Iterator[tuple[Any, ...]]:
-        """Return every entry: the key fields, then the value; in no order.
+        """Return all entries, in no order: of each the values of the key fields, then the value.
 
-        The whole state is read.
+        This reads the whole state.
         """
         return iter(self._guarded(lambda: self._lookup.entries(self._read)))
 
@@ -154,7 +154,7 @@ class ReadOnlyState:
 
 
 class _Lookup:
-    """Reads of one state for a step: each key once, with `present` applied to what is stored."""
+    """What reads one state for a step: each key once, with `present` applied to the stored accumulators."""
 
     def __init__(self, step: StateQuery) -> None:
         self.state = step.updated
@@ -178,7 +178,7 @@ class _Lookup:
         return [entry for entry in entries if entry[-1] is not None]
 
     def columns(self, columns: Sequence[Column], rows: int, read: Read) -> Column:
-        """Return one value for each row."""
+        """Return the state's value for each row, whose key is in `columns`."""
         index = KeyIndex(self.keys.types)
         numbers = index.numbers(
             [column.cast(field.type) for column, field in zip(columns, self.keys, strict=True)], rows

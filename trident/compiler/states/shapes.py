@@ -45,7 +45,7 @@ def shape_of(node: HeldState) -> StateShape:
 
 
 def _made_by(node: HeldState) -> str:
-    """Return the name of what makes a state's values: a state made by something else is refused."""
+    """Return the name of what makes a state's values. A store whose values were made by something else is refused."""
     match node:
         case PersistentReduce(reduction=reduction):
             return aggregator_name(reduction.aggregator)
@@ -74,7 +74,7 @@ _MEANING = re.compile(r"(\S+) in (\w+)\((.*?)(?: by (.*))?\)", re.DOTALL)
 
 
 def window_of(maker: str) -> tuple[str, WindowMeaning | None]:
-    """Return the aggregator and the window, if there is one, in the name of what makes a state's values.
+    """Return the aggregator and the window (or None) that the name of what makes a state's values consists of.
 
     >>> window_of("Sum in TumblingEventTimeWindow(1 hour by at)")
     ('Sum', WindowMeaning(kind='TumblingEventTimeWindow', sizes=('1 hour',), field='at'))
@@ -86,7 +86,7 @@ def window_of(maker: str) -> tuple[str, WindowMeaning | None]:
         return maker, None
     aggregator, kind, written, field = match.groups()
     sizes = tuple(written.split(", "))
-    if kind.startswith("Sliding") and len(sizes) == 1:  # they slide by their length
+    if kind.startswith("Sliding") and len(sizes) == 1:  # the windows slide by their length
         sizes *= 2
     return aggregator, WindowMeaning(kind, sizes, field)
 
@@ -116,17 +116,17 @@ def aggregator_name(aggregator: object) -> str:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """Return the same fields, null allowed.
+    """Return the same fields, all of them nullable.
 
-    Engines differ in the fields that they call nullable; what is frozen must not.
+    The engines differ in the fields that they call nullable; frozen tables must not differ.
     """
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def _native(aggregation: Aggregation) -> Literal["sum", "min", "max"] | None:
-    """Return the operation that a store can do by itself, where its type allows.
+    """Return the operation with which a store can combine values by itself; None where only the aggregator can.
 
-    ``trident_state.rules`` and the stores know for which types that is.
+    A store can for some types only: ``trident_state.rules`` and the stores know for which.
     """
     match aggregation.native:
         case "count" | "sum":

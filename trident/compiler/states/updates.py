@@ -1,7 +1,7 @@
-"""State updates: the changes that a reducer or a user's updater makes, computed once, before any of it is written.
+"""State updates: the changes that a reducer or a user's updater makes, computed before any of them is written.
 
-The tuples are frozen and in a fixed order, the state is as the batch before left it, and the result, each key once with
-its new value, is frozen in its turn. So it does not matter how often this runs: what is written is written once.
+The tuples are frozen and in a fixed order, and the state is as the batch before left it. The result, each key once with
+its new value, is frozen too. So it does not matter how often an update runs: only the frozen result is written.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ from trident.plan.nodes import PartitionPersist, PersistentReduce
 class Updated:
     """The result of an update.
 
-    `puts` are the key fields and the new value (null: removed), each key once; `emitted` are the tuples that it
-    emitted.
+    `puts` are the key fields and the new value (null: the key is removed), each key once. `emitted` are the tuples that
+    the update emits; None where its step emits none.
     """
 
     puts: pa.Table
@@ -36,7 +36,7 @@ class Updated:
 
 
 RunUpdate = Callable[[pa.Table, Stored, int], Updated]
-"""A function from the tuples that enter, the state before the batch and the batch's txid to the result."""
+"""A function from the tuples that enter an update, the state before the batch, and the batch's txid to the result."""
 
 
 def compile_update(step: PersistentReduce | PartitionPersist) -> RunUpdate:
@@ -96,7 +96,7 @@ def _updating(step: PartitionPersist) -> RunUpdate:
         rows = list(made_tuples(maker, tuples.lists(step.inputs), tuples.rows))
         overlay = Overlay(step.state.name, shape, where, stored)
         collector = ListCollector(len(outputs))
-        if rows:  # as in Trident, an updater is not called for nothing
+        if rows:  # as in Trident, an updater is not called without tuples
             state = MapOverlay(overlay, shape.keys) if len(shape.keys) else ValueOverlay(overlay)
             _called(where, overlay, lambda: step.updating.call(state, rows, collector), state, txid)
         changes = overlay.changes()
@@ -113,7 +113,7 @@ def _called(
     state: MapOverlay | ValueOverlay,
     txid: int,
 ) -> None:
-    """Run the user's code; a store that could not be read fails the batch, even if the code swallowed the error."""
+    """Call the user's updater. Raises the error of a failed read of the store, even if the updater swallowed it."""
     state.beginCommit(txid)
     try:
         call()
@@ -130,9 +130,9 @@ def _called(
 
 
 def entering(table: pa.Table, fields: pa.Schema) -> Columns:
-    """Return the fields that an update reads of its tuples, by name.
+    """Return the tuples that enter an update, with only the fields that the update reads.
 
-    The tuples may have more fields: a stage can carry what another step reads.
+    The table may have more fields: a stage can carry fields that only another step reads.
     """
     if not len(fields):
         return Columns({}, table.num_rows)

@@ -1,4 +1,4 @@
-"""Calls of a window's aggregator over its tuples: the same for all three kinds of aggregators."""
+"""Calls of a window's aggregator over the window's tuples, for combiners, reducers and Aggregators alike."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def where_of(node: Window | WindowPanes) -> Where:
 
 
 def window_call(windowing: Windowing, where: Where) -> CallWindow:
-    """Return the aggregator as a function of one window."""
+    """Return a window's aggregator as a function of one window; an error in it shows the tuple."""
     run = {"combiner": _combining, "reducer": _reducing, "aggregator": _aggregating}[windowing.kind](windowing)
 
     def call(rows: Rows, number: int) -> list[tuple[Any, ...]]:
@@ -40,12 +40,12 @@ def window_call(windowing: Windowing, where: Where) -> CallWindow:
 
 
 def presenting(windowing: Windowing) -> Callable[[Any], Any] | None:
-    """Return the function that makes results of values; None where the value itself is the result."""
+    """Return the aggregator's `present`, which makes results of values; None where the value itself is the result."""
     return getattr(windowing.aggregator, "present", None)
 
 
 _Run = Callable[[Rows, int, list[int]], list[tuple[Any, ...]]]
-"""As `CallWindow`; the list's only item is set to the row that the aggregator is called for."""
+"""A `CallWindow` with one more argument: a list whose only item it sets to the row that is being aggregated."""
 
 
 def _combining(windowing: Windowing) -> _Run:

@@ -23,12 +23,12 @@ from trident_state.rules import combined
 
 
 def combined_update(node: Window) -> RunWindow:
-    """Return the update of a window over panes."""
+    """Return the function that updates a window with a combiner, over panes."""
     return _Combined(node)
 
 
 class _Combined:
-    """One window's state over its batches."""
+    """The update of one window's state, batch after batch; it keeps an index of the open windows."""
 
     def __init__(self, node: Window) -> None:
         config, aggregation = node.windowing.config, node.windowing.aggregation
@@ -64,7 +64,7 @@ class _Combined:
         return Updated(puts, results)
 
     def _deltas(self, table: pa.Table, clock: Clock) -> pa.Table:
-        """Return what the batch adds to each window that is still open, each key once."""
+        """Return the accumulators that the batch adds to windows that are still open: one for each window and group."""
         if self._config.timestampField is None:
             panes = np.full(table.num_rows, self._lattice.panes(np.asarray([clock.after], np.int64))[0])
         else:
@@ -83,7 +83,7 @@ class _Combined:
     # --- what closes -----------------------------------------------------------------------------------------------
 
     def _results(self, touched: pa.Table, stored: Stored, clock: Clock) -> pa.Table:
-        """Return the windows whose end the watermark reaches with this batch, by their start."""
+        """Return the results of the windows whose end the watermark reaches with this batch, ordered by start."""
         length = self._config.length
         starts = [start for start in self._open.starts() if clock.before < start + length <= clock.after]
         if not starts:
@@ -94,7 +94,7 @@ class _Combined:
         return self._result_rows(keys.filter(valid), values.filter(valid))
 
     def _result_rows(self, keys: pa.Table, values: pa.Array) -> pa.Table:
-        """Return keys and values as results."""
+        """Return the results of windows, from the keys and accumulators of the state."""
         start = one(keys.column(START))
         end = timestamps(microseconds(start) + self._config.length, start.type)
         bounds = {START: start, END: end}

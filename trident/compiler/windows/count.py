@@ -1,8 +1,8 @@
 """Windows by count: the tuples that wait for a later window, and the windows that a batch completes.
 
-The tuples of a group are numbered from 0. The state holds those that a later window needs. The last of them are stored
-with the group's count (part -1), longer tails in parts of a fixed size, each written once, so that a batch rewrites
-little.
+The tuples of a group are numbered from 0. The state holds the tuples that a later window needs: the last ones beside
+the group's count (part -1), and those before them in parts of a fixed size. A part is written once, when it is full, so
+that a batch rewrites little.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ HEAD = -1
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """The tuples that a group holds after `seen` of them, by their numbers."""
+    """The numbers of the tuples that a group of a count window holds when it has seen `seen` tuples."""
 
     length: int
     slide: int
@@ -52,7 +52,7 @@ class Numbering:
         return max(self.first(seen), seen // PART * PART)
 
     def parts(self, seen: int) -> range:
-        """Return the parts that are held besides."""
+        """Return the parts that hold the tuples before the head."""
         return range(min(self.first(seen), seen) // PART, seen // PART)
 
 
@@ -63,7 +63,7 @@ def tuple_lists(node: Window) -> TupleLists:
 
 
 def count_update(node: Window) -> RunWindow:
-    """Return the update of a count window."""
+    """Return the function that updates a count window."""
     config = node.windowing.config
     assert isinstance(config, CountWindow)
     numbering, held, where = Numbering(config.length, config.slide), tuple_lists(node), where_of(node)
@@ -91,9 +91,9 @@ def count_update(node: Window) -> RunWindow:
 
 
 class _GroupTuples:
-    """The tuples that wait in the groups of one batch.
+    """The tuples that wait in the groups that a batch has tuples of.
 
-    All tuples of all groups are in one array; each group's are given by their positions in it.
+    One array holds the tuples of all groups; the tuples of a group are given by their positions in the array.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class _GroupTuples:
             results.add([rows[at] for at in np.searchsorted(needed, inside)], number, group)
 
     def puts(self, schema: pa.Schema) -> pa.Table:
-        """Return the changes of the state for these groups."""
+        """Return the changes of the state for the groups of this batch."""
         groups: list[int] = []
         parts: list[int] = []
         counts: list[int | None] = []
@@ -186,7 +186,7 @@ class _GroupTuples:
     # --- small things ----------------------------------------------------------------------------------------------
 
     def _needed(self, group: int) -> range:
-        """Return the parts to read: those of the first window that the batch completes."""
+        """Return the parts to read: those of the first window that the batch completes, none if it completes none."""
         seen = self._seen[group]
         return self._numbering.parts(seen) if self._numbering.next(seen) <= self._totals[group] else range(0)
 

@@ -1,4 +1,4 @@
-"""The function that runs each step of a window."""
+"""The choice of the function that runs a step of a window."""
 
 from trident.compiler.windows.combined import combined_update
 from trident.compiler.windows.count import count_update
@@ -23,5 +23,5 @@ def compile_window(step: WindowUpdate) -> RunWindow:
 
 
 def compile_late(step: LateTuples) -> RunLate:
-    """Return a function that selects a window's late tuples of a batch."""
+    """Return a function that selects from a batch's tuples those that are late for a window."""
     return late_tuples(step)

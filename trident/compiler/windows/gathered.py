@@ -1,7 +1,7 @@
 """Windows by time whose aggregator sees every tuple: the tuples wait by pane, group and batch.
 
-A batch writes its own tuples and rewrites nothing. The aggregator gets a window's tuples in the order of their times;
-tuples of one time (and all of a window by batch time) keep the order in which they came.
+A batch writes its own tuples and rewrites nothing. The aggregator gets a window's tuples in the order of their times.
+Tuples of the same time keep the order in which they came; so do all tuples of a window by batch time.
 """
 
 from typing import Any
@@ -28,12 +28,12 @@ from trident.plan.window_schema import BATCH, END, START
 
 
 def gathered_update(node: Window) -> RunWindow:
-    """Return the update of a window over tuples."""
+    """Return the function that updates a window by time whose aggregator sees every tuple."""
     return _Gathered(node)
 
 
 class _Gathered:
-    """One window's state over its batches."""
+    """The update of one window's state, batch after batch; it keeps an index of the open panes."""
 
     def __init__(self, node: Window) -> None:
         config, shape = node.windowing.config, shape_of(node)
@@ -104,7 +104,11 @@ class _Gathered:
         return pa.Table.from_arrays([columns[name] for name in self._leaving.names], schema=self._leaving)
 
     def _called(self, start: int, keys: pa.Table, values: pa.Array, results: Results, before: int) -> pa.Table:
-        """Call the aggregator for every group of one window; return the groups."""
+        """Call the aggregator for every group of one window; return the groups, one row each.
+
+        `keys` and `values` are the entries of the window's panes. `before` is the number of groups of earlier windows:
+        the origins in `results` count on from there.
+        """
         elements, ends = flattened(values)
         index = KeyIndex(self._group.types)
         group = Columns.of(keys.select(self._group.names), self._group) if self._group.names else Columns({}, 0)
@@ -118,7 +122,7 @@ class _Gathered:
         return index.named(self._group.names).table(self._group)
 
     def _closing(self, clock: Clock) -> list[int]:
-        """Return the starts of the windows that the watermark completes with this batch."""
+        """Return the starts of the windows whose end the watermark reaches with this batch."""
         _, starts = self._lattice.windows_of(np.asarray(self._open.starts(), np.int64))
         ends = starts + self._config.length
         closing: list[int] = np.unique(starts[(clock.before < ends) & (ends <= clock.after)]).tolist()
@@ -130,7 +134,8 @@ class _Gathered:
         if not closed:
             return added
         removed = self._open.whole(closed)
-        removed = removed.filter(pa.array(microseconds(removed.column(BATCH)) != txid))  # the state never had these
+        # the tuples of this batch are not in the state yet
+        removed = removed.filter(pa.array(microseconds(removed.column(BATCH)) != txid))
         for pane in closed:
             self._open.drop(pane)
         remaining = added.filter(pa.array(~self._ended(microseconds(added.column(START)), clock)))

@@ -1,4 +1,4 @@
-"""The tuples of a batch that came too late for each of their windows, or that have no time."""
+"""Late tuples: those of a batch that came too late for every window that could hold them, or that have no time."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,7 @@ from trident.plan.nodes import LateTuples
 
 
 def late_tuples(node: LateTuples) -> RunLate:
-    """Return a function from a batch's tuples to the late ones."""
+    """Return a function that selects from a batch's tuples the late ones."""
     config = node.window.windowing.config
     assert isinstance(config, TimeWindow | SessionWindow)
     assert config.timestampField is not None

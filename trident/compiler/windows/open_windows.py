@@ -1,6 +1,7 @@
 """An index of the open windows and the keys in each, beside the state and for this process only.
 
-It is that of one batch. After a restart, or where a batch is computed once more, it is read again from the state.
+The index describes the state after one batch. After a restart, or where a batch is computed once more, the index is
+read again from the state.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +26,7 @@ class OpenWindows:
         self._txid: int | None = None
 
     def load_at(self, txid: int, stored: Stored) -> None:
-        """Make the index that of the state as batch `txid` left it."""
+        """Make the index describe the state as batch `txid` left it: read the state, unless it does so already."""
         if self._txid == txid:
             return
         self._keys = {}
@@ -34,7 +35,7 @@ class OpenWindows:
         self._txid = txid
 
     def mark_at(self, txid: int) -> None:
-        """Mark the index, with what was added and dropped since, as that of batch `txid`."""
+        """Note that the index, with all that was added and dropped, describes the state as batch `txid` leaves it."""
         self._txid = txid
 
     def void(self) -> None:
@@ -51,7 +52,7 @@ class OpenWindows:
         return sorted(self._keys)
 
     def whole(self, starts: Iterable[int]) -> pa.Table:
-        """Return all keys of these starts; those of one start in the order in which they came."""
+        """Return all keys with these starts; keys of one start come in the order in which they were added."""
         parts = [self._schema.empty_table()]
         for start in starts:
             for keys in self._keys[start]:
@@ -65,7 +66,7 @@ class OpenWindows:
 
 
 def values_now(keys: pa.Table, touched: pa.Table, stored: Stored) -> pa.Array:
-    """Return the values under these keys after a batch that changed those in `touched`.
+    """Return the value of each key after a batch: from `touched` where the batch changed it, else from the store.
 
     `touched` has the key fields, then the value.
     """
@@ -84,7 +85,7 @@ def is_unique(keys: pa.Table) -> bool:
 
 
 def by_start(table: pa.Table, field: str) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each start, in their order."""
+    """Yield each start in the column `field`, in ascending order, with the rows that have it."""
     if not table.num_rows:
         return
     for start, rows in runs(microseconds(table.column(field))):
@@ -92,7 +93,7 @@ def by_start(table: pa.Table, field: str) -> Iterator[tuple[int, pa.Table]]:
 
 
 def runs(values: Ids) -> Iterator[tuple[int, Ids]]:
-    """Yield each value with the rows that have it, in their order; the values ascend."""
+    """Yield each distinct value, in ascending order, with the numbers of the rows that have it."""
     if not len(values):
         return
     order = np.argsort(values, kind="stable")

@@ -1,4 +1,4 @@
-"""Tuples combined by pane and group before they enter a window: one kernel for both engines, Catalyst where it can."""
+"""Tuples combined by pane and group before they enter a window, by functions that both engines use."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,10 @@ PANE = "__trident_pane"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneSpec:
-    """The making of panes from tuples, as it travels to the workers. `time` None: all tuples are of one pane."""
+    """How tuples are combined by pane, as it travels to the workers.
+
+    `time` is the field of the event time; None: all tuples are in one pane. `pane` is a pane's length in microseconds.
+    """
 
     fold: FoldSpec
     time: str | None
@@ -26,7 +29,7 @@ class PaneSpec:
     schema: pa.Schema
 
     def with_panes(self, columns: Columns) -> tuple[Columns, int | None]:
-        """Return the tuples whose time can lie in a window, each with its pane; and the latest time."""
+        """Return the tuples whose time can lie in a window, each with its pane, and the latest of these times."""
         if self.time is None:
             return columns, None
         times = columns[self.time].array()
@@ -43,7 +46,7 @@ class PaneSpec:
         return columns.plus({PANE: panes}), int(microseconds(times).max())
 
     def as_inputs(self, folded: Columns, latest: int | None) -> Columns:
-        """Return panes as they enter the window; each carries the latest time of all."""
+        """Return panes as they enter the window: each carries `latest`, the latest time of any tuple."""
         if self.time is not None:
             times = timestamps([latest or 0] * folded.rows, self.schema.types[-1])
             folded = folded.plus({"": Column(times.type, times, None)})

@@ -1,7 +1,7 @@
 """Sessions: tuples of a group that follow one another by less than a gap of event time.
 
-The state holds a group's open sessions. A batch's tuples are first cut into stretches of their own, and these are
-joined with the open sessions and with one another; a session leaves when the watermark has reached its end.
+The state holds a group's open sessions. A batch's tuples are first cut into stretches without a gap; then stretches and
+open sessions that overlap are merged. A session leaves the state when the watermark has reached its end.
 """
 
 import heapq
@@ -34,15 +34,15 @@ from trident_state.keys import decode_keys, encode_keys
 
 
 def session_update(node: Window) -> RunWindow:
-    """Return the update of a session window."""
+    """Return the function that updates a session window."""
     return _Sessions(node)
 
 
 @dataclass(slots=True)
 class Session:
-    """One session of a group: from its first tuple to the gap after its last one.
+    """One session of a group: from its first tuple to the end of the gap after its last tuple.
 
-    `content` are the positions of its tuples, or of its accumulators.
+    `content` are the positions of the session's tuples or accumulators in the `_Content` of the batch.
     """
 
     start: int
@@ -63,7 +63,7 @@ def merged(sessions: Iterable[Session]) -> list[Session]:
 
 
 class _Sessions:
-    """One window's state over its batches."""
+    """The update of one session window's state, batch after batch; it keeps an index of what is due to close."""
 
     def __init__(self, node: Window) -> None:
         config, shape = node.windowing.config, shape_of(node)
@@ -136,12 +136,12 @@ class _Sessions:
 
 
 class _Content:
-    """The content of sessions, over one batch."""
+    """What the sessions of one batch hold, tuples or accumulators: stored ones first, then the batch's."""
 
     def joined_sessions(
         self, stored: pa.Array, keys: int, tuples: Columns, key_numbers: list[int], config: SessionWindow
     ) -> list[list[Session]]:
-        """Return the sessions of each key: the stored ones joined with the batch's."""
+        """Return the sessions of each key: the stored sessions merged with the stretches of the batch."""
         lists, ends = flattened(stored)
         starts, closes = microseconds(lists.field("start")), microseconds(lists.field("end"))
         sessions: list[list[Session]] = [[] for _ in range(keys)]
@@ -161,19 +161,19 @@ class _Content:
         return [merged(key_sessions) for key_sessions in sessions]
 
     def _stored(self, held: pa.Array) -> list[list[int]]:
-        """Return the content of each stored session, as positions."""
+        """Keep the content of the stored sessions, and return the positions of each session's content."""
         raise NotImplementedError
 
     def _brought(self, number: int, rows: Ids) -> list[int]:
-        """Return the content of a stretch of the batch, as positions."""
+        """Return the positions that the content of a stretch of the batch will have."""
         raise NotImplementedError
 
     def _take(self, tuples: Columns, times: Ids, order: Ids, cuts: Sequence[range]) -> None:
-        """Keep the batch's own content, whose positions are known."""
+        """Keep the batch's own content, at the positions that `_brought` returned."""
         raise NotImplementedError
 
     def held(self, sessions: Sequence[list[int]]) -> pa.Array:
-        """Return the content of sessions, for the state."""
+        """Return the content of each of these sessions, in the form in which the state stores it."""
         raise NotImplementedError
 
     def results(self, sessions: Sequence[Session]) -> tuple[Columns, list[int]]:
@@ -182,7 +182,7 @@ class _Content:
 
 
 class _Accumulators(_Content):
-    """One accumulator for each session, several where sessions were joined."""
+    """One accumulator for each session; several for a session that was merged from several."""
 
     def __init__(self, node: Window, kind: pa.DataType) -> None:
         aggregation = node.windowing.aggregation
@@ -232,7 +232,8 @@ class _Accumulators(_Content):
 class _Tuples(_Content):
     """All tuples of a session, in the order in which they came.
 
-    Tuples of a batch have greater positions than stored ones, whichever sessions are joined.
+    Tuples of a batch have greater positions than stored ones, so sorted positions give this order, whichever sessions
+    are merged.
     """
 
     def __init__(self, node: Window, held: TupleLists) -> None:
@@ -281,9 +282,10 @@ def stretches(times: Ids, key_numbers: Ids, gap: int) -> list[range]:
 
 
 class Due:
-    """For each key the end of its first open session; for this process only.
+    """For each key the end of its first open session, beside the state and for this process only.
 
-    After a restart, or where a batch is computed once more, it is read again from the state.
+    The ends describe the state after one batch. After a restart, or where a batch is computed once more, they are read
+    again from the state.
     """
 
     def __init__(self, keys: pa.Schema) -> None:
@@ -293,7 +295,7 @@ class Due:
         self._txid: int | None = None
 
     def load_at(self, txid: int, stored: Stored) -> None:
-        """Make the ends those of the state as batch `txid` left it."""
+        """Make the ends describe the state as batch `txid` left it: read the state, unless they are of that batch."""
         if self._txid == txid:
             return
         self._ends, self._heap = {}, []
@@ -306,15 +308,15 @@ class Due:
         self._txid = txid
 
     def mark_at(self, txid: int) -> None:
-        """Mark the ends, as set since, as those of batch `txid`."""
+        """Note that the ends describe the state as batch `txid` leaves it."""
         self._txid = txid
 
     def void(self) -> None:
-        """Mark the ends as those of no batch, while a batch changes them."""
+        """Note that a batch is changing the ends: if it fails, `load_at` reads them anew."""
         self._txid = None
 
     def set(self, keys: pa.Table, ends: Sequence[int | None]) -> None:
-        """Set the end of the first session of each of these keys; None where it has none."""
+        """Set for each of these keys the end of its first open session; None for a key without one."""
         for key, end in zip(encode_keys(keys).to_pylist(), ends, strict=True):
             if end is None:
                 self._ends.pop(key, None)
@@ -323,7 +325,7 @@ class Due:
                 heapq.heappush(self._heap, (end, key))
 
     def until(self, time: int) -> pa.Table:
-        """Return the keys with a session that ends by this time."""
+        """Return the keys whose first open session ends at this time or before; an end is returned once."""
         keys: dict[bytes, None] = {}
         while self._heap and self._heap[0][0] <= time:
             end, key = heapq.heappop(self._heap)

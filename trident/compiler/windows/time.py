@@ -21,8 +21,9 @@ NEVER = -(2**63)
 """The watermark before the first tuple: all windows end later."""
 
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The years 1 to 9999, the times that Python knows; both ends often stand for "no time" and "never". There is no window
-that would begin outside; the watermark stays inside, so a window that ends later never closes."""
+"""The first and the last microsecond of the years 1 to 9999, the times that Python knows. In data both often stand for
+"no time" and "never". No window begins outside these years. The watermark stays inside them, so a window that would end
+later never closes."""
 
 _GLOBAL = pa.table({"": pa.nulls(1)}).select([])
 """The one key of a state without key fields."""
@@ -41,7 +42,7 @@ class Lattice:
 
     @classmethod
     def of(cls, config: TimeWindow) -> "Lattice":
-        """Return the windows of this configuration."""
+        """Return the lattice of the windows of this configuration."""
         return cls(config.length, config.slide, config.pane)
 
     def panes(self, times: Ids) -> Ids:
@@ -53,7 +54,7 @@ class Lattice:
         return times // self.slide * self.slide + self.length
 
     def windows_of(self, panes: Ids) -> tuple[Ids, Ids]:
-        """Return every window that a pane lies in: the row of the pane, and the start of the window."""
+        """Return every window that a pane lies in, as two arrays: the row of the pane, and the start of the window."""
         if self.length == self.slide:
             rows = np.flatnonzero(known(panes))
             return rows, panes[rows]
@@ -66,12 +67,12 @@ class Lattice:
 
 
 def known(times: Ids) -> npt.NDArray[np.bool_]:
-    """Return which of these times Python knows."""
+    """Return for each time whether Python knows it: whether it lies in the years 1 to 9999."""
     return (times >= FIRST) & (times <= LAST)
 
 
 def held_by_any(config: TimeWindow | SessionWindow, times: Ids) -> npt.NDArray[np.bool_]:
-    """Return which of these times can lie in a window at all."""
+    """Return for each time whether it can lie in a window at all."""
     return known(times if isinstance(config, SessionWindow) else times // config.slide * config.slide)
 
 
@@ -89,7 +90,7 @@ class Clock:
 def clock_of(config: WindowConfig, latest: int | None, batch: WindowBatch) -> Clock:
     """Return the clock of a batch in which `latest` is the latest event time.
 
-    None: the batch has no event time, or windows go by batch time.
+    `latest` is None where the batch has no event time, or where windows go by batch time.
     """
     assert batch.watermark is not None
     before = watermark(batch.watermark)
@@ -97,13 +98,13 @@ def clock_of(config: WindowConfig, latest: int | None, batch: WindowBatch) -> Cl
 
 
 def watermark(stored: Stored) -> int:
-    """Return the watermark that a batch left."""
+    """Return the watermark in its state, in microseconds since 1970; NEVER where the state is empty."""
     (micros,) = stored.read(_GLOBAL).cast(pa.int64()).to_pylist()
     return NEVER if micros is None else int(micros)
 
 
 def _after(config: WindowConfig, before: int, latest: int | None, batch: WindowBatch) -> int:
-    """Return the watermark after the batch: time never goes back, though a clock may, and a late tuple does."""
+    """Return the watermark after the batch. It never goes back, though a clock or the times of tuples may."""
     assert not isinstance(config, CountWindow)
     if config.timestampField is None:
         return max(before, round(batch.time() * 1_000_000))
@@ -111,7 +112,7 @@ def _after(config: WindowConfig, before: int, latest: int | None, batch: WindowB
 
 
 def latest_of(table: pa.Table, field: str | None) -> int | None:
-    """Return the latest time in a column, None where there is none."""
+    """Return the latest time in a column, in microseconds since 1970; None where there is none."""
     if field is None or not table.num_rows:
         return None
     micros = pc.max(table.column(field)).cast(pa.int64()).as_py()
@@ -119,7 +120,7 @@ def latest_of(table: pa.Table, field: str | None) -> int | None:
 
 
 def watermark_update(node: Watermark) -> RunWindow:
-    """Return the update of a watermark: by the latest of the batch's times, or by the batch's own time."""
+    """Return the function that updates a watermark: by the latest event time of a batch, or by the batch's own time."""
     config, shape = node.windowing.config, shape_of(node)
     assert isinstance(config, TimeWindow | SessionWindow)
     timed = config.timestampField is not None

@@ -15,15 +15,15 @@ Ids = npt.NDArray[np.int64]
 class TupleLists:
     """The format in which a state holds tuples.
 
-    `kind` is the list's type (of structs of the tuple and perhaps its time); `inputs` are the tuple's fields, none
-    where the aggregator reads none.
+    `kind` is the type of a stored list, whose elements are structs of a tuple and perhaps its time. `inputs` are the
+    tuple's fields; there are none where the aggregator reads none.
     """
 
     kind: pa.DataType
     inputs: pa.Schema
 
     def elements(self, tuples: Columns, times: pa.Array | None = None) -> pa.Array:
-        """Return one struct for each tuple."""
+        """Return the element for each tuple: a struct of the tuple and, if `times` are given, its time."""
         element = self.kind.value_type
         inner = element.field("tuple").type
         arrays = [tuples[name].array() for name in self.inputs.names] or [pa.nulls(tuples.rows, pa.bool_())]
@@ -31,30 +31,30 @@ class TupleLists:
         return pa.StructArray.from_arrays([struct] if times is None else [struct, times], fields=list(element))
 
     def lists(self, elements: pa.Array, numbers: npt.ArrayLike, offsets: npt.ArrayLike) -> pa.Array:
-        """Return lists of elements: these elements by their numbers, cut at the offsets."""
+        """Return lists of the elements with these numbers; each list reaches from one offset to the next."""
         chosen = elements.take(pa.array(np.asarray(numbers, np.int64)))
         return pa.ListArray.from_arrays(pa.array(np.asarray(offsets, np.int32)), chosen, type=self.kind)
 
     def tuples(self, elements: pa.Array) -> Columns:
-        """Return the input fields of elements."""
+        """Return the tuples in these elements, as columns of the input fields."""
         fields = elements.field("tuple").flatten() if len(self.inputs) else []
         pairs = zip(self.inputs, fields, strict=True)
         return Columns({field.name: Column(field.type, array, None) for field, array in pairs}, len(elements))
 
     def times(self, elements: pa.Array) -> Ids:
-        """Return the times of elements, in microseconds."""
+        """Return the times in these elements, in microseconds since 1970."""
         return microseconds(elements.field("time"))
 
 
 def flattened(lists: pa.Array) -> tuple[pa.Array, list[int]]:
-    """Return the elements of all lists, and the offsets at which each list begins and ends; a null is empty."""
+    """Return the elements of all lists, and the offsets at which lists begin and end; a null is an empty list."""
     counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return lists.flatten(), offsets.tolist()
 
 
 def one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column in one piece."""
+    """Return a column as one array."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:

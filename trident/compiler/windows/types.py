@@ -1,4 +1,4 @@
-"""The types that steps of windows share: their functions, and the batch that these get in the commit turn."""
+"""The types that steps of windows share: the functions that run them, and the batch that such a function gets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from trident.compiler.states.updates import Updated
 class WindowBatch:
     """One batch as the step of a window sees it.
 
-    `time` returns when the batch was planned, in seconds since 1970, the same at every replay. `watermark` is the
-    window's, as the batch before left it; None where the window has none.
+    `time` returns when the batch was planned, in seconds since 1970, the same at every replay. `watermark` is the state
+    of the window's watermark, as the batch before left it; None where the window has no watermark.
     """
 
     txid: int
@@ -23,7 +23,7 @@ class WindowBatch:
 
 
 RunWindow = Callable[[pa.Table, Stored, WindowBatch], Updated]
-"""A function from the tuples that enter, the state before the batch, and the batch to the update."""
+"""A function from the tuples that enter a window's step, the state before the batch, and the batch to the result."""
 
 RunLate = Callable[[pa.Table, WindowBatch], pa.Table]
-"""A function from all tuples of the batch to the late ones."""
+"""A function from all tuples that may enter a window in a batch, and the batch, to the late tuples."""
