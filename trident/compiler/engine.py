@@ -22,7 +22,7 @@ from trident_spouts.executor import Emission
 class Slot(Protocol):
     """An engine's place for one attempt at a time; on Spark a session of its own.
 
-    One thread at a time calls `run`; another one may call `cancel` meanwhile.
+    One thread at a time calls `run`; another thread may call `cancel` while it runs.
     """
 
     def run(

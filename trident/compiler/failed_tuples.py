@@ -27,7 +27,7 @@ _CATCHING_RUNS = 100
 
 
 def catching_nodes(nodes: Collection[Node], stage: int, attempt: int) -> dict[int, Caught]:
-    """Return for each node (by id) that catches failed tuples in this attempt what becomes of these tuples.
+    """Return the nodes (by id) that catch failed tuples in this attempt, each with what becomes of its failed tuples.
 
     A `DeadLetter` policy may ask that some attempts fail before one catches. A stage after the first is computed in the
     commit turn, where there are no attempts, so there a policy catches at once.
@@ -48,7 +48,7 @@ RunCatching = Callable[[Mapping[int, Caught], Letters], StageResult]
 
 
 class Catcher:
-    """What runs the stages of one slot, and runs them catching where it must.
+    """What runs the stages of one slot, and lets nodes with an error policy catch failed tuples where it must.
 
     `nodes` gives the nodes of each stage, by the stage's number.
     """

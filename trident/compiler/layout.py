@@ -48,7 +48,7 @@ class Layout:
     """For each node the fields that any of its readers needs."""
     partitions: Counts
     caught: Mapping[int, Caught] = field(default_factory=dict)
-    """The nodes whose failed tuples leave the stream, each with what becomes of these tuples."""
+    """The nodes whose failed tuples leave the stream, each with what becomes of its failed tuples."""
     catch_points: tuple[Node, ...] = ()
     """The nodes behind which caught tuples are separated from the others: one in each chain of Python operations."""
 
@@ -72,8 +72,8 @@ class Layout:
     def shared(self, node: Node) -> bool:
         """Return whether the tuples that leave this node are read more than once.
 
-        Those of a catch point are: once for the caught tuples, once for the others. A Debug is never shared: it passes
-        its source's tuples on, so the source is the shared node.
+        The tuples of a catch point are: once for the caught ones, once for all others. A Debug is never shared: it
+        passes its source's tuples on, so the source is the shared node.
         """
         return node in self.catch_points or self.readers[id(node)] > 1 and not isinstance(node, Debug)
 

@@ -202,7 +202,7 @@ _TRAITS: WeakKeyDictionary[Node, dict[str, str]] = WeakKeyDictionary()
 
 
 def _differences(twins: Sequence[Node]) -> Mapping[int, tuple[dict[str, str], str]]:
-    """Return for each of these twins (by the step's id) its `traits` and its `text`, as `Part` defines them."""
+    """Return the `traits` and the `text` of each twin, as `Part` defines them, by the id of the twin's step."""
     if len(twins) == 1:
         return {id(twins[0]): ({}, "")}
     above = {id(step): _traits_above(step) for step in twins}

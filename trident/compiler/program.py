@@ -1,7 +1,7 @@
 """The program: a topology cut into batch groups, and each group into stages between its state steps.
 
-Stage 1 reads the spouts and no state. A stage ends where state steps begin: its outputs are the tables that enter
-these steps, and the log freezes them. Stage k+1 reads what the state steps of stage k give.
+Stage 1 reads the spouts and no state. A stage ends where state steps begin: its outputs are the tables that enter the
+state steps, and the log freezes these tables. The next stage reads what the state steps give.
 """
 
 from dataclasses import dataclass
@@ -106,7 +106,7 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Spouts that share txids, because a merge, a join, a query or a common state connects them."""
+    """A batch group: spouts that share txids, because a merge, a join, a query or a common state connects them."""
 
     name: str
     """When compiled: the alphabetically first of the group's streams. In a run: the group's lasting name in the log."""

@@ -48,4 +48,4 @@ class StageResult:
     debug: Mapping[str, pa.Table] = field(default_factory=dict)
     """The tuples that Debug steps show, by label."""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """The number of tuples that each step left out because its function failed on them."""
+    """For each step with failures under ``onError="skip"`` the number of skipped tuples."""

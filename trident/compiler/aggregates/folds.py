@@ -149,7 +149,7 @@ class Accumulators:
         self._fold(numbers, tuples, aggregator.init, lists)
 
     def add_partials(self, numbers: list[int], columns: Columns, count: int) -> None:
-        """Merge partial accumulators into these. `numbers` are the numbers of their keys, all below `count`."""
+        """Merge partial accumulators into `values`. `numbers` are the numbers of their keys, all below `count`."""
         self._grow(count)
         self._fold(numbers, columns[self.member.output].values(), None, [])
 
@@ -219,7 +219,7 @@ class Fold:
 
 
 def folded(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
-    """Return every key of these tuples with its accumulators, by a Python loop."""
+    """Fold tuples by a Python loop: return every key with its accumulators."""
     fold = Fold(spec)
     for part in parts:
         fold.add_tuples(part)
@@ -227,7 +227,7 @@ def folded(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
 
 
 def folded_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
-    """Return every key of these partial accumulators with the merged ones, by a Python loop."""
+    """Merge partial accumulators by key, by a Python loop."""
     fold = Fold(spec)
     fold.add_partials(Columns.of(partials, spec.schema))
     return fold.result()
@@ -237,7 +237,10 @@ def folded_partials(spec: FoldSpec, partials: pa.Table) -> Columns:
 
 
 def fold_columns(spec: FoldSpec, parts: Sequence[Columns]) -> Columns:
-    """Return every key of these tuples with its accumulators, by Arrow's grouping where that is faster and agrees."""
+    """Fold tuples: return every key with its accumulators.
+
+    Arrow's grouping does it where it is faster and agrees with Spark, else a Python loop.
+    """
     if sum(part.rows for part in parts) >= _FEW:
         partials = [arrow_partial(spec, part) for part in parts]
         if all(part is not None for part in partials):

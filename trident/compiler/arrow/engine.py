@@ -96,7 +96,7 @@ def _compiled(stage: Stage, caught: Mapping[int, Caught] = MappingProxyType({}))
 
 
 def _ends(stage: Stage) -> dict[Node, list[str]]:
-    """Return the ends of a stage: those of `stage_ends`, and its Debug steps, of which no field is read."""
+    """Return the end nodes of a stage: what `stage_ends` returns, and the Debug steps, of which no field is read."""
     ends = stage_ends(stage)
     for debug in stage.debugs:
         ends.setdefault(debug, [])

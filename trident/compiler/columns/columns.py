@@ -67,7 +67,7 @@ class Column:
         return 0 if form is None else len(form)
 
     def cast(self, kind: pa.DataType) -> "Column":
-        """Return the same values under a related type (an int as a long)."""
+        """Return the column cast to a related type (an int as a long)."""
         return self if self.kind.equals(kind) else Column(kind, self.array().cast(kind), None)
 
     def take(self, rows: Sequence[int]) -> "Column":
@@ -163,7 +163,7 @@ class Columns:
 
 
 Kernel = Callable[[Columns], Columns]
-"""A function from the tuples that enter a step to those that leave it."""
+"""A function from the tuples that enter a step to the tuples that leave it."""
 
 
 def concat(parts: Sequence[Columns]) -> Columns:

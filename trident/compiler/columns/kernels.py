@@ -1,7 +1,7 @@
 """Python operations as plain functions over columns, made once and used by both engines.
 
-Adjacent Python operations are one kernel: a field that functions read becomes a Python list once, however many of them
-read it, and a field that no later operation reads is dropped right after its last reader.
+Adjacent Python operations are one kernel: a field becomes a Python list once, however many functions read the field,
+and a field that no later operation reads is dropped right after its last reader.
 """
 
 from collections.abc import Callable, Iterable, Sequence

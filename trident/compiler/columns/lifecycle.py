@@ -12,7 +12,7 @@ from trident.operations.context import OperationContext, has_lifecycle
 
 
 def needs_lifecycle(works: Sequence[Work]) -> bool:
-    """Return whether any of these operations has a prepare or a cleanup."""
+    """Return whether the operation of any of these works has a `prepare` or a `cleanup`."""
     return any(work.operation is not None and has_lifecycle(work.operation.target) for work in works)
 
 

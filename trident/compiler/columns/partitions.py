@@ -77,7 +77,7 @@ def spread(columns: Columns, count: int | None) -> Columns:
 
 
 def by_fields(columns: Columns, names: Sequence[str], schema: pa.Schema, count: int | None) -> Columns:
-    """Return the tuples with equal values of these fields in one partition."""
+    """Return the tuples, repartitioned so that those with equal values of the fields `names` share a partition."""
     if (count or 1) == 1 or not columns.rows:
         return _placed(columns, numpy.zeros(columns.rows, numpy.int64))
     keys = columns.select(names).table(pa.schema([schema.field(name) for name in names]))
@@ -121,9 +121,9 @@ def in_order(columns: Columns) -> Columns:
 
 
 def is_partitioned(nodes: Sequence[Node], counts: Counts) -> bool:
-    """Return whether partitions matter to these nodes.
+    """Return whether the result of these nodes depends on partitions.
 
-    They do where a hint asks for more than one, or a function chooses among them.
+    It does where a hint asks for more than one partition, or where a user's function chooses partitions.
     """
     chosen = any(isinstance(node, Repartition) and node.how is Placing.CUSTOM for node in nodes)
     return chosen or any((count or 1) > 1 for count in counts.values())
@@ -158,7 +158,7 @@ def parts(columns: Columns) -> list[tuple[int, Columns]]:
 
 
 def _placed(columns: Columns, partitions: Any) -> Columns:
-    """Return the tuples sorted by `partitions`, which has one for each tuple, and with these as the hidden column."""
+    """Return the tuples in `partitions` (one for each tuple): sorted by partition, with it as the hidden column."""
     order = numpy.argsort(partitions, kind="stable")
     ordered = pa.array(numpy.asarray(partitions)[order].astype(numpy.int32), _KIND)
     moved = columns if (order == numpy.arange(len(order))).all() else columns.take(order.tolist())

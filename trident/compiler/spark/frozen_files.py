@@ -49,7 +49,7 @@ class FrozenFolders:
     def folders(self, group: str) -> list[Path]:
         """Return the existing folders that `folder` gave in any run of this log.
 
-        Those of version 0.1.0, whose names had no log, are among them.
+        Folders of version 0.1.0, whose names had no log, are among them.
         """
         parents = [self.checkpoint / FROZEN / self.log / group, self.checkpoint / FROZEN / group]
         return [folder for parent in parents if parent.is_dir() for folder in parent.iterdir()]
@@ -69,7 +69,7 @@ class FileFolder:
     def sync(self) -> None:
         """Make the folder's own name durable.
 
-        Its files and their names are durable already: `write_frozen` flushed them.
+        The files in the folder and their names are durable already: `write_frozen` flushed them.
         """
         folder = self.path
         while folder != self.checkpoint:

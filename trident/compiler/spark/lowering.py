@@ -124,9 +124,9 @@ class Lowering:
         return frame if count is None else partitions.spread(frame, count)
 
     def _without_caught(self, node: Node) -> DataFrame:
-        """Return the tuples that leave a catch point, and put those that were caught on the way into `caught`.
+        """Return the tuples that leave a catch point, and add the frame of what was caught on the way to `caught`.
 
-        Both come from one evaluation.
+        Both frames come from one evaluation.
         """
         chain = self._chain(node, self.layout.names(node))
         assert chain is not None, "what catches is a Python operation"

@@ -34,8 +34,8 @@ def multi_reduced(
 ) -> PendingFunction:
     """Return the tuples that the node's reducer emits.
 
-    Without group fields, the reducer sees the same partition of all streams at a time. `count` is the number of
-    partitions that a hint gives; None: without group fields there is one.
+    `count` is the number of partitions that a hint gives, or None. Without group fields, the reducer sees the first
+    partitions of all streams together, then the second ones, and so on; without a hint there is one partition.
     """
     spec, columns = ReduceSpec.of(node), _columns(node)
     rows = [_rows(node, at, frame, columns) for at, frame in enumerate(frames)]

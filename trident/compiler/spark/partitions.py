@@ -19,7 +19,7 @@ def spread(frame: DataFrame, count: int) -> DataFrame:
 
 
 def by_fields(frame: DataFrame, names: Sequence[str], count: int | None) -> DataFrame:
-    """Return the tuples with equal values of these fields in one partition."""
+    """Return the tuples, repartitioned so that those with equal values of the fields `names` share a partition."""
     columns = [F.col(name) for name in all_quoted(names)]
     return frame.repartition(*columns) if count is None else frame.repartition(count, *columns)
 
@@ -59,9 +59,10 @@ def repartitioned(
     partitions: int,
     txid: int,
 ) -> DataFrame:
-    """Return the tuples in the partitions that this step sends them to; a user's own choice is made elsewhere.
+    """Return the tuples in the partitions that this step sends them to, unless a user's function chooses (`chosen`).
 
-    `partitions` is the engine's own number, where no hint gives one.
+    `count` is the number of partitions that a hint gives, or None. `partitions` is the engine's own number, for tuples
+    that are spread without a hint.
     """
     match node.how:
         case Placing.IDENTITY:
@@ -80,6 +81,6 @@ def repartitioned(
 
 
 def numbered(frame: DataFrame, fields: Sequence[str], own: str, count: int) -> DataFrame:
-    """Return these fields, and as the field `own` the number of the tuple's partition in this very frame."""
+    """Return the tuples with the fields `fields`, and in the field `own` the number of their partition in `frame`."""
     number = "CAST(0 AS INT)" if count == 1 else "spark_partition_id()"
     return frame.selectExpr(*all_quoted(fields), f"{number} AS {quoted(own)}")

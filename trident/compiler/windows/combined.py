@@ -119,7 +119,7 @@ class _Combined:
 
 
 def each_once(spec: FoldSpec, partials: pa.Table) -> pa.Table:
-    """Merge partial accumulators by key; leave them as they are where no key comes twice, as is common."""
+    """Merge partial accumulators by key; where no key comes twice, as is common, return them as they are."""
     if not arrow_can_merge(spec) and is_unique(partials.select(spec.keys.names)):
         return partials
     return merge_partials(spec, partials).table(spec.schema)

@@ -75,7 +75,7 @@ def values_now(keys: pa.Table, touched: pa.Table, stored: Stored) -> pa.Array:
 
 
 def removals(keys: pa.Table, puts: pa.Schema) -> pa.Table:
-    """Return the puts that remove these keys: each with a null, which stands for no entry."""
+    """Return the puts that remove these keys: each key with a null, which stands for no entry."""
     return keys.append_column(puts.field(len(puts) - 1), pa.nulls(keys.num_rows, puts.types[-1]))
 
 

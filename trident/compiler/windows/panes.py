@@ -29,7 +29,7 @@ class PaneSpec:
     schema: pa.Schema
 
     def with_panes(self, columns: Columns) -> tuple[Columns, int | None]:
-        """Return the tuples whose time can lie in a window, each with its pane, and the latest of these times."""
+        """Return the tuples whose time can lie in a window, each with its pane; and the latest time of such a tuple."""
         if self.time is None:
             return columns, None
         times = columns[self.time].array()

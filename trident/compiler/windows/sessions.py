@@ -260,7 +260,7 @@ class _Tuples(_Content):
     def results(self, sessions: Sequence[Session]) -> tuple[Columns, list[int]]:
         results, times = Results(self._node.windowing, self._where), self._format.times(self._elements)
         for number, session in enumerate(sessions):
-            held = np.asarray(sorted(session.content), np.int64)  # as they came
+            held = np.asarray(sorted(session.content), np.int64)  # the order in which the tuples came
             held = held[np.argsort(times[held], kind="stable")]
             tuples = self._format.tuples(self._elements.take(pa.array(held)))
             lists = tuples.lists(tuples.names)
@@ -312,7 +312,7 @@ class Due:
         self._txid = txid
 
     def void(self) -> None:
-        """Note that a batch is changing the ends: if it fails, `load_at` reads them anew."""
+        """Note that a batch is changing the ends: if the batch fails, `load_at` reads the ends anew."""
         self._txid = None
 
     def set(self, keys: pa.Table, ends: Sequence[int | None]) -> None:
