@@ -106,6 +106,18 @@ def test_what_a_user_function_raised_stays_what_it_is(tmp_path: Path) -> None:
     log.close()
 
 
+def test_an_error_of_this_library_over_another_programs_batch_is_the_takeover(tmp_path: Path) -> None:
+    """A batch of a program with more fields: code of this library fails on it before any write is fenced."""
+    log = log_of(tmp_path)
+    first = log.take()
+    failed = ValueError("zip() argument 2 is longer than argument 1")
+    assert explained(failed, log, first) is failed
+    log.take()
+    assert str(explained(failed, log, first)).startswith("another driver took this topology over meanwhile (epoch 2)")
+    assert explained(failed, log, first).__cause__ is failed
+    log.close()
+
+
 def test_where_the_log_cannot_be_asked_the_error_stays_what_it_is(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     ours = log.take()

@@ -4,18 +4,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trident.base.attempt import Lease
-from trident.base.errors import FencedError, LogError, StateError
+from trident.base.errors import FencedError, LogError, StateError, TridentError
 from trident.log.protocol import TransactionLog
 
 
 def explained(error: BaseException, log: TransactionLog, lease: Lease | None) -> BaseException:
     """Return a FencedError if another driver took the log after `lease`, else the error itself.
 
-    The lease fences only writes. A driver that was taken over still reads, and may find states gone or ahead of it.
-    Without this, its message would say that the log or a state is lost, and its user might reset what another
-    driver is working on.
+    The lease fences only writes. A driver that was taken over still reads, and may find states gone or ahead of it, or
+    a batch with the fields of another program, over which this library's own code fails. Without this, its message
+    would say that the log or a state is lost, and its user might reset what another driver is working on. An error of
+    a user's function stays what it is.
     """
-    if not isinstance(error, StateError | LogError):
+    of_a_user = isinstance(error, TridentError) and not isinstance(error, StateError | LogError)
+    if of_a_user or not isinstance(error, Exception):
         return error
     try:
         now = log.lease()
