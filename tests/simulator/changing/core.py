@@ -273,9 +273,9 @@ def drop(world: "World", shape: Shape, state: str) -> None:
     """As `dropState` with force: the driver is fenced out, the state deleted, and forgotten by the log."""
     log: Any = open_log(world)
     try:
-        if state not in log.births():
+        known, memory = state in log.births(), bool(log.manifest(state))
+        if not known and world.homes[state] == "memory":
             return
-        memory = bool(log.manifest(state))
         place: Any = _Place()
         if memory:
             removal._drop(place, log, "sim", state, False, False)
@@ -285,7 +285,8 @@ def drop(world: "World", shape: Shape, state: str) -> None:
         if store is not None:
             store.drop()
             store.close()
-        log.forget(lease, state)
+        if known:  # else a driver that was overtaken made the state again, or the server forgot that it was dropped
+            log.forget(lease, state)
         log.give_back(lease)
     finally:
         log.close()

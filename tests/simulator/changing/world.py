@@ -23,7 +23,7 @@ from tests.simulator.oracle import Wrong
 from tests.simulator.scheduler import Crashed, Pool, Process, Scheduler, Stuck
 from tests.simulator.world import Result
 from trident.base import crash_points
-from trident.base.errors import FencedError, LogError, TridentError
+from trident.base.errors import FencedError, LogError, StateAheadError, TridentError
 from trident.recovery.settings import Settings
 from trident_state.memory.store import MemoryStore, Pace
 from trident_state.redis import writer
@@ -293,7 +293,9 @@ class World:
         if "would see txids again" in str(error) and not driver.shape.states and len([*groups_of(driver.shape)]) == 1:
             return False  # it may go on with the highest txids that its streams and outputs had
         before = [shape for shape in self._accepted if shape != driver.shape]
-        damage = isinstance(error, core.DAMAGE)
+        # A server that was rewound may have forgotten that a state was dropped: the log no longer knows that state.
+        undropped = isinstance(error, StateAheadError) and self.result.faults["server rewound"]
+        damage = isinstance(error, core.DAMAGE) or undropped
         if driver.shape in self._accepted and self._accepted[-1] == driver.shape and not before and not damage:
             return False  # it never was another one
         if self._refused_shape != driver.shape or not self._ways:
@@ -543,7 +545,7 @@ class World:
         self._reading = False
         if self._restarts:
             self._restarts -= 1
-        else:
+        elif not driver.ended:  # it may have been taken over while it was read
             self._satisfied = driver
         driver.stop()
 
