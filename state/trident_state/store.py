@@ -23,7 +23,7 @@ class Home(Protocol):
 
     @property
     def folder(self) -> Path | None:
-        """The state's own folder under the checkpoint; None without a checkpoint, where nothing survives the run."""
+        """The memory state's own folder under the checkpoint. Without one it is None, and nothing survives the run."""
         ...
 
     def manifest(self) -> bytes | None:

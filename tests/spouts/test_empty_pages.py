@@ -83,7 +83,7 @@ def test_nobody_takes_the_source_for_idle_between_two_pages(
     spout_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a plan ends between two pages there is an empty batch, so that the next one is planned at once."""
-    monkeypatch.setattr(partitioned, "_PAGING_SECONDS", 0)
+    monkeypatch.setattr(partitioned, "_EMPTY_PAGES_SECS", 0)
     with start_local(counting(spout_of(Asked(), HOURS)), name="t", checkpointLocation=str(tmp_path)) as running:
         assert counts(running) == {"a": 2, "b": 1, "c": 1}
 

@@ -14,7 +14,7 @@ from trident_spouts.user_calls import call, emission_of, foreign_metadata_error,
 Positions = dict[str, Metadata]
 """The position of every partition ever seen, also of partitions that are not listed now or have no rows."""
 
-_PAGING_SECONDS = 1.0
+_EMPTY_PAGES_SECS = 1.0
 """The seconds for which a plan reads on over pages without rows; after that it makes an empty batch."""
 
 
@@ -43,7 +43,7 @@ class _PartitionsExecutor:
     The first attempt emits the rows that the plan has read.
 
     A partition's position may move over a page without rows (a compacted stretch, an hour without orders). The plan
-    then reads on, for at most `_PAGING_SECONDS`. After that it makes an empty batch, so that the source does not count
+    then reads on, for at most `_EMPTY_PAGES_SECS`. After that it makes an empty batch, so the source does not count
     as idle between two pages. If the plan came to the end of the pages and found no rows, there is no batch, even if
     positions have moved: they stay in memory until the next batch freezes them.
     """
@@ -65,7 +65,7 @@ class _PartitionsExecutor:
             return None
         logged = self._positions(previous)
         batch = _Batch(self._moved[1] if self._moved[0] == logged else logged)
-        end = monotonic() + _PAGING_SECONDS
+        end = monotonic() + _EMPTY_PAGES_SECS
         for partition in self._partitions():
             batch.add(partition, *self._next_rows(attempt, partition, batch.start.get(partition), end))
         if not batch.parts and batch.after == batch.start:

@@ -43,7 +43,7 @@ class Planner:
     # --- recognition of files that were read ----------------------------------------------------------------------
 
     def recognize(self, seen: ReadFiles, listing: list[ListedFile]) -> ReadFiles:
-        """Return the record `seen` of the files that were read, under the names that these files have in the listing.
+        """Return `seen`, the record of the files that were read, with each file under the name it has in the listing.
 
         A renamed file is recognized by its inode and its content, and a file that differs from its entry in size or
         time by its content. Raises SpoutContractError if the name of a file that was read leads to another file now, or
@@ -134,7 +134,7 @@ class Planner:
             return checksum(opened, end)
 
     def _verified(self, file: ListedFile, entry: Entry) -> Entry:
-        """Return the entry with the inode, time and birth that the file has now, and with a checksum.
+        """Return the entry with the file's inode and time of creation, its mtime unless it has grown, and a checksum.
 
         Raises SpoutContractError if the file has not the content that was read.
         """

@@ -132,7 +132,7 @@ class Rows:
 
     @property
     def width(self) -> int:
-        """The number of bytes of a slot, without the Python objects that it refers to."""
+        """The number of bytes that one slot's row takes, without the Python objects that it refers to."""
         return self._rows.itemsize
 
     def reserve(self, capacity: int) -> None:

@@ -102,14 +102,14 @@ class RemovedKeys:
             return False
         keys = place_keys(self._waiting[0][1], layout)
         framed = with_lengths(keys.keys)
-        fields, ends = Blob(framed), np.cumsum(lengths_of(framed))
+        hash_fields, ends = Blob(framed), np.cumsum(lengths_of(framed))
         fence = (lease.token.encode(), b"%d" % lease.epoch, b"%d" % marker)
         form, requests = (self._form, b"%d" % self._bare), list[bytes]()
         for group in range(layout.groups):
             for chunk in keys.chunks(keys.group(group), PUT_KEYS, ends):
                 names = [layout.packed_metas[group], *[layout.packed_buckets[bucket] for bucket in chunk.buckets]]
                 counts = np.array(chunk.counts, "<u4").tobytes()
-                requests.append(call(CLEAR, names, *fence, counts, fields[chunk.rows], *form))
+                requests.append(call(CLEAR, names, *fence, counts, hash_fields[chunk.rows], *form))
         for reply in self._link.exchange(requests):
             if not self._link.succeeded(reply):
                 return False

@@ -28,7 +28,7 @@ def combined_update(node: Window) -> RunWindow:
 
 
 class _Combined:
-    """The update of one window's state, batch after batch; it keeps an index of the open windows."""
+    """The update of the state of one window step, batch after batch; it keeps an index of the windows still open."""
 
     def __init__(self, node: Window) -> None:
         config, aggregation = node.windowing.config, node.windowing.aggregation

@@ -33,7 +33,7 @@ def gathered_update(node: Window) -> RunWindow:
 
 
 class _Gathered:
-    """The update of one window's state, batch after batch; it keeps an index of the open panes."""
+    """The update of the state of one window step, batch after batch; it keeps an index of the panes still open."""
 
     def __init__(self, node: Window) -> None:
         config, shape = node.windowing.config, shape_of(node)

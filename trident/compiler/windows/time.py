@@ -72,7 +72,7 @@ def known(times: Ids) -> npt.NDArray[np.bool_]:
 
 
 def held_by_any(config: TimeWindow | SessionWindow, times: Ids) -> npt.NDArray[np.bool_]:
-    """Return for each time whether it can lie in a window at all."""
+    """Return for each time whether its last window (for sessions: the time itself) begins in the years 1 to 9999."""
     return known(times if isinstance(config, SessionWindow) else times // config.slide * config.slide)
 
 
